@@ -1,9 +1,9 @@
-// Package procinfo reads what the system shows of processes, and names the
-// marks by which agents and supervisors are recognised.
+// Package procinfo reads information about processes from the system, and
+// defines the marks of agents and supervisors.
 //
-// The packages that set the marks (proc, supervisor) and the package that looks
-// for them (auth) share these names. With a name of its own, auth would take an
-// agent for the user as soon as the other side is renamed.
+// Packages proc and supervisor set the marks, and package auth looks for them.
+// They share these names, so that a rename cannot make auth mistake an agent
+// for the user.
 package procinfo
 
 import "bytes"

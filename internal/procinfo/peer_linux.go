@@ -25,8 +25,8 @@ type Peer struct {
 	// handle then refers to the current process with this pid.
 	Unsure bool
 
-	// MayHide is set before Verify by a caller that expects a program of ours,
-	// which hides its descriptors. It matters only if Unsure is set.
+	// MayHide is set before Verify by a caller that expects one of our own
+	// programs, which hide their descriptors. It matters only if Unsure is set.
 	MayHide bool
 
 	handle Handle

@@ -4,17 +4,18 @@ package redact
 type set struct {
 	root  [256]int32 // first byte → node
 	nodes []node     // nodes[0] is the root
-	wraps bool       // the strings may be broken over lines
+	wraps bool       // the strings may contain line breaks
 }
 
-// A node stands for a beginning of some of the strings. Links are indexes; 0 is none.
+// A node stands for a common prefix of some of the strings. Links are indexes;
+// 0 means none.
 type node struct {
 	label          byte
 	child, sibling int32
-	fail           int32 // the longest other beginning that this one ends with
-	depth          int32 // length of the beginning
+	fail           int32 // the longest proper suffix of the prefix that is a prefix too
+	depth          int32 // length of the prefix
 	out            int32 // length of the longest string that ends here
-	shortest       int32 // length of the shortest string that begins so
+	shortest       int32 // length of the shortest string with this prefix
 }
 
 func newSet(words []string, wraps bool) *set {
@@ -58,7 +59,7 @@ func (s *set) child(at int32, b byte) int32 {
 	return 0
 }
 
-// link sets the fail links, nodes nearer to the root first.
+// link sets the fail links, in order of depth.
 func (s *set) link() {
 	var queue []int32
 	for _, n := range s.root {
@@ -77,7 +78,8 @@ func (s *set) link() {
 	}
 }
 
-// next returns the node for the longest beginning that the text up to b ends with.
+// next returns the node for the longest prefix that is a suffix of the text up
+// to and including b.
 func (s *set) next(at int32, b byte) int32 {
 	for at != 0 {
 		if c := s.child(at, b); c != 0 {
@@ -88,16 +90,15 @@ func (s *set) next(at int32, b byte) int32 {
 	return s.root[b]
 }
 
-// partial and leastPartial are how long the beginning of a secret at the end of a
-// text has to be to count as one: so many bytes, or half of the secret if that is
-// less, but not too little.
+// A prefix of a secret at the end of a text counts as a secret if it has at
+// least partial bytes, or at least half of the secret and leastPartial bytes.
 const (
 	partial      = 12
 	leastPartial = 6
 )
 
-// cutOff returns the length of the longest beginning of a string that the text up
-// to a node ends with, if that counts as a secret where the text is cut; else 0.
+// cutOff returns the length of the longest prefix of a string at the end of the
+// text so far, if it counts as a secret when the text is cut there; else 0.
 func (s *set) cutOff(at int32) int {
 	for ; at != 0; at = s.nodes[at].fail {
 		if n := s.nodes[at]; n.depth >= partial || n.depth >= leastPartial && 2*n.depth >= n.shortest {
@@ -107,29 +108,30 @@ func (s *set) cutOff(at int32) int {
 	return 0
 }
 
-// ellipsis stands where somebody has shortened a text.
+// ellipsis marks the place where a text was shortened.
 const ellipsis = "…"
 
-// maxBreaks bounds the bytes of a line break within a string, "\r\n".
+// maxBreaks bounds the bytes of a line break within a string ("\r
+// ").
 const maxBreaks = 2
 
-// A matcher is the stage that takes the strings of a set out of a text.
+// A matcher is the stage that removes the strings of a set from a text.
 type matcher struct {
 	set    *set
 	state  int32
-	held   []held // as many as the state is deep: they may belong to a string that has not ended
-	head   int    // held[:head] is gone already
+	held   []held // bytes that may belong to an unfinished string, as many as the depth of state
+	head   int    // held[:head] was already passed on
 	breaks []byte // line breaks after held
-	hide   int    // so many of the next bytes belong to a string that was found
-	hidden bool   // the last byte did
-	dots   int    // so many bytes of an ellipsis follow held
+	hide   int    // number of next bytes that belong to a found string
+	hidden bool   // the last byte belonged to a found string
+	dots   int    // number of bytes of an ellipsis after held
 }
 
 type held struct {
 	b      byte
-	n      uint8 // how many of breaks there were before b
+	n      uint8 // number of line break bytes before b
 	breaks [maxBreaks]byte
-	covers int32 // length of the longest string that was found to begin here
+	covers int32 // length of the longest found string that begins here
 }
 
 func (m *matcher) append(dst, p []byte) []byte {
@@ -152,8 +154,8 @@ func (m *matcher) append(dst, p []byte) []byte {
 	return dst
 }
 
-// take moves the state on by b. Before an ellipsis, the beginning of a string is
-// the end of a text.
+// take advances the state by b. A prefix of a string before an ellipsis is
+// treated as at the end of a text.
 func (m *matcher) take(dst []byte, b byte) []byte {
 	switch {
 	case b == ellipsis[m.dots] && (m.dots > 0 || m.set.child(m.state, b) == 0 && m.set.cutOff(m.state) > 0):
@@ -170,7 +172,7 @@ func (m *matcher) take(dst []byte, b byte) []byte {
 	return m.step(dst, b)
 }
 
-// takeDots takes the first n bytes of an ellipsis that was waited for.
+// takeDots processes the first n bytes of a held ellipsis as ordinary text.
 func (m *matcher) takeDots(dst []byte, n int) []byte {
 	for i := range n {
 		dst = m.step(dst, ellipsis[i])
@@ -178,7 +180,7 @@ func (m *matcher) takeDots(dst []byte, n int) []byte {
 	return dst
 }
 
-// coverCutOff has the beginning of a string that is held count as a secret.
+// coverCutOff marks the held prefix of a string as a secret.
 func (m *matcher) coverCutOff() {
 	if n := m.set.cutOff(m.state); n > 0 {
 		first := &m.held[len(m.held)-n]
@@ -207,7 +209,7 @@ func (m *matcher) step(dst []byte, b byte) []byte {
 	return m.release(dst)
 }
 
-// release passes on what can no longer become part of a string.
+// release passes on the bytes that can no longer become part of a string.
 func (m *matcher) release(dst []byte) []byte {
 	for depth := int(m.set.nodes[m.state].depth); len(m.held)-m.head > depth; m.head++ {
 		h := m.held[m.head]

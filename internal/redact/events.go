@@ -7,12 +7,12 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Events takes the secrets out of what one agent says, in the order in which it
-// says it. The deltas of an item are one text, so that a secret is found also
-// where it lies in several of them; what was held back is told as one more
-// delta before the item ends. What users wrote stays as it is.
+// Events redacts the events of one agent, in their order. The deltas of an item
+// are treated as one text, so a secret that spans several deltas is found too.
+// Text that was held back is emitted as one more delta before the item ends.
+// Text of users is not changed.
 //
-// It belongs to one goroutine.
+// An Events must be used by one goroutine only.
 type Events struct {
 	r    *Redactor
 	open []*openItem // in the order they started
@@ -27,7 +27,8 @@ type openItem struct {
 // Events returns a filter for one agent.
 func (r *Redactor) Events() *Events { return &Events{r: r} }
 
-// Event returns what takes the place of ev, in order; valid until the next call.
+// Event returns the events that replace ev, in order. The result is valid until
+// the next call.
 func (e *Events) Event(ev event.Event) []event.Event {
 	e.out = e.out[:0]
 	switch b := ev.Body.(type) {
@@ -55,7 +56,7 @@ func (e *Events) Event(ev event.Event) []event.Event {
 	return e.out
 }
 
-// End returns what was held back of items that will not end.
+// End returns the held-back text of the items that have not ended.
 func (e *Events) End() []event.Event {
 	e.out = e.out[:0]
 	for len(e.open) > 0 {
@@ -64,7 +65,7 @@ func (e *Events) End() []event.Event {
 	return e.out
 }
 
-// Text redacts a text that stands alone.
+// Text redacts a text that is not part of an event.
 func (e *Events) Text(s string) string { return e.r.String(s) }
 
 func (e *Events) add(ev event.Event, b event.Body) {
@@ -103,7 +104,7 @@ func (e *Events) delta(ev event.Event, b event.ItemDelta) {
 	}
 }
 
-// finish tells what was held back of an item.
+// finish emits the held-back text of an item.
 func (e *Events) finish(ev event.Event, id string) {
 	i := e.find(id)
 	if i < 0 {
@@ -126,7 +127,7 @@ func (e *Events) finishTurn(ev event.Event) {
 	}
 }
 
-// body redacts what is said at once.
+// body redacts a body that does not belong to a stream of deltas.
 func (r *Redactor) body(b event.Body) event.Body {
 	switch b := b.(type) {
 	case event.ResponseDone:
@@ -172,9 +173,9 @@ func (r *Redactor) fault(f *event.Fault) *event.Fault {
 	return &event.Fault{Code: f.Code, Message: r.String(f.Message), Details: r.raw(f.Details)}
 }
 
-// approval keeps the digest: it is that of what would run. Arguments that are
-// not shown as they are cannot be edited either, or the tool would be given our
-// marker for the secret.
+// approval redacts an approval but keeps its digest, which is that of the
+// original arguments. It makes redacted arguments read-only; an edit would
+// otherwise pass the marker to the tool instead of the secret.
 func (r *Redactor) approval(a event.Approval) event.Approval {
 	args := r.raw(a.Arguments)
 	a.ArgumentsEditable = a.ArgumentsEditable && string(args) == string(a.Arguments)
@@ -223,8 +224,9 @@ func (r *Redactor) optional(s *string) *string {
 	return &text
 }
 
-// hunk redacts the lines as one text, for a key may span several. Lines of
-// which nothing is left keep their place.
+// hunk redacts the lines of a hunk as one text, because a key may span several
+// lines. It replaces a removed line by the marker, so the number of lines stays
+// the same.
 func (r *Redactor) hunk(h event.Hunk) event.Hunk {
 	bare := each(h.Lines, func(l string) string { return l[min(1, len(l)):] })
 	whole := strings.Join(bare, "\n")
@@ -248,7 +250,8 @@ func (r *Redactor) hunk(h event.Hunk) event.Hunk {
 	return h
 }
 
-// each returns s with f applied; s itself is not changed: others may hold it.
+// each returns a copy of s with f applied. It does not change s, which others
+// may share.
 func each[T any](s []T, f func(T) T) []T {
 	if len(s) == 0 {
 		return s

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Handler returns h as a handler that is told no secrets: neither in messages
-// nor in attributes, whatever their type.
+// Handler returns a handler that redacts messages and attributes of any type
+// before it passes them to h.
 func (r *Redactor) Handler(h slog.Handler) slog.Handler { return handler{h, r} }
 
 type handler struct {
@@ -55,7 +55,8 @@ func (r *Redactor) attr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: r.String(a.Key), Value: v}
 }
 
-// any keeps a value unless one of the ways in which it may be printed shows a secret.
+// any returns v unchanged, or its redacted text if a printed form of v contains
+// a secret.
 func (r *Redactor) any(v slog.Value) slog.Value {
 	if err, ok := v.Any().(error); ok {
 		return slog.StringValue(r.String(err.Error()))

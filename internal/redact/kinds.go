@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// A look is how a kind of key begins and goes on.
+// A look describes the form of one kind of key.
 type look struct {
 	prefix string
 	body   *class
-	min    int  // so many of body make it one
-	alone  bool // it does not begin within a word
+	min    int  // minimum number of bytes of body
+	alone  bool // the key does not begin within a word
 }
 
-// looks are the kinds of keys with a beginning of their own. They are those of
-// the public rule sets (Gitleaks, TruffleHog, GitHub's secret scanning) that can
-// be told by it.
+// looks lists the kinds of keys that are recognised by their prefix. They come
+// from public rule sets (Gitleaks, TruffleHog, GitHub's secret scanning).
 var looks = []look{
 	// Models
 	{"sk-ant-", token, 8, false},
@@ -75,10 +74,10 @@ var looks = []look{
 	{"rnl_", token, 20, false},
 }
 
-// headers are the names whose values are secret.
+// headers are the names of headers with secret values.
 var headers = []string{"authorization", "x-api-key"}
 
-// byFirst are the looks by their first byte.
+// byFirst holds the looks by the first byte of their prefix.
 var byFirst = func() (by [256][]look) {
 	for _, l := range looks {
 		by[l.prefix[0]] = append(by[l.prefix[0]], l)
@@ -86,7 +85,8 @@ var byFirst = func() (by [256][]look) {
 	return by
 }()
 
-// begins and pairs say where to look closer: by a byte, and by it and the next.
+// begins and pairs select the positions to check: by one byte, and by two
+// bytes.
 var begins, pairs = func() (c class, p [256][4]uint64) {
 	mark := func(a, b byte) {
 		c[a] = true
@@ -102,7 +102,7 @@ var begins, pairs = func() (c class, p [256][4]uint64) {
 		}
 	}
 	mark('-', '-') // a private key
-	mark(':', '/') // an address
+	mark(':', '/') // a URL
 	mark(':', '\\')
 	mark('e', 'y') // a web token
 	return c, p
@@ -121,7 +121,7 @@ func mayBegin(buf []byte, i int) bool {
 	return pairs[a][b>>6]>>(b&63)&1 == 1
 }
 
-// Bounds of what decides about an address and a web token.
+// Bounds for the check of a URL and of a web token.
 const (
 	maxUser     = 128
 	minPassword = 3
@@ -130,7 +130,7 @@ const (
 	maxPart     = 512
 )
 
-// userinfo is what the name and the password of an address are made of.
+// userinfo is the set of bytes in the user name and password of a URL.
 var userinfo = func() *class {
 	c := new(class)
 	for b := '!'; b <= '~'; b++ {
@@ -139,15 +139,16 @@ var userinfo = func() *class {
 	return c
 }()
 
-// address says whether text is the part of an address that begins behind its
-// scheme, with a password: "://NAME:PASSWORD@". It begins after keep bytes.
+// address checks whether text continues a URL after its scheme with a password:
+// "://NAME:PASSWORD@". The password begins after keep bytes and ends before
+// past.
 func address(text []byte, final bool) (v verdict, keep, past int) {
 	open := no
 	if !final {
 		open = more
 	}
 	i := 1
-	for range 2 { // slashes, also as JSON may have them
+	for range 2 { // slashes, which JSON may escape
 		if i < len(text) && text[i] == '\\' {
 			i++
 		}
@@ -174,9 +175,9 @@ func address(text []byte, final bool) (v verdict, keep, past int) {
 	for i < len(text) && userinfo[text[i]] && i-keep < maxPassword {
 		i++
 	}
-	const digest = "@sha256:" // of an image: what precedes it is a version
+	const digest = "@sha256:" // of an image reference: the preceding part is a version
 	switch rest := text[i:]; {
-	case i > keep && (text[keep] == '$' || text[keep] == '%' || text[keep] == '*'): // what stands for a password
+	case i > keep && (text[keep] == '$' || text[keep] == '%' || text[keep] == '*'): // a placeholder for a password
 		return no, 0, 0
 	case len(rest) == 0:
 		return open, 0, 0
@@ -190,13 +191,13 @@ func address(text []byte, final bool) (v verdict, keep, past int) {
 	return yes, keep, i
 }
 
-// isPort reports whether text may be the number of a port.
+// isPort reports whether text may be a port number.
 func isPort(text []byte) bool {
 	return len(text) <= len("65535") && len(bytes.Trim(text, digits)) == 0
 }
 
-// webToken says whether text is a JSON web token: two parts that are JSON
-// objects in base64, and a signature.
+// webToken checks whether text begins with a JSON web token: two base64 parts
+// that are JSON objects, and a signature.
 func webToken(text []byte, final bool) (v verdict, past int) {
 	open := no
 	if !final {

@@ -8,13 +8,13 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A scanner is the stage that finds well-known kinds of keys by their looks.
-// It never holds back more than what decides about one beginning.
+// A scanner is the stage that finds well-known kinds of keys by their form. It
+// holds back at most the bytes that decide about one candidate.
 type scanner struct {
 	held   []byte
 	before [6]byte // the bytes before held
-	body   *class  // the rest of a secret that was found
-	key    *pem    // likewise, if it is a private key
+	body   *class  // bytes of the secret that is being skipped
+	key    *pem    // the private key that is being skipped
 	size   int     // bytes of the text so far
 }
 
@@ -44,7 +44,7 @@ var (
 	label  = chars(upper + digits + " ")
 	hexes  = chars(digits + "abcdefABCDEF")
 
-	// value is what a header's secret is made of.
+	// value is the set of bytes in a header's secret.
 	value = func() *class {
 		c := new(class)
 		for b := '!'; b <= '~'; b++ {
@@ -54,12 +54,12 @@ var (
 	}()
 )
 
-// A verdict is what is known of a place in the text.
+// A verdict is the result of a check at one position.
 type verdict int
 
 const (
 	no   verdict = iota
-	more         // it takes more text to tell
+	more         // more text is required to decide
 	yes
 )
 
@@ -68,15 +68,15 @@ func (s *scanner) append(dst, p []byte) []byte {
 	return s.scan(dst, p, false)
 }
 
-// bounded is from which size on a text may have been cut at its end: where an
-// event's bound did it, no ellipsis shows that.
+// bounded is the size from which a text may have been cut at its end. The bound
+// of an event cuts a text without an ellipsis.
 const bounded = event.MaxOutput - utf8.UTFMax
 
 func (s *scanner) end(dst []byte) []byte {
 	if s.size > bounded {
 		before := len(dst)
 		dst = s.scan(dst, []byte(ellipsis), true)
-		if s.key == nil { // which has passed over it
+		if s.key == nil { // a private key has consumed the ellipsis
 			dst = dst[:max(before, len(dst)-len(ellipsis))]
 		}
 	} else {
@@ -123,7 +123,7 @@ func (s *scanner) scan(dst, p []byte, final bool) []byte {
 	return dst
 }
 
-// skip passes over the rest of a secret and returns where it ends.
+// skip skips the rest of a secret and returns the index of its end.
 func (s *scanner) skip(buf []byte, i int) int {
 	if s.key != nil {
 		for ; i < len(buf); i++ {
@@ -150,8 +150,9 @@ func (s *scanner) remember(gone []byte) {
 	}
 }
 
-// judge says whether a secret begins at buf[at]. If one does, the first keep
-// bytes are not secret, and s.body or s.key is what follows the first past.
+// judge decides whether a secret begins at buf[at]. If so, the first keep bytes
+// are not secret, and s.body or s.key describes what follows the first past
+// bytes.
 func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past int) {
 	text := buf[at:]
 	undecided := false
@@ -201,8 +202,9 @@ func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past i
 	return no, 0, 0
 }
 
-// inWord reports whether the character before buf[at] belongs to a word, and is
-// not the end of an escape sequence such as \n, %20 or \u003d.
+// inWord reports whether the character before buf[at] belongs to a word. The
+// end of an escape sequence such as
+// , %20 or \u003d does not.
 func (s *scanner) inWord(buf []byte, at int) bool {
 	prev := func(n int) byte {
 		if at-n >= 0 {
@@ -217,12 +219,12 @@ func (s *scanner) inWord(buf []byte, at int) bool {
 	return prev(6) != '\\' || prev(5) != 'u' || !hexes[prev(4)] || !hexes[prev(3)] || !hexes[prev(2)] || !hexes[prev(1)]
 }
 
-// leastCutOff is how many bytes of a key's body have to precede an ellipsis for
-// the beginning to count as a secret. What has fewer is of no use to anyone.
+// leastCutOff is the minimum length of a key's body before an ellipsis to count
+// as a secret. A shorter part is useless to an attacker.
 const leastCutOff = 6
 
-// cutOff says whether the text was shortened before rest, behind n bytes of what
-// may be a secret.
+// cutOff decides whether an ellipsis at the beginning of rest has cut a
+// possible secret of n bytes.
 func cutOff(n int, rest []byte, final bool) verdict {
 	switch {
 	case n < leastCutOff:
@@ -235,8 +237,8 @@ func cutOff(n int, rest []byte, final bool) verdict {
 	return no
 }
 
-// at says whether text begins with such a key, of which the first past bytes
-// decide that.
+// at decides whether text begins with a key of this kind. past is the number of
+// bytes that decided it.
 func (l look) at(text []byte, final bool) (v verdict, past int) {
 	n := min(len(text), len(l.prefix))
 	if string(text[:n]) != l.prefix[:n] {
@@ -254,14 +256,15 @@ func (l look) at(text []byte, final bool) (v verdict, past int) {
 	return cutOff(n-len(l.prefix), text[n:], final), n
 }
 
-// The lengths of a header's secret that make it one: prose follows a colon too.
+// The minimum lengths of a header's secret. Ordinary prose can follow a colon
+// too.
 const (
 	minBare    = 16
 	minSchemed = 6
-	maxQuotes  = 4 // of quotes, spaces and backslashes around the colon
+	maxQuotes  = 4 // quotes, spaces and backslashes around the colon
 )
 
-// header says whether text is the header called name with a secret, which
+// header decides whether text begins with the named header and a secret, which
 // begins after keep bytes.
 func header(text []byte, name string, final bool) (v verdict, keep int) {
 	open := no
@@ -303,7 +306,7 @@ func header(text []byte, name string, final bool) (v verdict, keep int) {
 		n++
 	}
 	switch {
-	case n > 0 && text[i] == '$': // a variable, not its value
+	case n > 0 && text[i] == '$': // a variable name
 		return no, 0
 	case n == need:
 		return yes, i
@@ -320,12 +323,12 @@ func quotes(text []byte, i int) int {
 	return i
 }
 
-// pem follows a private key to its end.
+// pem finds the end of a private key.
 type pem struct {
 	dashes int // in a row
-	end    int // of the letters after five dashes, how many are those of "END"
-	ending int // bytes since then
-	run    int // length of the run of the key's characters
+	end    int // number of matched letters of "END" after five dashes
+	ending int // bytes since "END"
+	run    int // length of the current run of key characters
 	idle   int // bytes since the last long run
 }
 
@@ -333,8 +336,8 @@ const (
 	pemBegin = "-----BEGIN "
 	maxLabel = 48
 	longRun  = 24
-	// maxIdle is how far a key goes on without its characters: the headers of an
-	// encrypted one. Beyond it, somebody only spoke of keys.
+	// maxIdle bounds the bytes without a run of key characters, such as the
+	// headers of an encrypted key. Beyond it the text only mentions keys.
 	maxIdle = 160
 )
 

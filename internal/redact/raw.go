@@ -5,21 +5,20 @@ import (
 	"encoding/json"
 )
 
-// raw redacts a JSON value: as text, as its deltas are, and then whatever its
-// strings say once their escapes are read. The result is JSON again.
+// raw redacts a JSON value: first as plain text, like its deltas, and then each
+// of its strings in decoded form. The result is valid JSON.
 func (r *Redactor) raw(doc json.RawMessage) json.RawMessage {
 	if len(doc) < minValue {
 		return doc
 	}
 	out := json.RawMessage(r.String(string(doc)))
-	if !json.Valid(out) { // a secret across a border of the syntax
+	if !json.Valid(out) { // a secret spanned JSON syntax
 		out = doc
 	}
 	return r.literals(out)
 }
 
-// literals redacts the strings of a JSON value one by one, and leaves the rest
-// of its bytes as they are.
+// literals redacts each string of a JSON value and keeps all other bytes.
 func (r *Redactor) literals(doc []byte) json.RawMessage {
 	var out []byte
 	done := 0 // doc[:done] is in out
@@ -47,7 +46,7 @@ func (r *Redactor) literals(doc []byte) json.RawMessage {
 	return append(out, doc[done:]...)
 }
 
-// literalEnd returns where the string that begins at doc[i] has ended.
+// literalEnd returns the index after the string that begins at doc[i].
 func literalEnd(doc []byte, i int) int {
 	for i++; i < len(doc); i++ {
 		switch doc[i] {

@@ -1,14 +1,15 @@
-// Package redact keeps secrets out of everything that leaves the process: the
-// events of agents, logs, errors.
+// Package redact removes secrets from everything that leaves the process:
+// events of agents, logs and errors.
 //
-// A [Redactor] knows values, in the forms in which they travel (plain, escaped
-// for JSON or a URL, in base64 or hexadecimal), and the looks of well-known
-// kinds of keys. What it finds becomes "[redacted]".
+// A [Redactor] searches for known values in several forms (plain, escaped for
+// JSON or a URL, in base64 or hexadecimal), and for well-known kinds of keys.
+// It replaces what it finds by "[redacted]".
 //
-// A [Stream] does the same to a text that comes in pieces. It holds back only
-// what may still turn out to be a secret, and however the text is cut, its
-// pieces together are what String makes of the whole. Time is linear in the
-// text; what is held back is bounded by the longest form of a value.
+// A [Stream] does the same for a text that arrives in pieces. It holds back
+// only text that may become a secret. Its pieces together equal the result of
+// String for the whole text, wherever the text is split. Its time is linear in
+// the length of the text. The held-back text is bounded by the longest form of
+// a value.
 package redact
 
 import (
@@ -17,28 +18,29 @@ import (
 	"sync/atomic"
 )
 
-// Marker takes the place of a secret. What it stands for may be more than a
-// secret: whatever an agent writes where one would be.
+// Marker replaces a secret. It may also replace other text in a place where a
+// secret is expected.
 const Marker = "[redacted]"
 
-// A Redactor may be used from anywhere. The nil one knows patterns only.
+// A Redactor may be used by several goroutines. A nil Redactor finds only
+// well-known kinds of keys.
 type Redactor struct {
-	below *Redactor // its values are known too
+	below *Redactor // its values are searched for too
 	known atomic.Pointer[forms]
-	stale atomic.Bool // values were added to those of known
+	stale atomic.Bool // known lacks values that were added
 
 	mu    sync.Mutex
 	told  []string // with New
 	added []string // guarded by mu; oldest first
 }
 
-// maxAdded bounds the values that are added to one Redactor; the oldest are
-// forgotten.
+// maxAdded bounds the values added to one Redactor. Beyond it Add drops the
+// oldest.
 const maxAdded = 512
 
-// New returns a Redactor that knows values, and never forgets them. See [Env] for
-// where they come from; what is too short or too plain to be told from text is
-// left out.
+// New returns a Redactor that always searches for values, for example those of
+// [Env]. It ignores values that are too short or too simple to distinguish from
+// ordinary text.
 func New(values ...string) *Redactor {
 	r := new(Redactor)
 	for _, v := range values {
@@ -52,16 +54,16 @@ func New(values ...string) *Redactor {
 	return r
 }
 
-// Above returns a Redactor that knows what below does, also what below learns
-// later, and values. What is added to one of the two makes the other forget
-// nothing.
+// Above returns a Redactor that searches for values and for everything that
+// below searches for, including values added to below later. Adding values to
+// one of the two never drops values of the other.
 func Above(below *Redactor, values ...string) *Redactor {
 	r := New(values...)
 	r.below = below
 	return r
 }
 
-// With is [Above] where there are values to look for, and r where there are none.
+// With returns Above(r, values...), or r if no value is usable; see [New].
 func (r *Redactor) With(values ...string) *Redactor {
 	if !slices.ContainsFunc(values, distinct) {
 		return r
@@ -69,8 +71,8 @@ func (r *Redactor) With(values ...string) *Redactor {
 	return Above(r, values...)
 }
 
-// Add makes more values known, to every text that begins afterwards. It may have
-// r forget values that were added before.
+// Add adds values for every text that begins afterwards. It may drop the oldest
+// added values.
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,8 +89,8 @@ func (r *Redactor) Add(values ...string) {
 	r.stale.Store(true)
 }
 
-// forms returns what to look for; nil if there is nothing. The first text after
-// values were added compiles them, which takes long if they are many.
+// forms returns the compiled strings, or nil if there are none. The first call
+// after Add compiles them, which takes long for many values.
 func (r *Redactor) forms() *forms {
 	if r.stale.Load() {
 		r.mu.Lock()
@@ -101,9 +103,9 @@ func (r *Redactor) forms() *forms {
 	return r.known.Load()
 }
 
-// String returns s without secrets.
+// String returns s with secrets replaced by [Marker].
 func (r *Redactor) String(s string) string {
-	if len(s) < minValue { // nothing that we look for is that short
+	if len(s) < minValue { // every secret is longer
 		return s
 	}
 	st := r.Stream()
@@ -117,10 +119,10 @@ func (r *Redactor) String(s string) string {
 	return out
 }
 
-// Bytes returns a copy of b without secrets.
+// Bytes returns a copy of b with secrets replaced by [Marker].
 func (r *Redactor) Bytes(b []byte) []byte { return []byte(r.String(string(b))) }
 
-// Stream begins a text that comes in pieces.
+// Stream starts a text that arrives in pieces.
 func (r *Redactor) Stream() *Stream {
 	s := new(Stream)
 	for ; r != nil; r = r.below {
@@ -132,20 +134,21 @@ func (r *Redactor) Stream() *Stream {
 	return s
 }
 
-// A stage passes a text on, without what it looks for, and may hold back its end.
+// A stage passes a text on without the secrets that it finds. It may hold back
+// the end of the text.
 type stage interface {
 	append(dst, p []byte) []byte
-	end(dst []byte) []byte // what was held back; the next text may begin
+	end(dst []byte) []byte // returns the held-back text and resets the stage
 }
 
-// A Stream takes the secrets out of one text. It belongs to one goroutine.
+// A Stream redacts one text. It must be used by one goroutine only.
 type Stream struct {
 	stages []stage
 	in     []byte // scratch
 	out    []byte
 }
 
-// Append takes the next piece and returns what can be shown now.
+// Append adds a piece and returns the text that is safe to show now.
 func (s *Stream) Append(piece string) string {
 	s.in = append(s.in[:0], piece...)
 	for _, st := range s.stages {
@@ -158,8 +161,8 @@ func (s *Stream) Append(piece string) string {
 	return string(s.in)
 }
 
-// End ends the text and returns the rest of it. A beginning of a secret that is
-// long enough to be of use to someone counts as one.
+// End ends the text and returns the rest of it. A sufficiently long prefix of a
+// secret at the end counts as a secret.
 func (s *Stream) End() string {
 	s.in = s.in[:0]
 	for _, st := range s.stages {

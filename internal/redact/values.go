@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// minValue is the shortest value that is looked for: a shorter one would
-	// turn up in innocent text.
+	// minValue is the minimum length of a value in bytes. Shorter values occur
+	// in ordinary text.
 	minValue = 8
-	// plainWord is how long a value has to be that is all small letters or all digits.
+	// plainWord is the minimum length of a value that has only lower-case
+	// letters or only digits.
 	plainWord = 16
-	// maxValue bounds a value, in bytes. Of a longer one only so much is looked
-	// for, and what follows is not hidden.
+	// maxValue bounds a value, in bytes. Only the first maxValue bytes of a
+	// longer value are searched for and redacted.
 	maxValue = 16 << 10
 )
 
-// distinct reports whether v can be told from innocent text.
+// distinct reports whether v can be distinguished from ordinary text.
 func distinct(v string) bool {
 	if len(v) < minValue || strings.Contains(Marker, v) {
 		return false
@@ -38,7 +39,7 @@ func distinct(v string) bool {
 	return true
 }
 
-// forms are the strings to look for.
+// forms are the strings to search for.
 type forms struct{ plain, encoded *set }
 
 func compile(values []string) *forms {
@@ -56,8 +57,9 @@ func compact(words []string) []string {
 	return slices.Compact(words)
 }
 
-// plainForms returns v as it is and escaped. A text is cut between characters
-// only, so that what is not UTF-8 is found in its encodings alone.
+// plainForms returns v unchanged and escaped. It returns nothing for a v that
+// is not UTF-8, because texts are split between characters; such a v is found
+// only in its encodings.
 func plainForms(v string) []string {
 	if !utf8.ValidString(v) {
 		return nil
@@ -77,7 +79,7 @@ func plainForms(v string) []string {
 	return out
 }
 
-// lowerEscapes writes %2F as %2f.
+// lowerEscapes changes escapes such as %2F to %2f.
 func lowerEscapes(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
@@ -89,8 +91,9 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
-// encodedForms returns v in hexadecimal, and in base64 as it looks wherever it
-// begins in what was encoded: the characters that v alone determines.
+// encodedForms returns v in hexadecimal and in base64. The base64 form depends
+// on the offset of v in the encoded data, so there is one for each offset,
+// reduced to the characters that v alone determines.
 func encodedForms(v string) []string {
 	low := hex.EncodeToString([]byte(v))
 	out := []string{low, strings.ToUpper(low)}
@@ -105,8 +108,8 @@ func encodedForms(v string) []string {
 	return out
 }
 
-// Env returns the secret values of an environment, entries NAME=value: those
-// whose names say so, and passwords within addresses.
+// Env returns the secret values of an environment with entries NAME=value: the
+// values of variables with secret names, and the passwords in URLs.
 func Env(environ []string) []string {
 	var out []string
 	for _, entry := range environ {
@@ -117,8 +120,8 @@ func Env(environ []string) []string {
 	return out
 }
 
-// JSON returns the secret values of a configuration: the strings under names
-// that say so, and passwords within addresses, at any depth.
+// JSON returns the secret values of a JSON configuration, at any depth: the
+// strings under secret names, and the passwords in URLs.
 func JSON(doc []byte) []string {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -146,7 +149,7 @@ func JSON(doc []byte) []string {
 	return out
 }
 
-// named returns what of a variable is secret.
+// named returns the secret parts of a variable's value.
 func named(name, value string) []string {
 	var out []string
 	if u, err := url.Parse(value); err == nil && u.User != nil {
@@ -161,7 +164,7 @@ func named(name, value string) []string {
 	if trimmed := strings.TrimSpace(value); trimmed != value {
 		out = append(out, trimmed)
 	}
-	for line := range strings.Lines(value) { // "Authorization: Bearer x", also several
+	for line := range strings.Lines(value) { // "Authorization: Bearer x"; there may be several lines
 		if _, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			v = strings.TrimSpace(v)
 			out = append(out, v)
@@ -174,8 +177,8 @@ func named(name, value string) []string {
 	return out
 }
 
-// secretWords are the parts of names that hold secrets, and notSecret the ends
-// of names that say where one is, or how many.
+// secretWords are name parts that mark a secret. notSecret are last name parts
+// that mark a location or a number instead.
 var (
 	secretWords = []string{
 		"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASS", "PWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS",
