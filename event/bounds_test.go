@@ -110,7 +110,7 @@ func TestEveryStringOfAnEventHasABound(t *testing.T) {
 	}
 }
 
-func TestIDOverItsBoundIsNeverCut(t *testing.T) {
+func TestTooLongIDIsDroppedNotCut(t *testing.T) {
 	a, b := strings.Repeat("x", huge)+"a", strings.Repeat("x", huge)+"b"
 	for name, c := range map[string]struct {
 		body Body
@@ -139,7 +139,7 @@ func TestIDOverItsBoundIsNeverCut(t *testing.T) {
 	}
 }
 
-func TestBoundedLeavesItsArgumentAlone(t *testing.T) {
+func TestBoundedDoesNotModifyItsArgument(t *testing.T) {
 	commands := []AgentCommand{{Name: "a", Description: strings.Repeat("x", huge)}}
 	got, left := Bounded(SessionUpdated{Commands: commands})
 	if len(left) > 0 || len(got.(SessionUpdated).Commands[0].Description) > MaxDescription || len(commands[0].Description) != huge {

@@ -36,17 +36,17 @@ type turn struct {
 // the id of the item. It finds a tool call also by the id of the item that
 // holds its output.
 type entry struct {
-	turn     *turn
-	session  string
-	id       string
-	kind     Kind
-	callID   string
-	outputID string // item with the output of this call; "" if it has none
-	lost     bool   // the output item was cancelled; another may replace it
-	state    state
-	fault    event.Fault // if state is failed
-	last     *sources    // the items it consists of; set once state is over
-	released bool        // it cannot change any more, and its content was dropped
+	turn            *turn
+	session         string
+	id              string
+	kind            Kind
+	callID          string
+	outputID        string // item with the output of this call; "" if it has none
+	outputCancelled bool   // the output item was cancelled; another may replace it
+	state           state
+	fault           event.Fault // if state is failed
+	last            *sources    // the items it consists of; set once state is over
+	released        bool        // it cannot change any more, and its content was dropped
 
 	first    int64 // position of its first event
 	seq      int64 // position of the newest event that changed what readers see
@@ -247,7 +247,7 @@ func (b *reducer) cancel(ev event.Event, c event.ItemCancelled) {
 	case e.id == c.ItemID:
 		b.silence(e)
 	case e.outputID == c.ItemID:
-		e.lost = true
+		e.outputCancelled = true
 	}
 }
 
@@ -286,8 +286,8 @@ func faultOf(reason event.CancelReason) (event.Fault, bool) {
 
 func unfinished(why string) event.Fault { return event.Fault{Code: "PROTOCOL_ERROR", Message: why} }
 
-// forget drops the state of a turn that ended.
-func (b *reducer) forget(id string) {
+// dropTurn drops the state of a turn that ended.
+func (b *reducer) dropTurn(id string) {
 	b.ended = id
 	i := slices.IndexFunc(b.turns, func(t *turn) bool { return t.id == id })
 	if i < 0 {
@@ -347,10 +347,10 @@ func (b *reducer) attach(e *entry, ev event.Event, item string) {
 	if !e.answerable() {
 		return
 	}
-	if e.lost { // the text of the cancelled output disappears
+	if e.outputCancelled { // the text of the cancelled output disappears
 		b.touch(e, ev, false)
 	}
-	e.outputID, e.lost = item, false
+	e.outputID, e.outputCancelled = item, false
 	e.tokens.run, e.tokens.carry = 0, ""
 }
 
@@ -407,7 +407,7 @@ func (t *turn) call(id string) *entry {
 	return q[0]
 }
 
-func (e *entry) answerable() bool { return !e.state.over() && (e.outputID == "" || e.lost) }
+func (e *entry) answerable() bool { return !e.state.over() && (e.outputID == "" || e.outputCancelled) }
 
 func kindOf(f event.FinalItem) Kind {
 	switch f.(type) {

@@ -107,7 +107,7 @@ func (h *stretch) fold(ev event.Event) {
 	}
 	if event.Ends(ev.Body) {
 		h.fill(h.reducer.turn(ev.Turn))
-		h.reducer.forget(ev.Turn)
+		h.reducer.dropTurn(ev.Turn)
 	}
 }
 

@@ -75,7 +75,7 @@ func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 		outs = append(outs, out)
 	}
 	if event.Ends(ev.Body) {
-		p.reducer.forget(ev.Turn)
+		p.reducer.dropTurn(ev.Turn)
 	}
 	return append(outs, p.Flush(now)...)
 }

@@ -396,7 +396,7 @@ func TestPacerRules(t *testing.T) {
 	}
 }
 
-func TestCloseMakesNothingComplete(t *testing.T) {
+func TestCloseReportsOpenItemsAsErrors(t *testing.T) {
 	var r reader
 	r.push(begin, message("i"), delta("i", "a"), delta("i", "b"), said("j", "whole"), message("k"), event.ItemCancelled{ItemID: "k"}, called("c", "1"))
 	r.got = r.p.Close(epoch)

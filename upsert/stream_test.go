@@ -336,7 +336,7 @@ func finalState(t *rapid.T) {
 }
 
 // The wait for more text is bounded by BatchTimeout, whatever the stream.
-func TestNothingWaitsLonger(t *testing.T) {
+func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := upsert.Pacer{NoFirstPaint: rapid.Bool().Draw(t, "bare"), BatchTimeout: 300 * time.Millisecond}
 		p.Push(event.Event{Turn: "t", Body: message("i")}, epoch)
@@ -364,7 +364,7 @@ func TestNothingWaitsLonger(t *testing.T) {
 
 // Text whose runes are cut anywhere arrives whole, and no upsert ends within one.
 // (G15)
-func TestUTF8Seam(t *testing.T) {
+func TestRuneSplitAcrossDeltasIsNotShownInPart(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {
 		p := upsert.Pacer{Gradient: []int{1}}

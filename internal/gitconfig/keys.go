@@ -84,9 +84,9 @@ var named = map[string]judge{
 	"url.*.pushinsteadof":         func(base, _ string) bool { return viaHelper("", base) },
 }
 
-// endings are suffixes of key names that hold commands, in git and in related
+// commandSuffixes are suffixes of key names that hold commands, in git and in related
 // programs.
-var endings = []string{"command", "cmd", "program", "prog", "helper", "hook", "hookspath", "editor", "pager", "askpass", "textconv"}
+var commandSuffixes = []string{"command", "cmd", "program", "prog", "helper", "hook", "hookspath", "editor", "pager", "askpass", "textconv"}
 
 // runs reports whether the entry makes git run a program.
 func (e entry) runs() bool {
@@ -107,7 +107,7 @@ func (e entry) runs() bool {
 	if judge := named[known]; judge != nil {
 		return judge(middle, e.value)
 	}
-	for _, end := range endings {
+	for _, end := range commandSuffixes {
 		if strings.HasSuffix(name, end) {
 			return notBool(middle, e.value)
 		}

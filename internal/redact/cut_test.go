@@ -19,7 +19,7 @@ func whole() map[string]int {
 		"postgres://me:" + mixed + "@db":                      len("postgres://me:"),
 		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2": len("eyJhbGciOiJIUzI1NiJ9.ey"),
 	}
-	for _, l := range looks {
+	for _, l := range keyKinds {
 		var body strings.Builder
 		for i := byte(0); body.Len() < l.min+8; i++ {
 			if l.body[i] && i != '.' && i != '=' && i != '+' && i != '/' && i != '-' {

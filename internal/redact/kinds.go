@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A look describes the form of one kind of key.
-type look struct {
+// A keyKind describes the form of one kind of key.
+type keyKind struct {
 	prefix string
 	body   *class
 	min    int  // minimum number of bytes of body
 	alone  bool // the key does not begin within a word
 }
 
-// looks lists the kinds of keys that are recognised by their prefix. They come
+// keyKinds lists the kinds of keys that are recognised by their prefix. They come
 // from public rule sets (Gitleaks, TruffleHog, GitHub's secret scanning).
-var looks = []look{
+var keyKinds = []keyKind{
 	// Models
 	{"sk-ant-", token, 8, false},
 	{"sk-", token, 20, true},
@@ -77,9 +77,9 @@ var looks = []look{
 // headers are the names of headers with secret values.
 var headers = []string{"authorization", "x-api-key"}
 
-// byFirst holds the looks by the first byte of their prefix.
-var byFirst = func() (by [256][]look) {
-	for _, l := range looks {
+// byFirst holds the keyKinds by the first byte of their prefix.
+var byFirst = func() (by [256][]keyKind) {
+	for _, l := range keyKinds {
 		by[l.prefix[0]] = append(by[l.prefix[0]], l)
 	}
 	return by
@@ -92,7 +92,7 @@ var begins, pairs = func() (c class, p [256][4]uint64) {
 		c[a] = true
 		p[a][b>>6] |= 1 << (b & 63)
 	}
-	for _, l := range looks {
+	for _, l := range keyKinds {
 		mark(l.prefix[0], l.prefix[1])
 	}
 	for _, h := range headers {

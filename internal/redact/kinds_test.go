@@ -99,7 +99,7 @@ func TestKindsOfKeys(t *testing.T) {
 }
 
 func TestEachKindHasALength(t *testing.T) {
-	for _, l := range looks {
+	for _, l := range keyKinds {
 		var body strings.Builder
 		for i := byte(0); body.Len() < l.min; i++ { // all bytes of the class in turn
 			if l.body[i] {

@@ -239,7 +239,7 @@ func cutOff(n int, rest []byte, final bool) verdict {
 
 // at decides whether text begins with a key of this kind. past is the number of
 // bytes that decided it.
-func (l look) at(text []byte, final bool) (v verdict, past int) {
+func (l keyKind) at(text []byte, final bool) (v verdict, past int) {
 	n := min(len(text), len(l.prefix))
 	if string(text[:n]) != l.prefix[:n] {
 		return no, 0

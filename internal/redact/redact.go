@@ -30,7 +30,7 @@ type Redactor struct {
 	stale atomic.Bool // known lacks values that were added
 
 	mu    sync.Mutex
-	told  []string // with New
+	fixed []string // with New
 	added []string // guarded by mu; oldest first
 }
 
@@ -44,12 +44,12 @@ const maxAdded = 512
 func New(values ...string) *Redactor {
 	r := new(Redactor)
 	for _, v := range values {
-		if distinct(v) && !slices.Contains(r.told, v) {
-			r.told = append(r.told, v)
+		if distinct(v) && !slices.Contains(r.fixed, v) {
+			r.fixed = append(r.fixed, v)
 		}
 	}
-	if len(r.told) > 0 {
-		r.known.Store(compile(r.told))
+	if len(r.fixed) > 0 {
+		r.known.Store(compile(r.fixed))
 	}
 	return r
 }
@@ -78,7 +78,7 @@ func (r *Redactor) Add(values ...string) {
 	defer r.mu.Unlock()
 	before := len(r.added)
 	for _, v := range values {
-		if distinct(v) && !slices.Contains(r.told, v) && !slices.Contains(r.added, v) {
+		if distinct(v) && !slices.Contains(r.fixed, v) && !slices.Contains(r.added, v) {
 			r.added = append(r.added, v)
 		}
 	}
@@ -95,7 +95,7 @@ func (r *Redactor) forms() *forms {
 	if r.stale.Load() {
 		r.mu.Lock()
 		if r.stale.Load() {
-			r.known.Store(compile(slices.Concat(r.told, r.added)))
+			r.known.Store(compile(slices.Concat(r.fixed, r.added)))
 			r.stale.Store(false)
 		}
 		r.mu.Unlock()

@@ -73,7 +73,7 @@ func (c *committer) submit(ctx context.Context, j *job) error {
 // submitIdle runs j when no other job is running. After idleTimeout it queues j
 // like submit.
 func (c *committer) submitIdle(ctx context.Context, j *job) error {
-	enough := time.NewTimer(patience)
+	enough := time.NewTimer(idleTimeout)
 	defer enough.Stop()
 	for {
 		c.mu.Lock()
@@ -138,16 +138,16 @@ func (c *committer) lead(j *job) error {
 	}
 	clear(c.batch)
 	if c.writer.worthCheckpoint(alone) {
-		go c.rest()
+		go c.checkpointAndHandOver()
 	} else {
 		c.handOver()
 	}
 	return j.err
 }
 
-// rest runs the checkpoint in its own goroutine and then ends the leadership.
+// checkpointAndHandOver runs the checkpoint in its own goroutine and then ends the leadership.
 // No caller waits only for the checkpoint.
-func (c *committer) rest() {
+func (c *committer) checkpointAndHandOver() {
 	c.writer.checkpoint()
 	c.handOver()
 }

@@ -253,9 +253,9 @@ func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	openTest(t, dir, small)
 }
 
-// TestReserveIsReal has a reserve that takes no space, as from a backup: it is
+// TestReserveOccupiesDiskSpace has a reserve that takes no space, as from a backup: it is
 // made anew.
-func TestReserveIsReal(t *testing.T) {
+func TestReserveOccupiesDiskSpace(t *testing.T) {
 	dir := ownDir(t)
 	path := filepath.Join(dir, "reserve")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -113,7 +113,7 @@ func (r *faultRun) run() {
 		return
 	}
 	s.keeper.stop()
-	s.keeper.rest = 0
+	s.keeper.pauseFactor = 0
 	add := func(decided bool) {
 		seq := r.acked + 1
 		ev := delta("s", seq)

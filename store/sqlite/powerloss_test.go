@@ -103,7 +103,7 @@ func (r *powerRun) live(dir string) {
 	}
 	r.store = s
 	s.keeper.stop() // its moments are ours to choose
-	s.keeper.rest = 0
+	s.keeper.pauseFactor = 0
 	checkpoint := func() {
 		inWriter(r.t, s, func(*sql.Conn) error { s.writer.pages, s.writer.truncate = maxPages, r.rnd.IntN(2) == 0; return nil })
 		inWriter(r.t, s, func(*sql.Conn) error { return nil }) // it is over

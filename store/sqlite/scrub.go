@@ -48,7 +48,7 @@ func (s *Store) scrub(ctx context.Context) error {
 			dirty = dirty[n:]
 		}
 		select {
-		case <-time.After(s.keeper.rest * time.Since(start)):
+		case <-time.After(s.keeper.pauseFactor * time.Since(start)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

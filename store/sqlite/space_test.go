@@ -58,7 +58,7 @@ func say(t *testing.T, s *Store, session string, head int64, turn string, size, 
 func tidy(t *testing.T, s *Store) {
 	t.Helper()
 	s.keeper.stop() // for good: we are the keeper
-	s.keeper.rest = 0
+	s.keeper.pauseFactor = 0
 	for _, err := range []error{s.compactAll(t.Context()), s.sweep(t.Context()), s.shrink(t.Context())} {
 		if err != nil {
 			t.Fatal(errors.Unwrap(err), err)

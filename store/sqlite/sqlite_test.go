@@ -67,7 +67,7 @@ func TestCompaction(t *testing.T) {
 			storetest.RunCompaction(t, func(t *testing.T) (runnel.Log, func()) {
 				s := openTest(t, ownDir(t), limits)
 				s.keeper.stop()
-				s.keeper.rest = 0
+				s.keeper.pauseFactor = 0
 				return s, func() {
 					if err := s.compactAll(t.Context()); err != nil {
 						t.Error(err)

@@ -33,7 +33,7 @@ type tail struct {
 	lookUps int           // number of running lookups of head
 	kept    []kept        // the last events up to head, oldest first
 	bytes   int
-	place   *list.Element // element in recent; nil without events
+	elem    *list.Element // element in recent; nil without events
 }
 
 type kept struct {
@@ -106,9 +106,9 @@ func (ts *tails) drop(t *tail, n int) { // ts.mu is held
 		return
 	}
 	t.kept = nil
-	if t.place != nil {
-		ts.recent.Remove(t.place)
-		t.place = nil
+	if t.elem != nil {
+		ts.recent.Remove(t.elem)
+		t.elem = nil
 	}
 	if t.grown == nil && t.lookUps == 0 {
 		delete(ts.bySess, t.session)
@@ -116,11 +116,11 @@ func (ts *tails) drop(t *tail, n int) { // ts.mu is held
 }
 
 func (ts *tails) touch(t *tail) { // ts.mu is held
-	if t.place == nil {
-		t.place = ts.recent.PushFront(t)
+	if t.elem == nil {
+		t.elem = ts.recent.PushFront(t)
 		return
 	}
-	ts.recent.MoveToFront(t.place)
+	ts.recent.MoveToFront(t.elem)
 }
 
 func (t *tail) wake() {

@@ -50,11 +50,11 @@ func checkTails(t *testing.T, ts *tails) {
 		if sum != tl.bytes || sum > ts.limits.bytes || len(tl.kept) > ts.limits.events {
 			t.Fatalf("%s keeps %d events of %d bytes and says %d", session, len(tl.kept), sum, tl.bytes)
 		}
-		if (tl.place != nil) != (len(tl.kept) > 0) || tl.place == nil && tl.grown == nil {
+		if (tl.elem != nil) != (len(tl.kept) > 0) || tl.elem == nil && tl.grown == nil {
 			t.Fatalf("%s is kept for nothing", session)
 		}
 		all += sum
-		if tl.place != nil {
+		if tl.elem != nil {
 			full++
 		}
 	}
@@ -99,9 +99,9 @@ func TestGrownOfMany(t *testing.T) {
 	})
 }
 
-// TestNoDatabaseAtTheEnd checks that who follows at the end of a log reads from
+// TestReadAtLogEndNeedsNoQuery checks that who follows at the end of a log reads from
 // memory: the readers' connections are all taken meanwhile.
-func TestNoDatabaseAtTheEnd(t *testing.T) {
+func TestReadAtLogEndNeedsNoQuery(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: ownDir(t)})
 	if err != nil {
 		t.Fatal(err)

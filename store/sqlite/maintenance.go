@@ -15,22 +15,22 @@ import (
 // data that is no longer needed and returns free space to the file system. It
 // writes in small steps when no other job is running.
 type keeper struct {
-	ended   wake.Signal    // holds a token after a turn has ended
-	deleted wake.Signal    // holds a token after a session was deleted
-	rest    time.Duration  // the pause after a step, as a multiple of the step's duration
-	busy    chan struct{}  // holds a token while a goroutine compacts
-	damaged map[int64]bool // turns.key of turns that cannot be read; guarded by busy
-	stop    func()         // stops keep and waits until it has returned; nil if it does not run
+	ended       wake.Signal    // holds a token after a turn has ended
+	deleted     wake.Signal    // holds a token after a session was deleted
+	pauseFactor time.Duration  // the pause after a step, as a multiple of the step's duration
+	busy        chan struct{}  // holds a token while a goroutine compacts
+	damaged     map[int64]bool // turns.key of turns that cannot be read; guarded by busy
+	stop        func()         // stops keep and waits until it has returned; nil if it does not run
 }
 
 func newKeeper() keeper {
-	return keeper{ended: wake.New(), deleted: wake.New(), busy: make(chan struct{}, 1), damaged: make(map[int64]bool), rest: 4}
+	return keeper{ended: wake.New(), deleted: wake.New(), busy: make(chan struct{}, 1), damaged: make(map[int64]bool), pauseFactor: 4}
 }
 
 const (
-	// patience bounds how long a maintenance step waits until no other job is
+	// idleTimeout bounds how long a maintenance step waits until no other job is
 	// running.
-	patience = 10 * time.Second
+	idleTimeout = 10 * time.Second
 	// checkAfter is the time from opening the store to its integrity check.
 	checkAfter = time.Minute
 	// erase fails while a reader needs the write-ahead log or the disk is full.
@@ -120,7 +120,7 @@ func (s *Store) chore(ctx context.Context, do func(*writer) error) error {
 		return err
 	}
 	select {
-	case <-time.After(s.keeper.rest * time.Since(start)):
+	case <-time.After(s.keeper.pauseFactor * time.Since(start)):
 	case <-ctx.Done():
 	}
 	return ctx.Err()
