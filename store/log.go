@@ -18,13 +18,13 @@ var ErrConflict = errors.New("runnel: log has another writer")
 // the disk first, because the server acts on its content.
 type Log interface {
 	// Append adds evs after position head. Their Seq must be head+1, head+2 and
-	// so on (see [CheckAppend]). It returns ErrConflict if head is not the end of
-	// the log: a session has one writer.
+	// so on (see [CheckAppend]). It returns ErrConflict if head is not the end
+	// of the log: a session has one writer.
 	//
 	// When Append returns, readers can see evs, and evs survive the end of the
 	// process. If any of them [event.Decides], all of them survive a power loss
-	// too. Append adds all of evs or none. If it returns the error of ctx, it has
-	// added none.
+	// too. Append adds all of evs or none. If it returns the error of ctx, it
+	// has added none.
 	Append(ctx context.Context, session string, head int64, evs ...event.Event) error
 
 	// Read yields the events after position after, in order, and stops at the

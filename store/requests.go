@@ -39,6 +39,7 @@ type Requests interface {
 	// older than before. Records of turn ids stay until their session is
 	// deleted.
 	PruneRequests(ctx context.Context, before time.Time) error
-	// TurnPlaces returns the sessions whose log or queue has a turn with this id.
+	// TurnPlaces returns the sessions whose log or queue has a turn with this
+	// id.
 	TurnPlaces(ctx context.Context, turn string) ([]TurnPlace, error)
 }

@@ -362,8 +362,8 @@ func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 	})
 }
 
-// Text whose runes are cut anywhere arrives whole, and no upsert ends within one.
-// (G15)
+// Text whose runes are cut anywhere arrives whole, and no upsert ends within
+// one. (G15)
 func TestRuneSplitAcrossDeltasIsNotShownInPart(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {

@@ -51,7 +51,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// found returns the description of what is found in dir, its parts sorted.
+// found returns the description of the findings in dir, with its parts sorted.
 func found(t *testing.T, dir string) string {
 	t.Helper()
 	list, err := Find(t.Context(), os.Environ(), dir)

@@ -84,8 +84,8 @@ var named = map[string]judge{
 	"url.*.pushinsteadof":         func(base, _ string) bool { return viaHelper("", base) },
 }
 
-// commandSuffixes are suffixes of key names that hold commands, in git and in related
-// programs.
+// commandSuffixes are suffixes of key names that hold commands, in git and in
+// related programs.
 var commandSuffixes = []string{"command", "cmd", "program", "prog", "helper", "hook", "hookspath", "editor", "pager", "askpass", "textconv"}
 
 // runs reports whether the entry makes git run a program.

@@ -59,8 +59,8 @@ func playUnix(role string, args []string) bool {
 	return true
 }
 
-// forkAwayWithAll returns once the new process has printed that it is ready: what
-// it prints after the exit of this one is in time only by luck.
+// forkAwayWithAll returns once the new process has printed that it is ready:
+// what it prints after the exit of this one is in time only by luck.
 func forkAwayWithAll() {
 	begun, itsEnd, err := os.Pipe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package redact
 
-// A set finds any of several strings in one pass (Aho and Corasick's automaton).
+// A set finds any of several strings in one pass (Aho and Corasick's
+// automaton).
 type set struct {
 	root  [256]int32 // first byte → node
 	nodes []node     // nodes[0] is the root

@@ -79,7 +79,8 @@ func TestShortenedTextHoldsNoHalfValue(t *testing.T) {
 	}
 }
 
-// TestShortenedTextInPieces has the pieces of a stream be what the whole becomes.
+// TestShortenedTextInPieces has the pieces of a stream be what the whole
+// becomes.
 func TestShortenedTextInPieces(t *testing.T) {
 	r := New("correct-horse-battery", "…horse")
 	for _, in := range []string{

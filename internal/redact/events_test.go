@@ -214,7 +214,8 @@ func BenchmarkEventDelta(b *testing.B) {
 	}
 }
 
-// FuzzRedactedJSONStaysJSON: a JSON value stays one, and no string in it holds a secret.
+// FuzzRedactedJSONStaysJSON checks that a redacted JSON value is valid JSON and
+// that none of its strings contains a secret.
 func FuzzRedactedJSONStaysJSON(f *testing.F) {
 	for _, doc := range []string{
 		`{"cmd":"echo correct-horse-battery-staple"}`, `["\u0063orrect-horse-battery-staple",1e5,null,{"a":[]}]`,

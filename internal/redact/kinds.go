@@ -13,8 +13,8 @@ type keyKind struct {
 	alone  bool // the key does not begin within a word
 }
 
-// keyKinds lists the kinds of keys that are recognised by their prefix. They come
-// from public rule sets (Gitleaks, TruffleHog, GitHub's secret scanning).
+// keyKinds lists the kinds of keys that are recognised by their prefix. They
+// come from public rule sets (Gitleaks, TruffleHog, GitHub's secret scanning).
 var keyKinds = []keyKind{
 	// Models
 	{"sk-ant-", token, 8, false},

@@ -168,7 +168,8 @@ func TestWithAndAdd(t *testing.T) {
 	}
 }
 
-// What is added is compiled once, for the first text after it, whoever begins one.
+// What is added is compiled once, for the first text after it, whoever begins
+// one.
 func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
 	r, secrets := New(), []string{"one-Secret-1", "two-Secret-2"}
 	for _, s := range secrets {
@@ -238,8 +239,8 @@ func TestPlainWordsAreNoSecrets(t *testing.T) {
 	}
 }
 
-// FuzzKnownSecretsNeverSurvive: a known value never survives, in whatever form, however the
-// text is cut; and the pieces are what the whole becomes.
+// FuzzKnownSecretsNeverSurvive: a known value never survives, in whatever form,
+// however the text is cut; and the pieces are what the whole becomes.
 func FuzzKnownSecretsNeverSurvive(f *testing.F) {
 	f.Add(key, "before ", " after", 3, 9, uint8(0))
 	f.Add("hunter22", "hunter2hunter2", "2", 1, 20, uint8(1))
@@ -282,8 +283,8 @@ func FuzzKnownSecretsNeverSurvive(f *testing.F) {
 	})
 }
 
-// crosses reports whether w shares characters with the Marker's ends, so that
-// the Marker itself may complete it.
+// crosses reports whether w shares characters with an end of the Marker, so
+// that the Marker can complete an occurrence of w.
 func crosses(w string) bool {
 	for n := 1; n < len(w); n++ {
 		if strings.HasSuffix(Marker, w[:n]) || strings.HasPrefix(Marker, w[n:]) {

@@ -172,8 +172,8 @@ func holds(t testing.TB) (h held) {
 	return h
 }
 
-// TestAgentsLeakNothing runs agents to their end, by themselves and by us, again and
-// again.
+// TestAgentsLeakNothing runs many agents to their end. Some end by themselves
+// and some are stopped.
 func TestAgentsLeakNothing(t *testing.T) {
 	dir := t.TempDir()
 	once := func(i int) {
@@ -300,9 +300,9 @@ func spareThreads(n int) {
 	ended.Wait()
 }
 
-// TestStartFailsCleanlyWithoutDescriptorsOrProcesses: without descriptors or processes an agent is not started,
-// which is told as what it is; those that run go on, and the next starts when
-// there are some again.
+// TestStartFailsCleanlyWithoutDescriptorsOrProcesses: without descriptors or
+// processes an agent is not started, which is told as what it is; those that
+// run go on, and the next starts when there are some again.
 func TestStartFailsCleanlyWithoutDescriptorsOrProcesses(t *testing.T) {
 	for _, what := range []string{"descriptors", "processes"} {
 		t.Run(what, func(t *testing.T) {
@@ -356,8 +356,8 @@ func readable(t *testing.T, program string) string {
 	return dir + "/agent"
 }
 
-// TestEndOfAServerThreadDoesNotKillTheAgent: an agent dies with its supervisor's thread, not with any
-// thread of ours.
+// TestEndOfAServerThreadDoesNotKillTheAgent: an agent dies with its
+// supervisor's thread, not with any thread of ours.
 func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup

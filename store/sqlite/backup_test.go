@@ -27,9 +27,10 @@ func restored(t *testing.T, file string) *Store {
 	return openTest(t, dir, small)
 }
 
-// TestBackupWhileWritingHoldsEverythingAcknowledged copies a store in which four sessions write,
-// checkpoints happen and turns are compacted: each copy has all that had been
-// acknowledged, what it has is as it was written, and the writers go on.
+// TestBackupWhileWritingHoldsEverythingAcknowledged copies a store in which
+// four sessions write, checkpoints happen and turns are compacted: each copy
+// has all that had been acknowledged, what it has is as it was written, and the
+// writers go on.
 func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
@@ -118,8 +119,8 @@ func TestBackupWithoutServer(t *testing.T) {
 	checkFixture(t, s)
 }
 
-// TestRefusedBackupLeavesAndOverwritesNothing asks for copies that cannot be: nothing is left of them
-// and nothing is overwritten.
+// TestRefusedBackupLeavesAndOverwritesNothing asks for copies that cannot be:
+// nothing is left of them and nothing is overwritten.
 func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

@@ -145,8 +145,8 @@ func (c *committer) lead(j *job) error {
 	return j.err
 }
 
-// checkpointAndHandOver runs the checkpoint in its own goroutine and then ends the leadership.
-// No caller waits only for the checkpoint.
+// checkpointAndHandOver runs the checkpoint in its own goroutine and then ends
+// the leadership. No caller waits only for the checkpoint.
 func (c *committer) checkpointAndHandOver() {
 	c.writer.checkpoint()
 	c.handOver()

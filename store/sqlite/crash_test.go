@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child returns a command that runs one of children in dir.
+// child returns a command that runs one of the child programs in dir.
 func child(t *testing.T, role, dir string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -93,8 +93,9 @@ func crashEvents(session string, head int64, n int) []event.Event {
 	return evs
 }
 
-// TestKillWhileAppendingLosesNothingAcknowledged kills a writer at random moments, while it opens the
-// store too: what it has acknowledged is there, and there are no holes.
+// TestKillWhileAppendingLosesNothingAcknowledged kills a writer at random
+// moments, also while it opens the store. Afterwards the store has every
+// acknowledged event and no gaps.
 func TestKillWhileAppendingLosesNothingAcknowledged(t *testing.T) {
 	rounds := 100
 	switch {

@@ -134,8 +134,8 @@ func places(size, n int) []int {
 	return some
 }
 
-// TestTornWriteAheadLogKeepsWholeTransactions cuts the write-ahead log off anywhere: what was whole before
-// the cut is there.
+// TestTornWriteAheadLogKeepsWholeTransactions cuts the write-ahead log off
+// anywhere: what was whole before the cut is there.
 func TestTornWriteAheadLogKeepsWholeTransactions(t *testing.T) {
 	d := written(t, true)
 	if len(d.wal) < 64<<10 {
@@ -159,8 +159,8 @@ func TestTornWriteAheadLogKeepsWholeTransactions(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfTheWriteAheadLogEndIt flips bits of the write-ahead log: from there on it counts
-// as torn, and nothing of what it says is believed.
+// TestFlippedBitsOfTheWriteAheadLogEndIt flips bits of the write-ahead log:
+// from there on it counts as torn, and nothing of what it says is believed.
 func TestFlippedBitsOfTheWriteAheadLogEndIt(t *testing.T) {
 	d := written(t, true)
 	for _, at := range places(len(d.wal), 64<<10) {
@@ -172,9 +172,9 @@ func TestFlippedBitsOfTheWriteAheadLogEndIt(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfTheDatabaseAreReported flips bits of the database: nothing wrong is served,
-// and what is missing is reported by whoever meets it, or where an index lies,
-// by SQLite's own check.
+// TestFlippedBitsOfTheDatabaseAreReported flips bits of the database: nothing
+// wrong is served, and what is missing is reported by whoever meets it, or
+// where an index lies, by SQLite's own check.
 func TestFlippedBitsOfTheDatabaseAreReported(t *testing.T) {
 	d := written(t, false)
 	var reported, harmless, hidden int
@@ -198,8 +198,8 @@ func TestFlippedBitsOfTheDatabaseAreReported(t *testing.T) {
 	}
 }
 
-// TestDamagedIndexIsReported has an index that no longer leads to a session: nobody
-// who reads can know, but the store looks by itself and says so.
+// TestDamagedIndexIsReported has an index that no longer leads to a session:
+// nobody who reads can know, but the store looks by itself and says so.
 func TestDamagedIndexIsReported(t *testing.T) {
 	d := written(t, false)
 	hidden := 0

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asNobody runs f with the file access of another user, if we are root: root
-// may write anywhere.
+// asNobody runs f with the file access of another user if the test runs as
+// root, since root may write everywhere.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {

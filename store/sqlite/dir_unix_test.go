@@ -28,7 +28,8 @@ func TestDirectoryIsMadePrivate(t *testing.T) {
 	}
 }
 
-// checkModes checks that all files in dir are for us only, the write-ahead log included.
+// checkModes checks that only this user can access the files in dir, including
+// the write-ahead log.
 func checkModes(t *testing.T, dir string) {
 	t.Helper()
 	n := 0

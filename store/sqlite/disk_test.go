@@ -25,7 +25,8 @@ type disk struct {
 	ops    []diskOp
 }
 
-// A diskOp is something that changed a file, or made the changes before it last.
+// A diskOp is something that changed a file, or made the changes before it
+// last.
 type diskOp struct {
 	call string // create, write, truncate, sync or delete
 	file string // without its directory

@@ -86,8 +86,9 @@ func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// TestDeletedSessionIsErasedBehindReaders has a reader that needs the write-ahead
-// log, as a backup does. What was deleted goes as soon as the reader is done.
+// TestDeletedSessionIsErasedBehindReaders has a reader that needs the
+// write-ahead log, as a backup does. What was deleted goes as soon as the
+// reader is done.
 func TestDeletedSessionIsErasedBehindReaders(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

@@ -38,8 +38,9 @@ func big(session string, seq int64) event.Event {
 	return ev
 }
 
-// TestFullDatabaseRefusesAndRecovers has a database that may not grow: what is too large for it is
-// refused, what fits is kept, and it goes on once there is room.
+// TestFullDatabaseRefusesAndRecovers has a database that may not grow: what is
+// too large for it is refused, what fits is kept, and it goes on once there is
+// room.
 func TestFullDatabaseRefusesAndRecovers(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	inWriter(t, s, func(conn *sql.Conn) error {
@@ -100,8 +101,8 @@ func holdCommitter(t *testing.T, s *Store) (release func()) {
 	return func() { close(free) }
 }
 
-// TestConflictAmongOthers has one transaction with appends that conflict, and
-// checks that they take nobody with them.
+// TestConflictAmongOthers runs one transaction in which some appends conflict,
+// and checks that the other appends succeed.
 func TestConflictAmongOthers(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	release := holdCommitter(t, s)
@@ -122,8 +123,8 @@ func TestConflictAmongOthers(t *testing.T) {
 	}
 }
 
-// TestDamagedEventIsReported changes one event behind our back: it is reported, and what
-// comes before it is still there.
+// TestDamagedEventIsReported changes one event behind our back: it is reported,
+// and what comes before it is still there.
 func TestDamagedEventIsReported(t *testing.T) {
 	for name, change := range map[string]string{
 		"payload": "UPDATE events SET payload = CAST(replace(payload, 'then', 'than') AS BLOB) WHERE seq = 3",
@@ -186,8 +187,8 @@ func damageOf(t *testing.T, err error) DamageError {
 	return *damage
 }
 
-// TestWriteAheadLogStaysBounded checks that the write-ahead log does not grow for ever, also if
-// the writer never rests.
+// TestWriteAheadLogStaysBounded checks that the write-ahead log does not grow
+// for ever, also if the writer never rests.
 func TestWriteAheadLogStaysBounded(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

@@ -86,9 +86,9 @@ func ending(session string, head int64, turn string) []event.Event {
 	return evs
 }
 
-// TestFullDiskRefusesAndRecovers fills the disk in the middle of a turn: what comes is
-// refused, what there is can be read, the turn can be ended, and with space
-// everything goes on by itself.
+// TestFullDiskRefusesAndRecovers fills the disk in the middle of a turn: what
+// comes is refused, what there is can be read, the turn can be ended, and with
+// space everything goes on by itself.
 func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -169,8 +169,8 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 }
 
-// TestDeletingASessionOnAFullDiskMakesRoom deletes a session on a full disk: that is possible
-// and makes room for others.
+// TestDeletingASessionOnAFullDiskMakesRoom deletes a session on a full disk:
+// that is possible and makes room for others.
 func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -186,7 +186,8 @@ func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 		}
 		head += int64(len(evs))
 	}
-	// What the write-ahead log holds beyond the database would have to go there first.
+	// What the write-ahead log holds beyond the database would have to go there
+	// first.
 	inWriter(t, s, func(*sql.Conn) error { s.writer.pages, s.writer.truncate = maxPages, true; return nil })
 	inWriter(t, s, func(*sql.Conn) error { return nil })
 	free := fillDisk(t, dir)
@@ -201,8 +202,8 @@ func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 	free()
 }
 
-// TestOpenOnAFullDiskUsesTheReserve opens a store without a free byte: with the reserve
-// it works as far as it can, without it says what to do.
+// TestOpenOnAFullDiskUsesTheReserve opens a store without a free byte: with the
+// reserve it works as far as it can, without it says what to do.
 func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -243,7 +244,8 @@ func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	}
 }
 
-// TestNewStoreOnAFullDiskIsRefused makes a store where there is no room for one.
+// TestNewStoreOnAFullDiskIsRefused makes a store where there is no room for
+// one.
 func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	disk := smallDisk(t, 1<<20)
 	dir := filepath.Join(disk, "data")
@@ -253,8 +255,8 @@ func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	openTest(t, dir, small)
 }
 
-// TestReserveOccupiesDiskSpace has a reserve that takes no space, as from a backup: it is
-// made anew.
+// TestReserveOccupiesDiskSpace has a reserve that takes no space, as from a
+// backup: it is made anew.
 func TestReserveOccupiesDiskSpace(t *testing.T) {
 	dir := ownDir(t)
 	path := filepath.Join(dir, "reserve")

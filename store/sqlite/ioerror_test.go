@@ -32,9 +32,10 @@ var faults = []struct {
 	{"EIO delete", "delete", sqlite3.SQLITE_IOERR_DELETE, "disk reported an error", false},
 }
 
-// TestFailingSystemCallsLoseNothingAcknowledged has every call of every kind fail, once and from then on:
-// whatever the store says was written is there, nobody hears of success after a
-// failure that may have cost something, and a healthy disk has it go on.
+// TestFailingSystemCallsLoseNothingAcknowledged has every call of every kind
+// fail, once and from then on: whatever the store says was written is there,
+// nobody hears of success after a failure that may have cost something, and a
+// healthy disk has it go on.
 func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
@@ -167,7 +168,8 @@ func (r *faultRun) look(s *Store, healthy bool) {
 		}
 		last = ev.Seq
 	}
-	// What failed may have reached the disk all the same; then it is there as a whole.
+	// What failed may have reached the disk all the same; then it is there as a
+	// whole.
 	if last < r.acked || last > r.tried || !healthy && last != r.acked {
 		r.t.Errorf("%s: %d events, %d were acknowledged and %d tried; healthy: %v", r.name, last, r.acked, r.tried, healthy)
 	}
@@ -195,8 +197,8 @@ func (r *faultRun) verify() {
 	}
 }
 
-// TestNoWriteAfterAFailedFlush has one flush fail and all later ones succeed: the store
-// does not write again until it is opened again.
+// TestNoWriteAfterAFailedFlush makes one flush fail and all later ones succeed.
+// The store must not write again until it is reopened.
 func TestNoWriteAfterAFailedFlush(t *testing.T) {
 	d, dir := newDisk(t), ownDir(t)
 	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name}, small)
@@ -241,8 +243,8 @@ func TestNoWriteAfterAFailedFlush(t *testing.T) {
 	}
 }
 
-// TestFailedCheckpointFailsTheNextAppend has the flush of a checkpoint fail, of which no
-// caller hears at that moment: the next one does.
+// TestFailedCheckpointFailsTheNextAppend has the flush of a checkpoint fail, of
+// which no caller hears at that moment: the next one does.
 func TestFailedCheckpointFailsTheNextAppend(t *testing.T) {
 	d := newDisk(t)
 	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name}, small)

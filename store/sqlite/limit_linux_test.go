@@ -11,7 +11,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// TestFileSizeLimitIsReported runs in a process of its own, whose files may not grow.
+// TestFileSizeLimitIsReported runs in a process of its own, whose files may not
+// grow.
 func TestFileSizeLimitIsReported(t *testing.T) {
 	dir := ownDir(t)
 	if out, err := child(t, "limited", dir).Output(); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestAHundredWritersAppend has a hundred writers whose every event is flushed to the
-// disk. It says how fast that was, which depends on the machine, and fails if
-// anything is not there.
+// TestAHundredWritersAppend has a hundred writers whose every event is flushed
+// to the disk. It says how fast that was, which depends on the machine, and
+// fails if anything is not there.
 func TestAHundredWritersAppend(t *testing.T) {
 	const writers, wantRate, wantP99 = 100, 20000, 20 * time.Millisecond
 	each := 40
@@ -51,8 +51,8 @@ func TestAHundredWritersAppend(t *testing.T) {
 	}
 }
 
-// TestOrderAndTimesSurviveClockJumps has a clock that runs wild: what is said keeps its order
-// and its times, in memory, on the disk, and after compaction.
+// TestOrderAndTimesSurviveClockJumps has a clock that runs wild: what is said
+// keeps its order and its times, in memory, on the disk, and after compaction.
 func TestOrderAndTimesSurviveClockJumps(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

@@ -28,8 +28,8 @@ func newKeeper() keeper {
 }
 
 const (
-	// idleTimeout bounds how long a maintenance step waits until no other job is
-	// running.
+	// idleTimeout bounds how long a maintenance step waits until no other job
+	// is running.
 	idleTimeout = 10 * time.Second
 	// checkAfter is the time from opening the store to its integrity check.
 	checkAfter = time.Minute

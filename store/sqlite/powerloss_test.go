@@ -51,10 +51,11 @@ type powerRun struct {
 	removed int // operations before anything could be removed
 }
 
-// TestPowerLossLosesNothingDecided records what a store does to its disk and cuts the power
-// at every flush, and in between. What was written and not flushed since is
-// there, or not, or in part, in any combination. Every such disk opens, holds
-// everything that was decided, and of the rest a beginning without holes.
+// TestPowerLossLosesNothingDecided records what a store does to its disk and
+// cuts the power at every flush, and in between. What was written and not
+// flushed since is there, or not, or in part, in any combination. Every such
+// disk opens, holds everything that was decided, and of the rest a beginning
+// without holes.
 func TestPowerLossLosesNothingDecided(t *testing.T) {
 	images, early := 600, 20
 	switch {

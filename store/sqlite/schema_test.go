@@ -147,9 +147,10 @@ func withFixture(t *testing.T, path string) (dir string) {
 	return dir
 }
 
-// TestNewerOrForeignDatabaseIsRefusedUnchanged has databases that a later version or another program
-// wrote: they are refused with one sentence and not written to. (Where there is
-// a write-ahead log SQLite itself may move it into the file, when it closes it.)
+// TestNewerOrForeignDatabaseIsRefusedUnchanged has databases that a later
+// version or another program wrote: they are refused with one sentence and not
+// written to. (Where there is a write-ahead log SQLite itself may move it into
+// the file, when it closes it.)
 func TestNewerOrForeignDatabaseIsRefusedUnchanged(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
@@ -218,7 +219,8 @@ func readFile(t *testing.T, path string) []byte {
 	return content
 }
 
-// TestFailedSchemaStepIsRolledBack has the schema go one version further, and fail on the way.
+// TestFailedSchemaStepIsRolledBack has the schema go one version further, and
+// fail on the way.
 func TestFailedSchemaStepIsRolledBack(t *testing.T) {
 	list, err := scripts()
 	if err != nil {

@@ -70,8 +70,9 @@ func tidy(t *testing.T, s *Store) {
 	inWriter(t, s, func(*sql.Conn) error { return nil }) // behind the checkpoint
 }
 
-// TestLogGrowsInProportionToItsText has an item of 1 MiB come in pieces of 120 tokens, and of
-// one: what it takes stays in proportion, while it runs and after.
+// TestLogGrowsInProportionToItsText has an item of 1 MiB come in pieces of 120
+// tokens, and of one: what it takes stays in proportion, while it runs and
+// after.
 func TestLogGrowsInProportionToItsText(t *testing.T) {
 	const size = 1 << 20
 	for _, tt := range []struct {
@@ -146,8 +147,8 @@ func TestCompactedLater(t *testing.T) {
 	})
 }
 
-// TestDeletedSessionGivesItsSpaceBack deletes a session: it is gone at once, its rows soon, and
-// its space is given back, while others are as they were.
+// TestDeletedSessionGivesItsSpaceBack deletes a session: it is gone at once,
+// its rows soon, and its space is given back, while others are as they were.
 func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -182,8 +183,8 @@ func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 	}
 }
 
-// TestIDOfADeletedSessionCanBeUsedAgain uses the id of a deleted session again before its rows
-// are gone.
+// TestIDOfADeletedSessionCanBeUsedAgain uses the id of a deleted session again
+// before its rows are gone.
 func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	say(t, s, "s", 0, "t1", 1000, 5)
@@ -207,8 +208,8 @@ func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestReaderDoesNotGrowTheWriteAheadLog has a reader stay in the middle of a log while much is
-// written: the write-ahead log is no longer than without it.
+// TestReaderDoesNotGrowTheWriteAheadLog has a reader stay in the middle of a
+// log while much is written: the write-ahead log is no longer than without it.
 func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -252,8 +253,8 @@ func TestCompactionLeavesDamage(t *testing.T) {
 	}
 }
 
-// TestMissingEventIsReported removes an event behind our back: what compaction did not take
-// away on purpose is reported.
+// TestMissingEventIsReported removes an event behind our back: what compaction
+// did not take away on purpose is reported.
 func TestMissingEventIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change string

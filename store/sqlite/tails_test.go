@@ -99,8 +99,8 @@ func TestGrownOfMany(t *testing.T) {
 	})
 }
 
-// TestReadAtLogEndNeedsNoQuery checks that who follows at the end of a log reads from
-// memory: the readers' connections are all taken meanwhile.
+// TestReadAtLogEndNeedsNoQuery checks that who follows at the end of a log
+// reads from memory: the readers' connections are all taken meanwhile.
 func TestReadAtLogEndNeedsNoQuery(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: ownDir(t)})
 	if err != nil {
