@@ -127,7 +127,7 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	fillFixture(t, s)
 	for name, tt := range map[string]struct{ dir, file, says string }{
 		"there already": {dir, filepath.Join(dir, "lock"), "already there"},
-		"no directory":  {dir, filepath.Join(dir, "none", "f"), "no such directory"},
+		"no directory":  {dir, filepath.Join(dir, "none", "f"), "the directory does not exist"},
 		"no store":      {ownDir(t), filepath.Join(dir, "f"), "there is no database"},
 	} {
 		err := Backup(t.Context(), tt.dir, tt.file)
