@@ -25,7 +25,8 @@ type liveTurn struct {
 	enforced bool                 // the session is stopping the agent to end the turn
 }
 
-// facts is the state of the conversation that belongs to no turn, as last logged.
+// facts is the state of the conversation that belongs to no turn, as last
+// logged.
 type facts struct {
 	agentSessionID, modelID, permissionMode string
 
@@ -72,8 +73,8 @@ func (s *Session) loop() {
 	}
 }
 
-// exit waits for the helper goroutines, stores the final status and then replies
-// to the pending Close calls.
+// exit waits for the helper goroutines, stores the final status and then
+// replies to the pending Close calls.
 func (s *Session) exit() {
 	s.stop()
 	s.helpers.Wait()
@@ -221,8 +222,8 @@ func (s *Session) admit(lt *liveTurn, ev event.Event) {
 }
 
 // between stages an out-of-turn fact: settings, usage or a notice. While a turn
-// runs, the fact becomes part of that turn, so the log has the order of arrival.
-// A turn whose terminal event is already staged accepts no more facts.
+// runs, the fact becomes part of that turn, so the log has the order of
+// arrival. A turn whose terminal event is already staged accepts no more facts.
 func (s *Session) between(ev event.Event) {
 	if !isFact(ev.Body) {
 		s.counters.Events.Add(1)
@@ -274,8 +275,8 @@ func (s *Session) annotate(lt *liveTurn, ev event.Event) {
 }
 
 // begin starts a turn, with settings for that turn only. A rejected prompt
-// changes no setting: begin checks everything and logs the prompt before it sends
-// the first setting to the agent.
+// changes no setting: begin checks everything and logs the prompt before it
+// sends the first setting to the agent.
 func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	if err := s.free(in.Turn); err != nil {
 		return nil, err
@@ -451,8 +452,8 @@ func (s *Session) status() Status {
 	return st
 }
 
-// agentGone ends the turns of an agent that has exited or failed. It then starts
-// a new agent if a prompt is waiting.
+// agentGone ends the turns of an agent that has exited or failed. It then
+// starts a new agent if a prompt is waiting.
 func (s *Session) agentGone(cause error) {
 	exit, err := s.noteExit(s.link.conn), Safe(cause)
 	if errors.Is(cause, io.EOF) {

@@ -37,8 +37,8 @@ func (a *adoption) has(ev event.Event) {
 }
 
 // lacks reports whether the log lacks ev. If the log has the first part of a
-// delta, lacks cuts that part from ev. For events that occur once in a turn lacks
-// returns true, because the turn's rules drop their duplicates.
+// delta, lacks cuts that part from ev. For events that occur once in a turn
+// lacks returns true, because the turn's rules drop their duplicates.
 func (a *adoption) lacks(ev *event.Event) bool {
 	switch b := ev.Body.(type) {
 	case event.ItemDelta:

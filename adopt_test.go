@@ -85,8 +85,8 @@ func (k *keeper) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Bac
 	return &kept{k: k, at: len(k.said), quit: make(chan struct{})}, back, nil
 }
 
-// kept is a connection to a keeper's agent. A dead one ignores every call, as if
-// its server process had ended.
+// kept is a connection to a keeper's agent. A dead one ignores every call, as
+// if its server process had ended.
 type kept struct {
 	k    *keeper
 	at   int
@@ -347,8 +347,8 @@ func (s slow) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error)
 	return s.keeper.Open(ctx, opt)
 }
 
-// TestAdoptSendsPromptThatTheAgentDidNotReceive: the prompt is in the log, and the
-// death came before the agent had it.
+// TestAdoptSendsPromptThatTheAgentDidNotReceive: the prompt is in the log, and
+// the death came before the agent had it.
 func TestAdoptSendsPromptThatTheAgentDidNotReceive(t *testing.T) {
 	want, _ := uncut(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -477,8 +477,8 @@ func (l *torn) Read(ctx context.Context, session string, after int64) iter.Seq2[
 	}
 }
 
-// After a failed takeover, the session does not treat events of the next agent as
-// a replay of logged events.
+// After a failed takeover, the session does not treat events of the next agent
+// as a replay of logged events.
 func TestFailedAdoptionSuppressesNoLaterEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted[:2]}}}

@@ -10,8 +10,8 @@ import (
 
 // given tracks the settings that the session has sent to the running agent and
 // that the agent has not changed since. The session sends a setting only if it
-// differs, because setting a model can leave traces in the conversation. A field
-// is empty if the agent's value is not known.
+// differs, because setting a model can leave traces in the conversation. A
+// field is empty if the agent's value is not known.
 type given struct {
 	Settings
 	model string // the agent's own name of Model, as it reported it since
@@ -91,8 +91,8 @@ func (g *given) reported(b event.SessionUpdated) {
 	}
 }
 
-// noticed forgets all settings if the agent rejected one, because the notice does
-// not name the setting.
+// noticed forgets all settings if the agent rejected one, because the notice
+// does not name the setting.
 func (g *given) noticed(n event.Notice) {
 	if n.Code == optionRefused {
 		*g = given{}

@@ -54,8 +54,8 @@ func (s *Session) judge(ctx context.Context, a event.Approval) {
 	}
 }
 
-// judged applies the verdict of Config.Judge. It drops a verdict for an approval
-// that is resolved or past its judgeBy.
+// judged applies the verdict of Config.Judge. It drops a verdict for an
+// approval that is resolved or past its judgeBy.
 func (s *Session) judged(m verdictMsg) {
 	lt, a := s.approval(m.id)
 	if lt == nil || !lt.asked[m.id].judging() {
@@ -91,8 +91,8 @@ func (s *Session) hold(m decideMsg) bool {
 	return true
 }
 
-// end stops the wait for an answer to an approval. It replies err to the answers
-// that hold kept.
+// end stops the wait for an answer to an approval. It replies err to the
+// answers that hold kept.
 func (q *question) end(err error) {
 	q.over()
 	for _, held := range q.held {
@@ -107,8 +107,8 @@ func (s *Session) openToAll(q *question) {
 	q.since = time.Now()
 	switch a := q.approval; {
 	case s.opt.Approve != nil:
-		// Not in s.helpers: Close must not wait for an Approver, which may block
-		// and may itself close the session.
+		// Not in s.helpers: Close must not wait for an Approver, which may
+		// block and may itself close the session.
 		go s.consult(q.ctx, s.opt.Approve, a)
 	case s.cfg.ApprovalTimeout < 0:
 		s.helpers.Go(func() {

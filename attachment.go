@@ -37,8 +37,8 @@ type AttachmentErrors struct {
 	Count    int         `json:"rejectedAttachmentCount"`
 }
 
-// nothingLeft is the category of a prompt without text whose attachments were all
-// rejected.
+// nothingLeft is the category of a prompt without text whose attachments were
+// all rejected.
 const nothingLeft = "ALL_ATTACHMENTS_FAILED_NO_TEXT"
 
 // Bounds of errors and warnings about rejected attachments.
@@ -122,13 +122,13 @@ func CutWarning(s string) (warning, rest string) {
 	return warning, strings.Join(all[lines:], "")
 }
 
-// warnedTitle matches the beginning of a warning, even if an agent has joined its
-// lines.
+// warnedTitle matches the beginning of a warning, even if an agent has joined
+// its lines.
 var warnedTitle = regexp.MustCompile(`^\s*Attachment warning: \d{1,9} attachment\(s\) could not be processed\.`)
 
 // TitleOf returns native, a title that an agent made from the beginning of a
-// prompt, without the warning of [Input.Warning]. It is "" if the title contains
-// nothing else.
+// prompt, without the warning of [Input.Warning]. It is "" if the title
+// contains nothing else.
 func TitleOf(native string) string {
 	if !warnedTitle.MatchString(native) {
 		return native

@@ -39,8 +39,8 @@ func tooLong(fields []string) event.Notice {
 	}
 }
 
-// boundedFact returns an out-of-turn fact within the bounds of an event, after a
-// notice if it dropped values of the fact. It drops an invalid fact.
+// boundedFact returns an out-of-turn fact within the bounds of an event, after
+// a notice if it dropped values of the fact. It drops an invalid fact.
 func boundedFact(ev event.Event) (out []event.Event) {
 	body, left := event.Bounded(ev.Body)
 	if len(left) > 0 {

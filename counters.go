@@ -6,8 +6,8 @@ import "sync/atomic"
 // share one Counters. It may be read at any time. See [Options].
 type Counters struct {
 	// Events counts dropped events: late events of a turn that has ended,
-	// duplicates, events without a turn that need one, and invalid events beyond
-	// the number of notices that a turn may have about them.
+	// duplicates, events without a turn that need one, and invalid events
+	// beyond the number of notices that a turn may have about them.
 	Events atomic.Int64
 
 	// Messages counts messages of the agent that its provider does not know.

@@ -10,8 +10,9 @@ var credentialCategories = map[Code]string{
 	AgentNotLoggedIn: "LOGIN_MISSING",
 }
 
-// credentialDetails returns err with the provider and the category of the problem
-// in its details, if err is about an agent's credential and has no details yet.
+// credentialDetails returns err with the provider and the category of the
+// problem in its details, if err is about an agent's credential and has no
+// details yet.
 func credentialDetails(provider string, err *Error) *Error {
 	category, ok := credentialCategories[err.Code]
 	if !ok || err.Details != nil {

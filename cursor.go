@@ -15,7 +15,8 @@ const (
 	batchBytes  = 32 << 10 // estimated by event.Weight
 )
 
-// batchKept is the largest batch buffer, in events, that a cursor keeps for reuse.
+// batchKept is the largest batch buffer, in events, that a cursor keeps for
+// reuse.
 const batchKept = 16
 
 // A Cursor is the position of one reader in a session's log. It returns the
@@ -42,8 +43,8 @@ func NewCursor(log Log, session string, after int64) *Cursor {
 func (c *Cursor) Position() int64 { return c.at }
 
 // Next waits until the log has events after the cursor's position and returns
-// the next batch of them, at least one event. When ctx ends it returns the cause.
-// The batch is valid until the next call.
+// the next batch of them, at least one event. When ctx ends it returns the
+// cause. The batch is valid until the next call.
 func (c *Cursor) Next(ctx context.Context) ([]event.Event, error) {
 	return c.NextUntil(ctx, time.Time{})
 }
@@ -127,8 +128,8 @@ func (c *Cursor) Wait(ctx context.Context, deadline time.Time) (grown bool, err 
 	return !ended && err == nil, err
 }
 
-// wait waits for a signal of grown. It reports whether the deadline passed first.
-// When ctx ends it returns the cause.
+// wait waits for a signal of grown. It reports whether the deadline passed
+// first. When ctx ends it returns the cause.
 func (c *Cursor) wait(ctx context.Context, grown <-chan struct{}, deadline time.Time) (ended bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -143,9 +144,9 @@ func (c *Cursor) wait(ctx context.Context, grown <-chan struct{}, deadline time.
 	}
 }
 
-// alarm returns a channel that receives a value at the deadline; nil for the zero
-// deadline. It never stops the timer: since Go 1.23, a timer costs nothing while
-// no goroutine receives from its channel.
+// alarm returns a channel that receives a value at the deadline; nil for the
+// zero deadline. It never stops the timer: since Go 1.23, a timer costs nothing
+// while no goroutine receives from its channel.
 func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 	if deadline.IsZero() {
 		return nil
@@ -159,7 +160,8 @@ func (c *Cursor) alarm(deadline time.Time) <-chan time.Time {
 }
 
 // Follow yields the events of a session after position after and waits for new
-// ones. It is [Cursor.Events] of a new cursor. When ctx ends it yields the cause.
+// ones. It is [Cursor.Events] of a new cursor. When ctx ends it yields the
+// cause.
 func Follow(ctx context.Context, log Log, session string, after int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		NewCursor(log, session, after).Events(ctx)(yield)

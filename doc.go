@@ -9,10 +9,10 @@
 //
 // # Runs and sessions
 //
-// [Start] runs one prompt and then stops the agent. The run denies every approval
-// that neither Options.Judge nor Options.Approve answers. [Run.Cancel] asks the
-// agent to end the turn, [Run.Close] stops the agent, and [Run.Detach] lets the
-// run continue without its caller.
+// [Start] runs one prompt and then stops the agent. The run denies every
+// approval that neither Options.Judge nor Options.Approve answers. [Run.Cancel]
+// asks the agent to end the turn, [Run.Close] stops the agent, and [Run.Detach]
+// lets the run continue without its caller.
 //
 // [Open] starts a conversation of many turns, a [Session]. If its agent exits,
 // the next [Session.Send] starts the agent again and resumes the conversation.
@@ -24,16 +24,16 @@
 //
 // # Three ways to read
 //
-// Canonical events ([Run.Events], [Turn.Events], [Follow]) are all events of the
-// log, in the types of package event.
+// Canonical events ([Run.Events], [Turn.Events], [Follow]) are all events of
+// the log, in the types of package event.
 //
-// Whole items ([Run.Upserts], [Turn.Upserts], [Session.Upserts]) are for a reader
-// that redraws an item each time the item changes. [Run.Handle] and
-// [Session.Handle] call the functions OnUpsert and OnTurn of [Handlers] instead.
-// See package upsert.
+// Whole items ([Run.Upserts], [Turn.Upserts], [Session.Upserts]) are for a
+// reader that redraws an item each time the item changes. [Run.Handle] and
+// [Session.Handle] call the functions OnUpsert and OnTurn of [Handlers]
+// instead. See package upsert.
 //
-// The universal envelope ([Run.Universal]) has finished items and no deltas. Its
-// options are [Extensions]. See package universal.
+// The universal envelope ([Run.Universal]) has finished items and no deltas.
+// Its options are [Extensions]. See package universal.
 //
 // # The log is the stream
 //
@@ -42,8 +42,8 @@
 // events travel over subscriber channels, so a slow reader loses no event and
 // delays no other reader.
 //
-// The session appends an event to the log before a reader can receive it. A turn
-// is over once its one terminal event is in the log.
+// The session appends an event to the log before a reader can receive it. A
+// turn is over once its one terminal event is in the log.
 //
 // # Errors
 //

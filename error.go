@@ -48,8 +48,8 @@ const (
 )
 
 // Error is the type of all errors that this module returns. Message is safe to
-// show to users and states what to do. Err is the cause; it is for operators and
-// is never sent to clients.
+// show to users and states what to do. Err is the cause; it is for operators
+// and is never sent to clients.
 type Error struct {
 	Code    Code
 	Message string
@@ -76,8 +76,8 @@ func CodeOf(err error) Code {
 	return Safe(err).Code
 }
 
-// Safe returns err as an *Error. An error without a code becomes Internal with a
-// fixed message, because its own text may contain secrets.
+// Safe returns err as an *Error. An error without a code becomes Internal with
+// a fixed message, because its own text may contain secrets.
 func Safe(err error) *Error {
 	if err == nil {
 		return nil

@@ -75,8 +75,8 @@ func ExampleApprover() {
 	// error: false
 }
 
-// The universal envelope has finished pieces. Tools come with what they are, and
-// with arguments and outputs only where an extension asks for them.
+// The universal envelope has finished pieces. Tools come with what they are,
+// and with arguments and outputs only where an extension asks for them.
 func ExampleRun_Universal() {
 	ctx := context.Background()
 	prompt := runnel.Text(`{"steps": [{"reasoning": "The answer is easy."},
@@ -323,8 +323,8 @@ func ExampleOpen() {
 	// cancelled <nil>
 }
 
-// A reader of a session gets what has happened, each item once, and then goes on
-// live until the session has ended.
+// A reader of a session gets what has happened, each item once, and then goes
+// on live until the session has ended.
 func ExampleSession_Upserts() {
 	ctx := context.Background()
 	session, err := runnel.Open(ctx, script.New(), runnel.Options{}, runnel.Config{})

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// Extensions are options of a run in the form of the universal API: JSON values by
-// key. [ExtensionKeys] returns the keys that an agent accepts.
+// Extensions are options of a run in the form of the universal API: JSON values
+// by key. [ExtensionKeys] returns the keys that an agent accepts.
 //
 //	agent_api.config.model.v1            "MODEL"
 //	agent_api.exec.add_dirs.v1           {"dirs": ["DIR", …]}, relative to Options.Dir
@@ -27,14 +27,14 @@ import (
 //	agent_api.tools.results.v1           true gives universal events arguments and outputs
 //	backend.KIND.config.ID               "VALUE" or true, a setting of the agent's own
 //
-// [Start] fails with UNSUPPORTED_CAPABILITY if the agent does not accept a key. It
-// fails with INVALID_REQUEST for an invalid value, for an option that is set both
-// as a key and in Options, and for keys that contradict each other. After such an
-// error no agent was started.
+// [Start] fails with UNSUPPORTED_CAPABILITY if the agent does not accept a key.
+// It fails with INVALID_REQUEST for an invalid value, for an option that is set
+// both as a key and in Options, and for keys that contradict each other. After
+// such an error no agent was started.
 type Extensions map[string]json.RawMessage
 
-// Results reports whether universal events are to have the arguments and outputs
-// of tools.
+// Results reports whether universal events are to have the arguments and
+// outputs of tools.
 func (x Extensions) Results() bool {
 	on, err := boolean(CapToolsResults, x[string(CapToolsResults)])
 	return on && err == nil
@@ -48,8 +48,8 @@ var valued = []Capability{
 	CapConfigModel, CapAddDirs, CapNonInteractive, CapExternalSandbox, CapSessionResume, CapSessionFork, CapToolsResults,
 }
 
-// ExtensionKeys returns the keys of [Extensions] that p's agent has, sorted: its
-// capabilities that take a value, and its own settings.
+// ExtensionKeys returns the keys of [Extensions] that p's agent has, sorted:
+// its capabilities that take a value, and its own settings.
 func ExtensionKeys(p Provider) []Capability {
 	keys := slices.DeleteFunc(Capabilities(p), func(c Capability) bool { return !slices.Contains(valued, c) })
 	for key := range backendKeys(p) {
@@ -283,8 +283,8 @@ func (x *extended) setting(key Capability, value json.RawMessage) error {
 	return nil
 }
 
-// contradiction fails if the options contradict each other. Otherwise it sets the
-// permission mode if the agent runs in an external sandbox.
+// contradiction fails if the options contradict each other. Otherwise it sets
+// the permission mode if the agent runs in an external sandbox.
 func (x *extended) contradiction(asked Options) error {
 	switch {
 	case x.unattended != nil && *x.unattended && x.opt.Approve != nil:
@@ -331,7 +331,8 @@ func invalid(key Capability, why string) error {
 	return &Error{Code: InvalidRequest, Message: string(key) + ": " + why, Details: map[string]any{"capability": key}}
 }
 
-// pinnedError returns err with the message that programs compare, if it has one.
+// pinnedError returns err with the message that programs compare, if it has
+// one.
 func pinnedError(err error) error {
 	if err == nil {
 		return nil

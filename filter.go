@@ -60,8 +60,8 @@ func (opt Options) filter() Filter {
 	return opt.Filter(opt)
 }
 
-// screened returns the result of Conn.Next after the session's Filter. The slice
-// is valid until the next call.
+// screened returns the result of Conn.Next after the session's Filter. The
+// slice is valid until the next call.
 func (l *link) screened(ev event.Event, err error) []arrival {
 	l.out = l.out[:0]
 	if l.filter == nil {

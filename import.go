@@ -11,9 +11,9 @@ import (
 // own history. Every turn in evs must be complete and absent from the log.
 //
 // Import fails with TURN_IN_PROGRESS while a turn runs. It stops the agent as
-// [Session.Release] does, because a running agent does not know these turns. The
-// next Send starts the agent again, and the agent then reads the conversation
-// from its history.
+// [Session.Release] does, because a running agent does not know these turns.
+// The next Send starts the agent again, and the agent then reads the
+// conversation from its history.
 func (s *Session) Import(ctx context.Context, evs []event.Event) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return importMsg{evs, reply} })
 	return err

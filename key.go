@@ -20,16 +20,18 @@ const (
 type KeyHolder interface{ CheckKey(opt Options) error }
 
 // A KeyTaker is a KeyHolder whose source of the key can be configured. WithKey
-// returns the provider with another source. Only the configuration of the server
-// may set the source; clients may only choose the Auth of a session.
+// returns the provider with another source. Only the configuration of the
+// server may set the source; clients may only choose the Auth of a session.
 type KeyTaker interface {
 	KeyHolder
 	WithKey(source KeySource) Provider
 }
 
-// A KeySource is the place from which a provider reads the API key of its agent.
+// A KeySource is the place from which a provider reads the API key of its
+// agent.
 type KeySource struct {
-	// Auth applies to sessions without Options.Auth. Default: the agent chooses.
+	// Auth applies to sessions without Options.Auth. Default: the agent
+	// chooses.
 	Auth Auth
 
 	// Read returns the key. It is called for every start of an agent. Default:

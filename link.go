@@ -58,8 +58,8 @@ func (l *link) read(ctx context.Context) {
 	}
 }
 
-// leave begins to close the connection. Until the agent exits, the session still
-// receives its events.
+// leave begins to close the connection. Until the agent exits, the session
+// still receives its events.
 func (l *link) leave(s *Session) {
 	if l.leaving {
 		return
@@ -296,8 +296,8 @@ func (s *Session) unlink() {
 }
 
 // startConn checks the options again and starts an agent. The options may have
-// been checked by another version of the server. Directories of AddDirs that were
-// removed since are not an error here; the agent itself may report them.
+// been checked by another version of the server. Directories of AddDirs that
+// were removed since are not an error here; the agent itself may report them.
 func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	if err := checkTaken(p, opt, nil); err != nil {
 		return nil, err
@@ -305,8 +305,8 @@ func startConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	return openConn(ctx, p, opt)
 }
 
-// openConn calls Provider.Open, or Forker.Fork if Options.Fork is set. Its errors
-// are safe to show.
+// openConn calls Provider.Open, or Forker.Fork if Options.Fork is set. Its
+// errors are safe to show.
 func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	open := p.Open
 	if opt.Fork {
@@ -323,7 +323,8 @@ func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	return conn, nil
 }
 
-// startError completes the error with which a provider failed to start its agent.
+// startError completes the error with which a provider failed to start its
+// agent.
 func startError(p Provider, opt Options, err *Error) *Error {
 	if err.Code == SessionNotFound && opt.Resume != "" {
 		missing := *err

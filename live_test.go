@@ -86,8 +86,8 @@ func TestReplayKeepsOverlappingTurns(t *testing.T) {
 	}
 }
 
-// A prompt is sent only while no other prompt's turn runs, so the turn before it
-// ended even if its end is missing.
+// A prompt is sent only while no other prompt's turn runs, so the turn before
+// it ended even if its end is missing.
 func TestReplayEndsAPromptsTurnAtTheNextPrompt(t *testing.T) {
 	at := recordtest.Start
 	evs := append(promptOf(at, "T1", "one"), event.Event{At: at, Turn: "T1", Body: event.ResponseStart{}})
@@ -134,8 +134,8 @@ func TestLiveSessionLogsWhatReplayGives(t *testing.T) {
 }
 
 // liveBody is anyBody without two things that mean something else to Replay: an
-// end as cancelled, which Replay believes and a session does not unless the user
-// asked for it, and a prompt that the agent made up for a turn of its own.
+// end as cancelled, which Replay believes and a session does not unless the
+// user asked for it, and a prompt that the agent made up for a turn of its own.
 func liveBody(t *rapid.T, turn string) event.Body {
 	b := anyBody(t, turn)
 	if done, ok := b.(event.ResponseDone); ok && done.Status == event.StatusCancelled {

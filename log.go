@@ -18,8 +18,8 @@ type (
 	// An Identified is a Log with an identity that its copies do not share. See
 	// [store.Identified].
 	Identified = store.Identified
-	// Memory is a Log in memory, and the default of Config.Log. The zero value is
-	// ready to use.
+	// Memory is a Log in memory, and the default of Config.Log. The zero value
+	// is ready to use.
 	Memory = memory.Log
 )
 

@@ -25,8 +25,8 @@ func (f *forgetful) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, 
 	return f.Provider.Open(ctx, opt)
 }
 
-// If the agent has exited and cannot resume, the session starts a new conversation
-// and logs a notice.
+// If the agent has exited and cannot resume, the session starts a new
+// conversation and logs a notice.
 func TestAgentThatCannotResumeStartsNewConversation(t *testing.T) {
 	p, log := &forgetful{Provider: script.Provider{Script: script.Script{Steps: []script.Step{say}}}}, new(runnel.Memory)
 	s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: log})

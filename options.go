@@ -15,13 +15,13 @@ import (
 )
 
 // An OptionTaker is a Provider that declares which options its agent accepts.
-// [CheckOptions] rejects all other options before it starts an agent. A Provider
-// without this method receives all options, and must itself reject options that
-// its agent does not accept.
+// [CheckOptions] rejects all other options before it starts an agent. A
+// Provider without this method receives all options, and must itself reject
+// options that its agent does not accept.
 type OptionTaker interface{ Takes() Takes }
 
-// Takes declares which of the Options an agent accepts. Every agent accepts Model
-// and PermissionMode.
+// Takes declares which of the Options an agent accepts. Every agent accepts
+// Model and PermissionMode.
 type Takes struct {
 	Tools              bool
 	MaxTurns           bool
@@ -36,33 +36,34 @@ type Takes struct {
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
 
-	// Efforts are the agent's values for ReasoningEffort. If a model accepts only
-	// some of them, the provider's Open rejects the others. Default: the agent
-	// has no reasoning effort, unless AnyEffort is set.
+	// Efforts are the agent's values for ReasoningEffort. If a model accepts
+	// only some of them, the provider's Open rejects the others. Default: the
+	// agent has no reasoning effort, unless AnyEffort is set.
 	Efforts []string
 
-	// AnyEffort is set if the agent lists its reasoning efforts only in a running
-	// conversation.
+	// AnyEffort is set if the agent lists its reasoning efforts only in a
+	// running conversation.
 	AnyEffort bool
 
-	// Disallowed is set if the agent can leave out the tools of Options.Disallowed
-	// and Options.DisallowedTools. For other agents Options.Disallowed has no
-	// effect, and DisallowedTools is rejected.
+	// Disallowed is set if the agent can leave out the tools of
+	// Options.Disallowed and Options.DisallowedTools. For other agents
+	// Options.Disallowed has no effect, and DisallowedTools is rejected.
 	Disallowed bool
 
 	// SubagentTools are the names of the tools with which the agent starts
 	// subagents and sends them further messages.
 	SubagentTools []string
 
-	// Delegations are the values of Options.Delegation that the agent accepts, in
-	// addition to DelegateFreely.
+	// Delegations are the values of Options.Delegation that the agent accepts,
+	// in addition to DelegateFreely.
 	Delegations []Delegation
 
 	// Config is set if the agent accepts Options.Config.
 	Config bool
 
-	// Settings are the settings for Options.Config that every conversation has in
-	// every version of the agent. A setting without Choices accepts any value.
+	// Settings are the settings for Options.Config that every conversation has
+	// in every version of the agent. A setting without Choices accepts any
+	// value.
 	Settings []event.ConfigOption
 
 	fork bool // the provider is a Forker
@@ -77,7 +78,8 @@ const (
 	maxConfig  = 100 // settings
 )
 
-// The suffixes with which the universal API marks the messages for invalid values.
+// The suffixes with which the universal API marks the messages for invalid
+// values.
 const (
 	invalidModel   = " (invalid agent_api.config.model.v1)"
 	invalidAddDirs = " (invalid agent_api.exec.add_dirs.v1.dirs%s)" // with the index in brackets
@@ -89,7 +91,8 @@ var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 // CheckOptions checks opt before p starts an agent with it. It returns opt with
 // white space around the model removed and without duplicate directories. It
 // fails with UNSUPPORTED_CAPABILITY if the agent does not accept an option, and
-// with INVALID_REQUEST if the value of an option is invalid. It starts no agent.
+// with INVALID_REQUEST if the value of an option is invalid. It starts no
+// agent.
 //
 // known is the result of the last probe of the agent; nil if there is none.
 // Provider.Open rejects values that CheckOptions cannot check, such as a
@@ -104,8 +107,8 @@ func CheckOptions(p Provider, opt Options, known *Installation) (Options, error)
 	return opt, err
 }
 
-// CheckSettings is [CheckOptions] for a change of settings in a session with the
-// options opt.
+// CheckSettings is [CheckOptions] for a change of settings in a session with
+// the options opt.
 func CheckSettings(p Provider, opt Options, set Settings, known *Installation) (Settings, error) {
 	return checkSettings(p, opt, set, configOf(known))
 }
@@ -115,8 +118,8 @@ func checkSettings(p Provider, opt Options, set Settings, offered []event.Config
 	return set, checkTaken(p, set.Apply(Options{AllowBypass: opt.AllowBypass}), offered)
 }
 
-// trimmed returns the name of a model without white space around it. It returns a
-// blank name unchanged, because an empty name means the agent's default.
+// trimmed returns the name of a model without white space around it. It returns
+// a blank name unchanged, because an empty name means the agent's default.
 func trimmed(model string) string {
 	if name := strings.TrimSpace(model); name != "" {
 		return name
@@ -327,9 +330,10 @@ func checkConfig(c checked) error {
 }
 
 // setting checks one of the agent's own settings. An id is unknown if neither
-// Takes.Settings nor c.offered has it. If c.offered is nil, only the agent itself
-// can reject the id. Only the agent can also reject a value that is not among the
-// choices of an offered setting, because these choices may depend on the model.
+// Takes.Settings nor c.offered has it. If c.offered is nil, only the agent
+// itself can reject the id. Only the agent can also reject a value that is not
+// among the choices of an offered setting, because these choices may depend on
+// the model.
 func (c checked) setting(id, value string) error {
 	if id == "" || len(id) > 200 || len(value) > 1000 {
 		return Fail(InvalidRequest, "config: an id has 1 to 200 bytes, a value up to 1000")
@@ -439,8 +443,8 @@ func invalidDir(i int, why string, cause ...error) error {
 	return Fail(InvalidRequest, why+fmt.Sprintf(invalidAddDirs, fmt.Sprintf("[%d]", i)), cause...)
 }
 
-// existing returns the cleaned paths without duplicates. It fails if one of them
-// is not a directory.
+// existing returns the cleaned paths without duplicates. It fails if one of
+// them is not a directory.
 func existing(dirs []string) ([]string, error) {
 	var out []string
 	for i, dir := range dirs {

@@ -13,8 +13,8 @@ import (
 //
 // It may implement more than this: [Historian], [Positional], [Discoverer],
 // [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober],
-// [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type assertion,
-// and [Capabilities] is computed from them.
+// [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type
+// assertion, and [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string
@@ -66,15 +66,15 @@ type (
 		SetReasoningEffort(ctx context.Context, effort string) error
 	}
 	// A ConfigSetter can change settings that the agent offers as
-	// event.ConfigOption. It rejects settings and values that the agent does not
-	// offer. Without Options.AllowBypass it rejects values with which the agent
-	// would run tools without asking.
+	// event.ConfigOption. It rejects settings and values that the agent does
+	// not offer. Without Options.AllowBypass it rejects values with which the
+	// agent would run tools without asking.
 	ConfigSetter interface {
 		SetConfig(ctx context.Context, id, value string) error
 	}
-	// A ToolDisallower can disallow tools in a live conversation. tools replaces
-	// the list of an earlier call. Tools that the agent was started without stay
-	// disallowed.
+	// A ToolDisallower can disallow tools in a live conversation. tools
+	// replaces the list of an earlier call. Tools that the agent was started
+	// without stay disallowed.
 	ToolDisallower interface {
 		SetDisallowedTools(ctx context.Context, tools []string) error
 	}
@@ -90,14 +90,15 @@ type (
 		CheckSettings(set Settings) error
 	}
 	// A SettingsReporter knows the settings that are in effect, as the setters
-	// take them. Settings returns those that the agent reported last; a field is
-	// empty if its value is not known. A turn has a setting of its own only if the
-	// value that it replaces is known, here or among the session's options.
+	// take them. Settings returns those that the agent reported last; a field
+	// is empty if its value is not known. A turn has a setting of its own only
+	// if the value that it replaces is known, here or among the session's
+	// options.
 	SettingsReporter interface {
 		Settings() Settings
 	}
-	// A Resumer reports whether its conversation can be resumed after its process
-	// has ended, if that differs between the agents of its provider.
+	// A Resumer reports whether its conversation can be resumed after its
+	// process has ended, if that differs between the agents of its provider.
 	Resumer interface {
 		Resumes() bool
 	}
@@ -122,8 +123,8 @@ type (
 		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}
 	// A Positional is a Historian whose agent does not store the ids of turns.
-	// History gives every turn a UUID of version 5 made from its position in the
-	// conversation, even if a session gave the turn another id.
+	// History gives every turn a UUID of version 5 made from its position in
+	// the conversation, even if a session gave the turn another id.
 	Positional interface{ PositionalTurns() }
 	// A Discoverer can list the conversations that the agent has stored, newest
 	// first: the conversations of one directory, or all if dir is empty.
@@ -135,9 +136,9 @@ type (
 	Finder interface {
 		Find(ctx context.Context, agentSessionID string) (Conversation, error)
 	}
-	// A Translator can translate the lines of a recording, without the agent, to
-	// the events that Conn.Next returned for them. It yields an error only if it
-	// cannot read on. [Replay] applies the rules of a turn to the events.
+	// A Translator can translate the lines of a recording, without the agent,
+	// to the events that Conn.Next returned for them. It yields an error only
+	// if it cannot read on. [Replay] applies the rules of a turn to the events.
 	Translator interface {
 		Translate(lines iter.Seq2[Line, error]) iter.Seq2[event.Event, error]
 	}
@@ -151,26 +152,28 @@ type (
 	Adopter interface {
 		Adopt(ctx context.Context, opt Options) (Conn, Backlog, error)
 	}
-	// A Preparer can change a prompt before the session logs it, for instance to
-	// shrink images that are too large for the agent. Prepare is called by the
-	// goroutine that sends the prompt, and must not modify in itself.
+	// A Preparer can change a prompt before the session logs it, for instance
+	// to shrink images that are too large for the agent. Prepare is called by
+	// the goroutine that sends the prompt, and must not modify in itself.
 	Preparer interface {
 		Prepare(ctx context.Context, in Input) (Input, error)
 	}
 	// An Accepter knows which attachments its agent accepts. Accepts returns a
-	// function that returns the reason why the agent rejects an attachment, safe
-	// to show; "" if the agent accepts it. Accepts may start an agent with opt to
-	// ask it, and then stops it.
+	// function that returns the reason why the agent rejects an attachment,
+	// safe to show; "" if the agent accepts it. Accepts may start an agent with
+	// opt to ask it, and then stops it.
 	Accepter interface {
 		Accepts(ctx context.Context, opt Options) (func(Attachment) (reason string), error)
 	}
-	// A Prober can detect whether its agent is installed, without starting a turn.
+	// A Prober can detect whether its agent is installed, without starting a
+	// turn.
 	Prober interface {
 		Probe(ctx context.Context) Installation
 	}
 	// A Programmable can run another program than its default, with additional
-	// environment variables ("K=V"). An empty command keeps the default program.
-	// Only the configuration of the server may set both; clients may not.
+	// environment variables ("K=V"). An empty command keeps the default
+	// program. Only the configuration of the server may set both; clients may
+	// not.
 	Programmable interface {
 		WithProgram(command, env []string) Provider
 	}
@@ -181,8 +184,9 @@ type (
 	}
 )
 
-// A Backlog is what an adopted agent sent and received since its last turn began.
-// Some of it may be missing from the log. Conn.Next continues after Events.
+// A Backlog is what an adopted agent sent and received since its last turn
+// began. Some of it may be missing from the log. Conn.Next continues after
+// Events.
 type Backlog struct {
 	After   int64         // position of the log before that turn; -1: no turn has begun
 	Events  []event.Event // what Next would have returned
@@ -216,8 +220,8 @@ type Installation struct {
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
 
-	// ModeLabels describe permission modes, by mode, whose meaning with this agent
-	// differs from their name.
+	// ModeLabels describe permission modes, by mode, whose meaning with this
+	// agent differs from their name.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
 	// Config are the settings of a conversation that the probe could list.
@@ -317,8 +321,8 @@ const (
 // Values are settings of an agent's own, by the id of their event.ConfigOption.
 type Values map[string]string
 
-// Keep lets a later server process take over the agent; see [Adopter]. It needs a
-// supervisor.
+// Keep lets a later server process take over the agent; see [Adopter]. It needs
+// a supervisor.
 type Keep struct {
 	Dir    string        // private directory of takeover data. Default: no takeover
 	Name   string        // unique in Dir; letters, digits and dashes
@@ -351,9 +355,9 @@ type Approver func(ctx context.Context, a event.Approval) Decision
 
 // A Judge decides an approval without a person, or reports false to pass it to
 // Options.Approve, to people and to the approval timeout. It is called on a
-// separate goroutine. ctx ends once the approval is resolved in another way, and
-// after three seconds, when the Judge counts as having passed. Answers of people
-// and programs wait until then. An invalid decision denies the approval.
+// separate goroutine. ctx ends once the approval is resolved in another way,
+// and after three seconds, when the Judge counts as having passed. Answers of
+// people and programs wait until then. An invalid decision denies the approval.
 type Judge func(ctx context.Context, a event.Approval) (d Decision, ok bool)
 
 // Input is what the user sends.
@@ -406,8 +410,8 @@ type Decided struct {
 	Maker    Maker // empty for timeouts and withdrawn approvals
 }
 
-// approvesUnseen reports whether d approves without the digest of the arguments,
-// where kind is the kind of its choice.
+// approvesUnseen reports whether d approves without the digest of the
+// arguments, where kind is the kind of its choice.
 func (d Decision) approvesUnseen(a event.Approval, kind event.ChoiceKind) bool {
 	denies := kind == event.ChoiceDeny || kind == event.ChoiceDenyStop
 	return !denies && d.ArgumentsDigest == "" && a.ArgumentsDigest != ""

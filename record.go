@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// stage adds ev to the batch that flush appends, unless an adopted agent replays
-// it and the log already has it.
+// stage adds ev to the batch that flush appends, unless an adopted agent
+// replays it and the log already has it.
 func (s *Session) stage(ev event.Event) {
 	if s.adopting == nil || s.adopting.lacks(&ev) {
 		s.batch = append(s.batch, ev)
@@ -99,8 +99,9 @@ func (s *Session) conversation() string {
 }
 
 // lost abandons the turns and stops the agent after an append to the log has
-// failed. The next Send first calls reconcile. tick calls it earlier, unless the
-// log has another writer, because reconcile would close that writer's turns.
+// failed. The next Send first calls reconcile. tick calls it earlier, unless
+// the log has another writer, because reconcile would close that writer's
+// turns.
 func (s *Session) lost(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
@@ -127,8 +128,8 @@ func (s *Session) again() {
 	s.retry = time.Now().Add(s.pause)
 }
 
-// reconcile reads the end of the log and closes the turns that an earlier writer
-// left without a terminal event.
+// reconcile reads the end of the log and closes the turns that an earlier
+// writer left without a terminal event.
 func (s *Session) reconcile(ctx context.Context) error {
 	st, err := s.log.State(ctx, s.id)
 	if err != nil {

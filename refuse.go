@@ -9,11 +9,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Refuse logs a turn that consists of the user's message and ends with err. It is
-// for a prompt that was accepted earlier, such as a queued prompt, and whose turn
-// cannot start because of err. The agent receives nothing. If the turn has
-// already ended, Refuse does nothing. It fails with TURN_IN_PROGRESS if a turn is
-// running.
+// Refuse logs a turn that consists of the user's message and ends with err. It
+// is for a prompt that was accepted earlier, such as a queued prompt, and whose
+// turn cannot start because of err. The agent receives nothing. If the turn has
+// already ended, Refuse does nothing. It fails with TURN_IN_PROGRESS if a turn
+// is running.
 func (s *Session) Refuse(ctx context.Context, in Input, err error) error {
 	_, failed := ask(ctx, s, func(reply chan answer[struct{}]) message { return refuseMsg{in, Safe(err), reply} })
 	return failed

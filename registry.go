@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// An AgentKinder is a Provider that defines its agent kind. By default the agent
-// kind is the provider's name with underscores instead of dashes.
+// An AgentKinder is a Provider that defines its agent kind. By default the
+// agent kind is the provider's name with underscores instead of dashes.
 type AgentKinder interface{ AgentKind() string }
 
-// AgentKind returns the name of p's agent in the universal API, such as my_agent
-// for a provider named my-agent.
+// AgentKind returns the name of p's agent in the universal API, such as
+// my_agent for a provider named my-agent.
 func AgentKind(p Provider) string {
 	if k, ok := p.(AgentKinder); ok {
 		return k.AgentKind()
@@ -53,8 +53,8 @@ func (d Defaults) Apply(opt Options) Options {
 	return opt
 }
 
-// A Registry maps agent kinds to providers and their defaults. The zero value is
-// empty. Its methods may be called concurrently.
+// A Registry maps agent kinds to providers and their defaults. The zero value
+// is empty. Its methods may be called concurrently.
 type Registry struct {
 	mu      sync.RWMutex // guards entries
 	entries map[string]registered
@@ -84,8 +84,8 @@ func (r *Registry) Register(p Provider, d Defaults) error {
 	return nil
 }
 
-// SetDefaults replaces the defaults of a kind. It fails with UNSUPPORTED_CLI_TYPE
-// if the kind is not registered.
+// SetDefaults replaces the defaults of a kind. It fails with
+// UNSUPPORTED_CLI_TYPE if the kind is not registered.
 func (r *Registry) SetDefaults(kind string, d Defaults) error {
 	e, err := r.entry(kind)
 	if err != nil {
@@ -104,8 +104,8 @@ func (r *Registry) Kinds() []string {
 	return slices.Sorted(maps.Keys(r.entries))
 }
 
-// Provider returns the provider of a kind. It fails with UNSUPPORTED_CLI_TYPE if
-// the kind is not registered.
+// Provider returns the provider of a kind. It fails with UNSUPPORTED_CLI_TYPE
+// if the kind is not registered.
 func (r *Registry) Provider(kind string) (Provider, error) {
 	e, err := r.entry(kind)
 	return e.Provider, err
@@ -125,8 +125,8 @@ func (r *Registry) entry(kind string) (registered, error) {
 	return e, nil
 }
 
-// Start calls [Start] with the provider of a kind and its defaults. It fails with
-// UNSUPPORTED_CLI_TYPE if the kind is not registered.
+// Start calls [Start] with the provider of a kind and its defaults. It fails
+// with UNSUPPORTED_CLI_TYPE if the kind is not registered.
 func (r *Registry) Start(ctx context.Context, kind string, opt Options, in Input) (*Run, error) {
 	e, err := r.entry(kind)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Replay applies the rules of a turn to events that a provider made from a history
-// or a recording, and sets their session and Seq. It yields the events that a
-// session would have logged, except that it accepts a cancelled end. Turns may
-// overlap, as in a session. Replay closes a turn without a terminal event when the
-// next prompt begins, at the end of evs, or at an error.
+// Replay applies the rules of a turn to events that a provider made from a
+// history or a recording, and sets their session and Seq. It yields the events
+// that a session would have logged, except that it accepts a cancelled end.
+// Turns may overlap, as in a session. Replay closes a turn without a terminal
+// event when the next prompt begins, at the end of evs, or at an error.
 func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := replay{session: session, provider: provider, over: map[string]bool{}, yield: yield}
@@ -70,8 +70,8 @@ func (p *replay) push(ev event.Event) bool {
 		if _, response := ev.Body.(event.ResponseStart); !prompt && !response {
 			return true // its turn has not begun
 		}
-		// A session runs one prompt at a time, so the turn of an earlier prompt has
-		// ended. A turn without a prompt may overlap it.
+		// A session runs one prompt at a time, so the turn of an earlier prompt
+		// has ended. A turn without a prompt may overlap it.
 		if prompt && !p.endAll(func(r *rules) bool { return r.started && r.prompted() }) {
 			return false
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// ResumeLast is the value of Options.Resume for the newest conversation that the
-// agent has stored for Options.Dir.
+// ResumeLast is the value of Options.Resume for the newest conversation that
+// the agent has stored for Options.Dir.
 const ResumeLast = "last"
 
 // withConversation returns opt with the id of the conversation that ResumeLast
@@ -43,8 +43,8 @@ func withConversation(ctx context.Context, p Provider, opt Options) (Options, er
 		universal.NoSessionFound+": "+nameOf(p)+" has no conversation in "+text.Shorten(dir, maxAddDir)+"; leave resume out to begin one")
 }
 
-// discoverer returns the Discoverer that looks where an agent with these options
-// keeps its conversations.
+// discoverer returns the Discoverer that looks where an agent with these
+// options keeps its conversations.
 func discoverer(p Provider, opt Options) (Discoverer, bool) {
 	if pr, ok := p.(Programmable); ok && (opt.Path != "" || len(opt.Env) > 0) {
 		var command []string

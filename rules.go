@@ -10,8 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// rules is the state of one turn. It has no side effects: its methods take events
-// and return the events to log. Whatever a provider does, rules ensures that
+// rules is the state of one turn. It has no side effects: its methods take
+// events and return the events to log. Whatever a provider does, rules ensures
+// that
 //
 //   - the first event after the user's message is ResponseStart;
 //   - every item that starts ends, and every approval is resolved;
@@ -57,8 +58,8 @@ type itemState struct {
 	ended  bool
 }
 
-// maxHeld bounds the facts that wait for ResponseStart. One more fact starts the
-// response, so that readers see the notices of an agent that only retries.
+// maxHeld bounds the facts that wait for ResponseStart. One more fact starts
+// the response, so that readers see the notices of an agent that only retries.
 const maxHeld = 16
 
 // maxInvalid bounds the notices about invalid events of one turn.
@@ -129,8 +130,8 @@ func (r *rules) admit(ev event.Event) []event.Event {
 	return r.judge(ev)
 }
 
-// repeats reports whether the turn already has a notice with this code, if a turn
-// may have only one of them.
+// repeats reports whether the turn already has a notice with this code, if a
+// turn may have only one of them.
 func (r *rules) repeats(code string) (again bool) {
 	switch code {
 	case string(InterruptFailed):
@@ -294,7 +295,8 @@ func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
 	return []event.Event{ev}
 }
 
-// finish closes the open items and approvals and returns the terminal event last.
+// finish closes the open items and approvals and returns the terminal event
+// last.
 func (r *rules) finish(ev event.Event) []event.Event {
 	if !r.started {
 		return r.start(ev)
@@ -312,8 +314,8 @@ func (r *rules) finish(ev event.Event) []event.Event {
 	return append(out, event.Event{At: ev.At, Turn: r.turn, Body: end})
 }
 
-// WithdrawnByCancel returns the event that withdraws an approval because the user
-// cancelled its turn.
+// WithdrawnByCancel returns the event that withdraws an approval because the
+// user cancelled its turn.
 func WithdrawnByCancel(approval string) event.ApprovalResolved {
 	return withdrawn(approval, "the turn was cancelled")
 }

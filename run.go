@@ -25,9 +25,9 @@ type Run struct {
 
 // Start runs one prompt and then stops the agent.
 //
-// opt.Judge decides approvals first, and opt.Approve answers the others. Without
-// opt.Approve the run denies them. Cancelling ctx after Start has returned has no
-// effect unless opt.EndWithContext is set.
+// opt.Judge decides approvals first, and opt.Approve answers the others.
+// Without opt.Approve the run denies them. Cancelling ctx after Start has
+// returned has no effect unless opt.EndWithContext is set.
 func Start(ctx context.Context, p Provider, opt Options, in Input) (*Run, error) {
 	return start(ctx, p, Defaults{}, opt, in)
 }
@@ -124,8 +124,9 @@ func (r *Run) Handle(h Handlers) *Reader {
 	return handle(h, r.turn.Upserts, r.turn.leave)
 }
 
-// Wait returns the result of the run once its terminal event is in the log, every
-// iteration that has begun is over, and the agent has exited. See [Turn.Wait].
+// Wait returns the result of the run once its terminal event is in the log,
+// every iteration that has begun is over, and the agent has exited. See
+// [Turn.Wait].
 func (r *Run) Wait(ctx context.Context) (Result, error) {
 	res, err := r.turn.Wait(ctx)
 	select {
@@ -151,7 +152,8 @@ func (r *Run) Completion(ctx context.Context) (universal.Completion, error) {
 	return c, pinnedError(err)
 }
 
-// Cancel ends the run as cancelled. It may be called at any time and repeatedly.
+// Cancel ends the run as cancelled. It may be called at any time and
+// repeatedly.
 func (r *Run) Cancel(ctx context.Context) error {
 	if err := r.session.Cancel(ctx); err != nil && CodeOf(err) != SessionDead {
 		return err
@@ -159,8 +161,8 @@ func (r *Run) Cancel(ctx context.Context) error {
 	return nil
 }
 
-// Detach lets the run continue without its caller: Close and the context of Start
-// no longer end it. The run still stops its agent after the turn.
+// Detach lets the run continue without its caller: Close and the context of
+// Start no longer end it. The run still stops its agent after the turn.
 func (r *Run) Detach() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +172,9 @@ func (r *Run) Detach() {
 	}
 }
 
-// Close stops the agent. A run that has not ended ends as cancelled. Close returns
-// once the agent and all its descendants have ended. After Detach it does nothing.
+// Close stops the agent. A run that has not ended ends as cancelled. Close
+// returns once the agent and all its descendants have ended. After Detach it
+// does nothing.
 func (r *Run) Close() error {
 	r.mu.Lock()
 	detached := r.detached

@@ -16,12 +16,13 @@ import (
 
 // A Session is one conversation with one agent, and the only writer of its log.
 //
-// One goroutine, loop, owns all its state. Every method sends loop a message and
-// waits for its reply, so methods may be called concurrently and no field needs a
-// lock. While an agent runs, a second goroutine, read, calls Conn.Next.
+// One goroutine, loop, owns all its state. Every method sends loop a message
+// and waits for its reply, so methods may be called concurrently and no field
+// needs a lock. While an agent runs, a second goroutine, read, calls Conn.Next.
 // Short-lived goroutines open or close a Conn, or call a Judge or an Approver.
 //
-// If the agent exits, the next Send starts it again and resumes the conversation.
+// If the agent exits, the next Send starts it again and resumes the
+// conversation.
 type Session struct {
 	id       string
 	provider Provider
@@ -37,7 +38,8 @@ type Session struct {
 	ended    chan struct{}  // closed once loop no longer receives from box
 	helpers  sync.WaitGroup // goroutines that loop started
 
-	// final is the status after loop has ended; it is written before ended is closed.
+	// final is the status after loop has ended; it is written before ended is
+	// closed.
 	final Status
 
 	// The rest belongs to loop.
@@ -68,9 +70,9 @@ type Config struct {
 	ID  string // Default: a new UUID
 	Log Log    // Default: a new Memory
 
-	// Conn is an agent that was started with the same options and has received no
-	// prompt. Open owns it, and closes it on an error. Default: Open starts an
-	// agent.
+	// Conn is an agent that was started with the same options and has received
+	// no prompt. Open owns it, and closes it on an error. Default: Open starts
+	// an agent.
 	Conn Conn
 
 	// Forget is the reason why the agent does not know the conversation in the
@@ -81,15 +83,16 @@ type Config struct {
 	Dormant bool
 
 	// Adopt lets Open take over the agent that an earlier server process left
-	// running, if there is one. Its turns then continue instead of being closed.
+	// running, if there is one. Its turns then continue instead of being
+	// closed.
 	Adopt bool
 
 	// InterruptGrace is the time that an agent has to end a turn after Cancel.
 	// Then the session stops the agent. Default: 2 s.
 	InterruptGrace time.Duration
 
-	// Judge decides approvals before anyone else may answer. Default: anyone may
-	// answer at once.
+	// Judge decides approvals before anyone else may answer. Default: anyone
+	// may answer at once.
 	Judge Judge
 
 	// Asked is called when Judge has passed an approval, which Status contains
@@ -108,15 +111,17 @@ type Config struct {
 	// ends as TIMEOUT. Default: no limit.
 	Lifetime time.Duration
 
-	// Changed is called with settings that the session has added to its options,
-	// with which its next agents start. The restrictions of Recorded apply.
+	// Changed is called with settings that the session has added to its
+	// options, with which its next agents start. The restrictions of Recorded
+	// apply.
 	Changed func(Settings)
 
-	// Annotate returns notices to log after an event of a turn, such as a notice
-	// about a call that should not have run. The session calls it for each event
-	// of a turn that has started and not ended. After a takeover it first calls it
-	// with the logged events of the turns that continue, and drops the notices.
-	// The restrictions of Recorded apply. Default: no notices.
+	// Annotate returns notices to log after an event of a turn, such as a
+	// notice about a call that should not have run. The session calls it for
+	// each event of a turn that has started and not ended. After a takeover it
+	// first calls it with the logged events of the turns that continue, and
+	// drops the notices. The restrictions of Recorded apply. Default: no
+	// notices.
 	Annotate func(event.Event) []event.Notice
 
 	// Recorded is called with the events that were appended to the log. It is
@@ -132,14 +137,14 @@ type Config struct {
 	Booted func(Options)
 
 	// Exceeded returns an error if a running turn has stored too much; the turn
-	// ends with that error. It is called after Recorded, whose restrictions apply.
-	// Default: no limit.
+	// ends with that error. It is called after Recorded, whose restrictions
+	// apply. Default: no limit.
 	Exceeded func(turn string) *Error
 
 	// Reserve reserves capacity for an agent before its start, or returns the
 	// error with which the start fails. If running is true, the agent was left
-	// running by an earlier server process, and Reserve must not fail. The session
-	// calls release once the agent has exited. Default: no limit.
+	// running by an earlier server process, and Reserve must not fail. The
+	// session calls release once the agent has exited. Default: no limit.
 	Reserve func(running bool) (release func(), err error)
 
 	warnings []event.Notice // logged at the beginning of the first turn
@@ -173,8 +178,8 @@ type Settings struct {
 
 	ThinkingDisplay ThinkingDisplay `json:"thinkingDisplay,omitzero"`
 
-	// DisallowedTools are all that the agent does not get. For a turn they come on
-	// top of those of the session. Default: as they are.
+	// DisallowedTools are all that the agent does not get. For a turn they come
+	// on top of those of the session. Default: as they are.
 	DisallowedTools []string `json:"disallowedTools,omitzero"`
 }
 
@@ -218,8 +223,9 @@ const (
 )
 
 // Open starts an agent and returns a session with it. If the log already has
-// events, the session continues it and closes unfinished turns as PROCESS_CRASH.
-// Cancelling ctx after Open has returned does not close the session; Close does.
+// events, the session continues it and closes unfinished turns as
+// PROCESS_CRASH. Cancelling ctx after Open has returned does not close the
+// session; Close does.
 func Open(ctx context.Context, p Provider, opt Options, cfg Config) (*Session, error) {
 	s, err := openSession(ctx, p, opt, cfg)
 	if err != nil && cfg.Conn != nil {
@@ -320,10 +326,10 @@ func (s *Session) Send(ctx context.Context, in Input) (*Turn, error) {
 	return s.SendWith(ctx, in, Settings{})
 }
 
-// SendWith is [Session.Send] with settings for this turn only. After the turn the
-// session restores the previous settings. If the prompt or a setting is rejected,
-// nothing changes. It fails with UNSUPPORTED_CAPABILITY for a setting that the
-// agent cannot change while it runs.
+// SendWith is [Session.Send] with settings for this turn only. After the turn
+// the session restores the previous settings. If the prompt or a setting is
+// rejected, nothing changes. It fails with UNSUPPORTED_CAPABILITY for a setting
+// that the agent cannot change while it runs.
 func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, error) {
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
 		return nil, err
@@ -343,28 +349,30 @@ func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, 
 	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, set, reply} })
 }
 
-// CheckSettings returns the error with which SendWith would refuse settings now.
-// It changes nothing.
+// CheckSettings returns the error with which SendWith would refuse settings
+// now. It changes nothing.
 func (s *Session) CheckSettings(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return checkMsg{set, reply} })
 	return err
 }
 
-// Cancel asks the agent to end the running turn. It does nothing if no turn runs.
-// The turn ends as cancelled even if the agent ignores the request or fails.
+// Cancel asks the agent to end the running turn. It does nothing if no turn
+// runs. The turn ends as cancelled even if the agent ignores the request or
+// fails.
 func (s *Session) Cancel(ctx context.Context) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return cancelMsg{reply} })
 	return err
 }
 
-// Decide answers an approval. The first decision wins; others get APPROVAL_GONE.
+// Decide answers an approval. The first decision wins; others get
+// APPROVAL_GONE.
 func (s *Session) Decide(ctx context.Context, approval string, d Decision) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return decideMsg{approval, d, reply} })
 	return err
 }
 
-// Approval returns a pending approval, even while Config.Judge is deciding it. It
-// fails with APPROVAL_GONE if the approval is not pending.
+// Approval returns a pending approval, even while Config.Judge is deciding it.
+// It fails with APPROVAL_GONE if the approval is not pending.
 func (s *Session) Approval(ctx context.Context, id string) (event.Approval, error) {
 	return ask(ctx, s, func(reply chan answer[event.Approval]) message { return approvalMsg{id, reply} })
 }
@@ -376,8 +384,8 @@ func (s *Session) Set(ctx context.Context, set Settings) error {
 	return err
 }
 
-// Renew replaces the options with which the next agent of the session starts. It
-// reports false, and changes nothing, if an agent runs or is starting.
+// Renew replaces the options with which the next agent of the session starts.
+// It reports false, and changes nothing, if an agent runs or is starting.
 func (s *Session) Renew(ctx context.Context, opt Options) (bool, error) {
 	return ask(ctx, s, func(reply chan answer[bool]) message { return renewMsg{opt, reply} })
 }
@@ -399,9 +407,9 @@ func (s *Session) Release(ctx context.Context) error {
 	return err
 }
 
-// Detach closes the session but leaves its agent and the running turn to a later
-// server process; see Options.Keep and Config.Adopt. It reports false and changes
-// nothing if no turn runs or the agent cannot be detached.
+// Detach closes the session but leaves its agent and the running turn to a
+// later server process; see Options.Keep and Config.Adopt. It reports false and
+// changes nothing if no turn runs or the agent cannot be detached.
 func (s *Session) Detach(ctx context.Context) bool {
 	ok, err := ask(ctx, s, func(reply chan answer[bool]) message { return detachMsg{reply} })
 	if err != nil || !ok {
@@ -490,8 +498,8 @@ func (detachMsg) message()   {}
 func (closeMsg) message()    {}
 
 // ask sends a message to loop and waits for its reply. ctx only bounds the wait
-// until loop receives the message, because loop then always replies. The reply to
-// a decision may wait for Config.Judge.
+// until loop receives the message, because loop then always replies. The reply
+// to a decision may wait for Config.Judge.
 func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message) (T, error) {
 	var zero T
 	reply := make(chan answer[T], 1)

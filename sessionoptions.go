@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Settings returns the options that can change while an agent runs, and the JSON
-// names of the other options that are set.
+// Settings returns the options that can change while an agent runs, and the
+// JSON names of the other options that are set.
 func (o Options) Settings() (set Settings, others []string) {
 	set = Settings{
 		Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config, ThinkingDisplay: o.ThinkingDisplay,
@@ -23,9 +23,9 @@ func (o Options) Settings() (set Settings, others []string) {
 // Without returns the disallowed tools: Disallowed and DisallowedTools.
 func (o Options) Without() []string { return union(o.Disallowed, o.DisallowedTools) }
 
-// TurnSettings returns the options of a prompt as settings for its turn alone. It
-// fails with UNSUPPORTED_CAPABILITY for an option that the agent of p does not
-// take, or takes only when it starts.
+// TurnSettings returns the options of a prompt as settings for its turn alone.
+// It fails with UNSUPPORTED_CAPABILITY for an option that the agent of p does
+// not take, or takes only when it starts.
 func TurnSettings(p Provider, opt Options) (Settings, error) {
 	set, others := opt.Settings()
 	if err := checkTakes(p, others); err != nil {

@@ -37,7 +37,8 @@ type startMsg struct{ reply chan error }
 
 func (startMsg) message() {}
 
-// start begins to start the agent and replies once the agent runs or has failed.
+// start begins to start the agent and replies once the agent runs or has
+// failed.
 func (s *Session) start(reply chan error) {
 	switch {
 	case len(s.closing) > 0:

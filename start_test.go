@@ -45,8 +45,8 @@ func dormant(t *testing.T, p runnel.Provider) (*runnel.Session, *runnel.Memory) 
 	return s, log
 }
 
-// All who wait for the agent wait for one start, and so does a prompt that comes
-// meanwhile. Who waits no longer does not stop it.
+// All who wait for the agent wait for one start, and so does a prompt that
+// comes meanwhile. Who waits no longer does not stop it.
 func TestStartStartsTheAgentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldAgent{Provider: script.Provider{Script: script.Script{Steps: []script.Step{say}}}, may: make(chan struct{})}

@@ -81,14 +81,14 @@ func (s *Session) interruptFailed(lt *liveTurn, now time.Time, why string) {
 	_ = s.flush()
 }
 
-// errDismissed returns the error of a turn that ends because the session stopped
-// its agent for another turn.
+// errDismissed returns the error of a turn that ends because the session
+// stopped its agent for another turn.
 func errDismissed() *Error {
 	return Fail(ProcessCrash, "the agent was stopped because another of its turns failed or did not end; send again to resume the conversation")
 }
 
-// judgeOverdue treats Config.Judge as having passed the approvals whose judgeBy is
-// over.
+// judgeOverdue treats Config.Judge as having passed the approvals whose judgeBy
+// is over.
 func (s *Session) judgeOverdue(lt *liveTurn, now time.Time) {
 	for _, a := range slices.Clone(lt.rules.asked) {
 		if q := lt.asked[a.ID]; q != nil && q.judging() && !now.Before(q.judgeBy) {

@@ -26,8 +26,8 @@ type Turn struct {
 	idle    chan struct{} // if non-nil, closed when reading falls to zero
 }
 
-// UserItemID is the id of the item that holds the user's message of a turn.
-// The session logs that item when it accepts the prompt. It drops an echo of the
+// UserItemID is the id of the item that holds the user's message of a turn. The
+// session logs that item when it accepts the prompt. It drops an echo of the
 // item that the provider emits with the same id.
 func UserItemID(turn string) string { return turn + ":0:0" }
 
@@ -101,7 +101,8 @@ func (t *Turn) Wait(ctx context.Context) (Result, error) {
 // failed so that it never will be.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
-// resolve is called once, by the session, after the terminal event is in the log.
+// resolve is called once, by the session, after the terminal event is in the
+// log.
 func (t *Turn) resolve(res Result, err error) {
 	t.result, t.err = res, err
 	close(t.done)
@@ -128,8 +129,8 @@ func (t *Turn) leave() {
 	}
 }
 
-// readers returns nil if no iteration runs, and otherwise a channel that is closed
-// once the last one is over.
+// readers returns nil if no iteration runs, and otherwise a channel that is
+// closed once the last one is over.
 func (t *Turn) readers() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,8 +44,8 @@ func (s *Session) missing(set Settings) Settings {
 }
 
 // notForOneTurn returns the error for options that cannot change for one turn,
-// because the agent sets them only at its start or the session does not know the
-// values to restore.
+// because the agent sets them only at its start or the session does not know
+// the values to restore.
 func notForOneTurn(p Provider, names []string) error {
 	return &Error{
 		Code:    UnsupportedCapability,
@@ -71,10 +71,10 @@ func (s Settings) names() (out []string) {
 	return out
 }
 
-// replaced returns the values that the settings of a turn replace in the running
-// agent. They are the session's own, and what the agent reported where the
-// session has none. It fails if the agent cannot change one of the settings, or
-// if a value is not known.
+// replaced returns the values that the settings of a turn replace in the
+// running agent. They are the session's own, and what the agent reported where
+// the session has none. It fails if the agent cannot change one of the
+// settings, or if a value is not known.
 func (s *Session) replaced(set Settings) (Settings, error) {
 	if checkSetters(s.link.conn, set) != nil {
 		return Settings{}, notForOneTurn(s.provider, set.names())
@@ -90,9 +90,9 @@ func (s *Session) replaced(set Settings) (Settings, error) {
 	return back, nil
 }
 
-// ownOf returns the session's own values of the settings that set contains. For a
-// permission mode it adds the session's Config, because a setting in Config may
-// affect the permission mode.
+// ownOf returns the session's own values of the settings that set contains. For
+// a permission mode it adds the session's Config, because a setting in Config
+// may affect the permission mode.
 func (s *Session) ownOf(set Settings) Settings {
 	own := Settings{
 		Model: s.opt.Model, PermissionMode: cmp.Or(s.opt.PermissionMode, ModeDefault), ReasoningEffort: s.opt.ReasoningEffort, Config: s.opt.Config,
@@ -172,8 +172,8 @@ func (s *Session) giveSettings(lt *liveTurn) error {
 	return nil
 }
 
-// returnsTo returns the settings to restore after a turn. It prefers the session's
-// own, which may have changed while the turn ran.
+// returnsTo returns the settings to restore after a turn. It prefers the
+// session's own, which may have changed while the turn ran.
 func (s *Session) returnsTo(lt *liveTurn) Settings { return s.ownOf(*lt.restores).or(*lt.restores) }
 
 // stageReturn stages the restored settings after the terminal event of a turn.
@@ -231,8 +231,8 @@ func (s *Session) pin(back Settings) {
 	}
 }
 
-// reported processes a report of the agent's settings. Unless a turn with settings
-// of its own runs, the report replaces the values in returned.
+// reported processes a report of the agent's settings. Unless a turn with
+// settings of its own runs, the report replaces the values in returned.
 func (s *Session) reported(b event.SessionUpdated) {
 	s.given.reported(b)
 	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.restores != nil }) {

@@ -13,9 +13,9 @@ import (
 )
 
 // Upserts yields the turn as whole items, each with its content so far, and the
-// turn's begin, approvals, notices and end. A reader that is slow gets fewer and
-// larger upserts; it delays nobody. It may be called any number of times, and
-// [Turn.Wait] waits for it as for [Turn.Events].
+// turn's begin, approvals, notices and end. A reader that is slow gets fewer
+// and larger upserts; it delays nobody. It may be called any number of times,
+// and [Turn.Wait] waits for it as for [Turn.Events].
 //
 // If the log fails, the items that have not ended are yielded as errors, and
 // then the error. When ctx ends it yields the cause alone, unless that is a
@@ -36,10 +36,11 @@ func (t *Turn) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] {
 // after a position, and then what happens, until the session has ended. See
 // [Turn.Upserts].
 //
-// The position is the highest Seq that the reader has received, or 0. Logged items
-// are in the order of their newest events, so that a reader may stop anywhere.
-// StartedAt has the order in which they began. Upserts reads a long log in parts,
-// and yields an item again if it was unfinished at the end of a part.
+// The position is the highest Seq that the reader has received, or 0. Logged
+// items are in the order of their newest events, so that a reader may stop
+// anywhere. StartedAt has the order in which they began. Upserts reads a long
+// log in parts, and yields an item again if it was unfinished at the end of a
+// part.
 func (s *Session) Upserts(ctx context.Context, after int64) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		reading, cancel := context.WithCancelCause(ctx)
@@ -85,16 +86,17 @@ type Destroyed struct {
 
 func (d Destroyed) Error() string { return "the reader was destroyed: " + d.Reason }
 
-// Destroy ends the reader. For every unfinished item the reader first receives an
-// upsert with the status error and the reason, or without a reason if it is
-// user_cancel. Destroy does not wait; see Done. Only the first call has an effect.
+// Destroy ends the reader. For every unfinished item the reader first receives
+// an upsert with the status error and the reason, or without a reason if it is
+// user_cancel. Destroy does not wait; see Done. Only the first call has an
+// effect.
 func (r *Reader) Destroy(reason string) { r.destroy(Destroyed{reason}) }
 
 // Done is closed after the last call of a handler.
 func (r *Reader) Done() <-chan struct{} { return r.done }
 
-// Err returns why the reader ended early, once Done is closed: a [Destroyed], or
-// that the log failed. It returns nil if the reader reached the end.
+// Err returns why the reader ended early, once Done is closed: a [Destroyed],
+// or that the log failed. It returns nil if the reader reached the end.
 func (r *Reader) Err() error {
 	select {
 	case <-r.done:
@@ -104,8 +106,8 @@ func (r *Reader) Err() error {
 	}
 }
 
-// handle starts a reader. The session does not wait for it, because a handler may
-// close the session that it reads.
+// handle starts a reader. The session does not wait for it, because a handler
+// may close the session that it reads.
 func handle(h Handlers, upserts func(context.Context) iter.Seq2[upsert.Out, error], ended func()) *Reader {
 	ctx, destroy := context.WithCancelCause(context.Background())
 	r := &Reader{destroy: destroy, done: make(chan struct{})}

@@ -98,8 +98,8 @@ type Checked struct {
 
 // Check reads what refs name. Each is judged in this order: absolute path,
 // allowed root, extension, readable, no symbolic link, regular file, its size,
-// the total, its content, what the agent takes. What is refused does not count towards the total,
-// and later ones are still tried.
+// the total, its content, what the agent takes. What is refused does not count
+// towards the total, and later ones are still tried.
 func (c Checker) Check(refs []Ref) Checked {
 	var out Checked
 	total := int64(0)

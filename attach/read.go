@@ -112,7 +112,8 @@ func enter(dir *os.Root, name string) (*os.Root, *refusal) {
 	return enterSeen(dir, name, seen)
 }
 
-// enterSeen opens the directory name in dir, if it still is the one that was seen.
+// enterSeen opens the directory name in dir, if it still is the one that was
+// seen.
 func enterSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.Root, *refusal) {
 	sub, err := openRoot(dir.OpenRoot, name)
 	if err != nil {

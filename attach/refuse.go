@@ -25,7 +25,8 @@ const (
 	notTaken     Category = "not_taken_by_agent"
 )
 
-// A refusal is why an attachment cannot be used, in words that are safe to show.
+// A refusal is why an attachment cannot be used, in words that are safe to
+// show.
 type refusal struct {
 	category Category
 	text     string

@@ -8,10 +8,10 @@ import (
 )
 
 // A process belongs to an agent of this server, or of a server before it, if a
-// supervisor or this server is among its ancestors: a supervisor adopts whatever
-// loses its parent below it, and outlives a killed server. An agent can pretend
-// to be ours, but cannot pretend to be a stranger: a process can change neither
-// its ancestors nor what the system shows of them.
+// supervisor or this server is among its ancestors: a supervisor adopts
+// whatever loses its parent below it, and outlives a killed server. An agent
+// can pretend to be ours, but cannot pretend to be a stranger: a process can
+// change neither its ancestors nor what the system shows of them.
 
 // fromAgent reports whether the process with this pid belongs to an agent, or
 // whether that cannot be determined. The pid may name another process by the

@@ -58,15 +58,16 @@ type Tokens interface {
 	DeleteToken(ctx context.Context, id string) error
 }
 
-// An Identity is a caller whose credential was found good. It carries no secret.
+// An Identity is a caller whose credential was found good. It carries no
+// secret.
 type Identity struct {
 	ID     string // of the credential
 	Kind   store.TokenKind
 	Name   string
 	Scopes []Scope
 
-	// Project is the directory whose sessions are all there is for the caller, as
-	// their records name it; empty for everything.
+	// Project is the directory whose sessions are all there is for the caller,
+	// as their records name it; empty for everything.
 	Project string
 
 	hash [32]byte
@@ -84,8 +85,8 @@ type Grant struct {
 	By Identity
 }
 
-// ProjectDir returns the name of a directory in the records of sessions. It must
-// exist.
+// ProjectDir returns the name of a directory in the records of sessions. It
+// must exist.
 func ProjectDir(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", errors.New("the project directory must be an absolute path")

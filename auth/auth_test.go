@@ -54,7 +54,8 @@ func TestWrongTokenShapesAreRejected(t *testing.T) { // A02
 		"padded": secret[:len(secret)-1] + "=", "big": strings.Repeat("A", 1<<20), "scheme": "Bearer " + secret,
 	}
 	for name, s := range shapes {
-		// One address each, so that the throttle does not answer in the keyring's place.
+		// One address each, so that the throttle does not answer in the
+		// keyring's place.
 		from := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(s))})
 		if _, err := k.Check(t.Context(), store.TokenAPI, s, from); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
@@ -244,8 +245,8 @@ func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
 	}
 }
 
-// Guesses at one credential count together, wherever they come from, and a valid
-// credential passes meanwhile, wherever it begins alike.
+// Guesses at one credential count together, wherever they come from, and a
+// valid credential passes meanwhile, wherever it begins alike.
 func TestGuessesThatBeginAlikeAreThrottledTogether(t *testing.T) {
 	k, _ := newKeyring()
 	good, _ := create(t, k, Read)

@@ -17,8 +17,9 @@ import (
 
 // A Keyring judges credentials. Its methods may be called from anywhere.
 type Keyring struct {
-	// Seen is told of every secret that is made or found good, so that it can be
-	// kept out of what others read. Set it before the first use. Default: none.
+	// Seen is told of every secret that is made or found good, so that it can
+	// be kept out of what others read. Set it before the first use. Default:
+	// none.
 	Seen func(secret string)
 
 	tokens Tokens
@@ -50,8 +51,8 @@ func NewKeyring(tokens Tokens) *Keyring {
 }
 
 // Create makes a credential for a program. The secret is returned once and kept
-// nowhere. One that is bound to a project cannot manage credentials, among which
-// are some that are not.
+// nowhere. One that is bound to a project cannot manage credentials, among
+// which are some that are not.
 func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.Token, err error) {
 	if g.Project != "" && slices.Contains(g.Scopes, Admin) {
 		return "", t, ErrBoundAdmin
@@ -63,14 +64,14 @@ func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.T
 	return secret, t, nil
 }
 
-// LoginCode makes a code that becomes a browser's credential, once and soon, for
-// the owner of the data directory.
+// LoginCode makes a code that becomes a browser's credential, once and soon,
+// for the owner of the data directory.
 func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error) {
 	return k.LoginCodeBy(ctx, Identity{Scopes: scopes})
 }
 
-// LoginCodeBy is LoginCode for the caller by: the browser may do what by may do,
-// and its credential ends with that of by.
+// LoginCodeBy is LoginCode for the caller by: the browser may do what by may
+// do, and its credential ends with that of by.
 func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) {
 	if err := k.Purge(ctx); err != nil {
 		return "", err
@@ -138,7 +139,8 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 const maxKnown = 200
 
 // Known returns the one of several secrets that is a credential's, or else the
-// first. It looks at the first 200. Only [Keyring.Check] says whether it is good.
+// first. It looks at the first 200. Only [Keyring.Check] says whether it is
+// good.
 func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []string) string {
 	if len(secrets) > 1 {
 		for _, secret := range secrets[:min(len(secrets), maxKnown)] {
@@ -150,8 +152,9 @@ func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []str
 	return secrets[0]
 }
 
-// Check judges the secret a caller presented. It looks the secret up first: only
-// wrong ones are throttled, so nobody's guesses lock out a valid credential.
+// Check judges the secret a caller presented. It looks the secret up first:
+// only wrong ones are throttled, so nobody's guesses lock out a valid
+// credential.
 func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string, from netip.Addr) (Identity, error) {
 	now := time.Now()
 	if id, ok := k.recent(kind, secret, now); ok {
@@ -171,8 +174,8 @@ func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string
 	return identify(t), nil
 }
 
-// failed counts a wrong secret, and returns ErrThrottled if there were too many.
-// The store's fault is not the caller's.
+// failed counts a wrong secret, and returns ErrThrottled if there were too
+// many. The store's fault is not the caller's.
 func (k *Keyring) failed(kind store.TokenKind, secret string, from netip.Addr, now time.Time, err error) error {
 	if errors.Is(err, ErrInvalid) && k.guesses(kind).failed(from, secret, now) {
 		return ErrThrottled
@@ -234,8 +237,8 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	return err
 }
 
-// family returns the ids of a credential and of all that were made with it; k.mu
-// is held.
+// family returns the ids of a credential and of all that were made with it;
+// k.mu is held.
 func (k *Keyring) family(ctx context.Context, id string) ([]string, error) {
 	all, err := k.all(ctx)
 	if err != nil {

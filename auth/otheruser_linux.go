@@ -7,8 +7,8 @@ import (
 
 // OtherUser reports whether a process of another user of this machine is at the
 // other end of c, a TCP connection over loopback; also where that cannot be
-// told, for instance because the process has closed its end already. Root may do
-// all that we may, and forwards for others (as WSL does for the browsers of
+// told, for instance because the process has closed its end already. Root may
+// do all that we may, and forwards for others (as WSL does for the browsers of
 // Windows): it counts as our user.
 func OtherUser(c net.Conn) bool {
 	if tls, ok := c.(interface{ NetConn() net.Conn }); ok {

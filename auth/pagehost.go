@@ -14,8 +14,8 @@ import (
 // A PageHost is the name under which browsers of this machine open the page: a
 // random label below localhost. Whoever served something on our port before, a
 // preview of an agent's for instance, had another name, so nothing that it left
-// in a browser (service workers, cookies, storage) reaches the page. Its methods
-// may be called from anywhere.
+// in a browser (service workers, cookies, storage) reaches the page. Its
+// methods may be called from anywhere.
 type PageHost struct {
 	file string
 

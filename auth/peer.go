@@ -19,9 +19,9 @@ type Peer struct {
 	agent func() bool
 }
 
-// NewPeer returns the peer of a connection that was just accepted. Who holds the
-// other end of the unix socket is found out now; on TCP when it is first asked,
-// since that takes a look at every process, and then once.
+// NewPeer returns the peer of a connection that was just accepted. Who holds
+// the other end of the unix socket is found out now; on TCP when it is first
+// asked, since that takes a look at every process, and then once.
 func NewPeer(c net.Conn) *Peer {
 	if !canTell {
 		return &Peer{}
@@ -46,9 +46,9 @@ func (p *Peer) Agent() bool { return p.agent != nil && p.agent() }
 // Unix reports whether the connection is one to our unix socket.
 func (p *Peer) Unix() bool { return p.local != nil }
 
-// Identity returns that of a caller on our unix socket, who needs no credential.
-// Only the same user gets in, and nothing that we started: an agent must not
-// answer its own questions, whatever it can read.
+// Identity returns that of a caller on our unix socket, who needs no
+// credential. Only the same user gets in, and nothing that we started: an agent
+// must not answer its own questions, whatever it can read.
 func (p *Peer) Identity() (Identity, bool) {
 	if !p.Unix() || !p.local() || p.Agent() {
 		return Identity{}, false

@@ -18,9 +18,9 @@ import (
 // Without pidfds there are no supervisors, as on systems other than Linux.
 var canTell = procinfo.HasPidfds()
 
-// judgeCaller reports whether our user connected to our unix socket, and whether
-// an agent did. It takes a caller that has ended for an agent: an agent may hold
-// its end of the connection, and another process may have its pid.
+// judgeCaller reports whether our user connected to our unix socket, and
+// whether an agent did. It takes a caller that has ended for an agent: an agent
+// may hold its end of the connection, and another process may have its pid.
 func judgeCaller(c *net.UnixConn) (ours, agent bool) {
 	p, err := procinfo.Caller(c)
 	if err != nil {
@@ -43,10 +43,10 @@ func agentBehind(c *net.TCPConn) bool {
 
 // agentAt reports whether the process at the other end of a TCP connection
 // belongs to an agent. It finds the socket, then who holds it, then that one's
-// ancestors. Where the socket is on this machine and its holder cannot be found,
-// it is taken for an agent's if it may be: it has been closed already, which an
-// agent may do that does not care for the answer, or it is our user's and there
-// are agents.
+// ancestors. Where the socket is on this machine and its holder cannot be
+// found, it is taken for an agent's if it may be: it has been closed already,
+// which an agent may do that does not care for the answer, or it is our user's
+// and there are agents.
 func agentAt(here, there netip.AddrPort) bool {
 	sock, err := findSocket(there, here)
 	switch {
@@ -72,8 +72,9 @@ func agentAt(here, there netip.AddrPort) bool {
 	return mayBeAgents(sock.uid)
 }
 
-// judgeHolder reports whether a process belongs to an agent, and whether that is
-// sure: the process holds the socket, and its pid named no other one meanwhile.
+// judgeHolder reports whether a process belongs to an agent, and whether that
+// is sure: the process holds the socket, and its pid named no other one
+// meanwhile.
 func judgeHolder(pid int, link string, inode uint64) (agent, sure bool) {
 	h, err := procinfo.OpenHandle(pid)
 	if err != nil {
@@ -143,8 +144,8 @@ func (c *holderCache) found(h holder) (pid int, link string) {
 	return h.pid, h.link()
 }
 
-// heldBy finds the descriptor with which pid holds a socket; it reports false if
-// there is none, or if the process cannot be looked into.
+// heldBy finds the descriptor with which pid holds a socket; it reports false
+// if there is none, or if the process cannot be looked into.
 func heldBy(pid int, inode uint64) (holder, bool) {
 	d, err := os.Open("/proc/" + strconv.Itoa(pid) + "/fd")
 	if err != nil {

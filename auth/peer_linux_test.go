@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// A child built with the race detector would otherwise take a second to exit.
+	// A child built with the race detector would otherwise take a second to
+	// exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
@@ -174,8 +175,8 @@ func callUp(role string) error {
 }
 
 // serve starts an agent as a server does: under a supervisor, with a mark, or
-// with neither. It prints the first line of the agent. Then it waits for the end
-// of the test, or ends as if it had been killed.
+// with neither. It prints the first line of the agent. Then it waits for the
+// end of the test, or ends as if it had been killed.
 func serve(role, rest string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -273,8 +274,8 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return ln
 }
 
-// The agents here are started by the packages that start agents for a server, so
-// that a mark or a command line which auth does not know fails this test.
+// The agents here are started by the packages that start agents for a server,
+// so that a mark or a command line which auth does not know fails this test.
 func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 	for name, tt := range map[string]struct {
 		roles string

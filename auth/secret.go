@@ -22,7 +22,8 @@ func newSecret() string {
 // Halves are the secret of a browser. A browser sends a cookie to every port of
 // a host, so a cookie alone proves little: whatever listens on another port may
 // have received it. The page keeps the other half, which no other origin can
-// read and which it sends nowhere else. Each is worth nothing without the other.
+// read and which it sends nowhere else. Each is worth nothing without the
+// other.
 type Halves struct {
 	Cookie string
 	Key    string

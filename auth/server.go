@@ -12,8 +12,8 @@ var (
 )
 
 // CheckServer fails if the server at the other end of c, which was just dialed,
-// may be an agent of ours or another user: a client sends nothing to it. Whoever
-// listens is identified as a caller is by [NewPeer].
+// may be an agent of ours or another user: a client sends nothing to it.
+// Whoever listens is identified as a caller is by [NewPeer].
 //
 // On TCP it judges loopback only, where root may listen, too, as a proxy does.
 // It judges nothing on a system on which agents cannot be identified.

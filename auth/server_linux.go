@@ -36,8 +36,8 @@ const serveCommand = "serve"
 // which was dialed there: another program may listen by now. A server hides its
 // descriptors, so this looks for an agent's process that holds one of the two
 // sockets, or may: one that hides its descriptors counts. If no other process
-// may hold the socket that listens, it is rejected, too: an agent can hide it in
-// a message on its way. What processes of root hold cannot be seen.
+// may hold the socket that listens, it is rejected, too: an agent can hide it
+// in a message on its way. What processes of root hold cannot be seen.
 func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 	sock, err := findListener(there)
 	switch {

@@ -25,9 +25,10 @@ type socket struct {
 }
 
 // findSocket returns the end of a connection on this machine that is at local,
-// or an error that is fs.ErrNotExist. Another connection may have these addresses
-// by now: the caller calls [connected] last. The kernel is asked for this one socket;
-// where it does not answer such questions, its list of all sockets is read.
+// or an error that is fs.ErrNotExist. Another connection may have these
+// addresses by now: the caller calls [connected] last. The kernel is asked for
+// this one socket; where it does not answer such questions, its list of all
+// sockets is read.
 func findSocket(local, remote netip.AddrPort) (socket, error) {
 	s, err := askKernel(local, remote, false)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -37,8 +38,8 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 }
 
 // connected reports whether the other end of c has not reset the connection: as
-// long as it has not, no other connection has had the same addresses. It may have
-// closed its half.
+// long as it has not, no other connection has had the same addresses. It may
+// have closed its half.
 func connected(c *net.TCPConn) bool {
 	rc, err := c.SyscallConn()
 	if err != nil {
@@ -95,7 +96,8 @@ const (
 )
 
 // askKernel asks for a socket by its addresses: one that listens, or one end of
-// a connection. A client may have reached an IPv4 address through an IPv6 socket.
+// a connection. A client may have reached an IPv4 address through an IPv6
+// socket.
 func askKernel(local, remote netip.AddrPort, listens bool) (socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -190,7 +192,8 @@ func readTable(local, remote netip.AddrPort) (socket, error) {
 	return socket{}, fs.ErrNotExist
 }
 
-// The states of sockets that are no end of a connection, as the lists have them.
+// The states of sockets that are no end of a connection, as the lists have
+// them.
 const (
 	tableListening  = "0A"
 	tableConnecting = "02"
@@ -212,8 +215,8 @@ func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
 	return s, false
 }
 
-// tableAddress writes an address as the kernel does: each word of 32 bits as the
-// number that it is on this machine.
+// tableAddress writes an address as the kernel does: each word of 32 bits as
+// the number that it is on this machine.
 func tableAddress(family uint8, ap netip.AddrPort) string {
 	b := slices.Clone(addressBytes(family, ap.Addr()))
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -14,8 +14,9 @@ const (
 )
 
 // A throttle counts wrong credentials: by the address that they come from, and
-// by how they begin, so that guesses at one credential from many addresses count
-// together. Valid credentials are never counted. The zero value is ready to use.
+// by how they begin, so that guesses at one credential from many addresses
+// count together. Valid credentials are never counted. The zero value is ready
+// to use.
 type throttle struct {
 	mu        sync.Mutex
 	addresses tally[netip.Prefix]
@@ -26,7 +27,8 @@ type throttle struct {
 // by: what all have in common, and 48 bits.
 const secretPrefix = len(prefix) + 8
 
-// failed counts a wrong secret from addr. It reports whether there were too many.
+// failed counts a wrong secret from addr. It reports whether there were too
+// many.
 func (t *throttle) failed(addr netip.Addr, secret string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

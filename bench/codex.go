@@ -99,8 +99,8 @@ func startTurn(t *talker, thread, text string) error {
 	return err
 }
 
-// first measures from the start of an app-server to its first words. With a rest
-// the turn begins so long after the thread, and the time with it.
+// first measures from the start of an app-server to its first words. With a
+// rest the turn begins so long after the thread, and the time with it.
 func (c *codex) first(ctx context.Context, rest time.Duration) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -1,4 +1,5 @@
-// Command bench measures Runnel as it is built and run, and its peers beside it.
+// Command bench measures Runnel as it is built and run, and its peers beside
+// it.
 package main
 
 import (

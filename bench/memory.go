@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// memoryRows measures a server of its own, so that nothing else was done with it.
+// memoryRows measures a server of its own, so that nothing else was done with
+// it.
 func (b *bench) memoryRows(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {

@@ -32,8 +32,8 @@ func (w *workspace) pinned(module, program string) (p pinned, err error) {
 	return p, err
 }
 
-// withNode returns the PATH ("K=V") of a program that wants a newer Node.js than
-// the machine may have: it begins with the one of test/agents.
+// withNode returns the PATH ("K=V") of a program that wants a newer Node.js
+// than the machine may have: it begins with the one of test/agents.
 func (w *workspace) withNode() string {
 	return "PATH=" + filepath.Join(w.root, "test", "agents", "node_modules", "node", "bin") + string(os.PathListSeparator) + os.Getenv("PATH")
 }

@@ -38,8 +38,8 @@ func modelEnviron(home, model string) []string {
 	}
 }
 
-// firstDeltaRows compares the time from the start of the real agent to its first
-// words, driven directly and through our server.
+// firstDeltaRows compares the time from the start of the real agent to its
+// first words, driven directly and through our server.
 func (b *bench) firstDeltaRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {
@@ -175,8 +175,8 @@ func firstThrough(ctx context.Context, s *runnel) (cold, warm time.Duration, err
 }
 
 // firstOfTurn sends a prompt and follows the session from its start, of which
-// nothing is missed whenever it begins, until the turn with this number, from 1,
-// has ended.
+// nothing is missed whenever it begins, until the turn with this number, from
+// 1, has ended.
 func firstOfTurn(ctx context.Context, c conversation, start time.Time, number int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// sandboxAgent is the sandbox-agent of npm: HTTP and SSE in front of agents that
-// speak the Agent Client Protocol. It keeps a bounded number of messages in
-// memory and nothing on disk.
+// sandboxAgent is the sandbox-agent of npm: HTTP and SSE in front of agents
+// that speak the Agent Client Protocol. It keeps a bounded number of messages
+// in memory and nothing on disk.
 type sandboxAgent struct {
 	w       *workspace
 	program string

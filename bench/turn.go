@@ -48,8 +48,8 @@ func (b *bench) turnRow(ctx context.Context) error {
 	return nil
 }
 
-// firstFrame returns the time from the request of a turn to its first frame, and
-// reads the turn to its end.
+// firstFrame returns the time from the request of a turn to its first frame,
+// and reads the turn to its end.
 func firstFrame(ctx context.Context, c *session) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stillWaiting)
 	defer cancel()

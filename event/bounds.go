@@ -37,9 +37,9 @@ const (
 	MaxDetail         = 16 << 10 // the structured result of a call, JSON: dropped. See also MaxFaultDetails
 )
 
-// MaxDepth is the bound of the nesting of JSON that an agent wrote: arguments of
-// calls, results and details of errors. Deeper JSON is left out; an approval of
-// deeper arguments is refused, since it has to show them. Many JSON decoders
+// MaxDepth is the bound of the nesting of JSON that an agent wrote: arguments
+// of calls, results and details of errors. Deeper JSON is left out; an approval
+// of deeper arguments is refused, since it has to show them. Many JSON decoders
 // accept no more than 128 levels, and an event or a message of a stream adds
 // some around the JSON.
 const MaxDepth = 100

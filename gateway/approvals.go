@@ -90,8 +90,8 @@ func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runn
 }
 
 // DecideAndRemember answers an approval, and stores a rule that answers calls
-// like this one in the same way from now on. It returns the rule as it is stored.
-// If the rule cannot be stored, the approval is answered all the same.
+// like this one in the same way from now on. It returns the rule as it is
+// stored. If the rule cannot be stored, the approval is answered all the same.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -101,8 +101,8 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
 	}
-	// The rule is stored last: a judge that has not passed yet would find it, and
-	// answer in place of the caller.
+	// The rule is stored last: a judge that has not passed yet would find it,
+	// and answer in place of the caller.
 	if err := e.session.Decide(ctx, approval, d); err != nil {
 		return r, err
 	}
@@ -114,8 +114,8 @@ func errNoChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
 }
 
-// asking returns the session if it is open, and APPROVAL_GONE otherwise: then it
-// has no approval to decide. The caller releases it.
+// asking returns the session if it is open, and APPROVAL_GONE otherwise: then
+// it has no approval to decide. The caller releases it.
 func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	e, err := as.g.opened(ctx, ref)
 	if e == nil && err == nil {

@@ -36,7 +36,8 @@ func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *eve
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			a = b.Approval
-			// The judge answers first; this waits until it has passed or decided.
+			// The judge answers first; this waits until it has passed or
+			// decided.
 			err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "no such choice"})
 			if runnel.CodeOf(err) == runnel.InvalidRequest {
 				return &a, r

@@ -233,7 +233,8 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 	}
 }
 
-// A new option that is not part of its JSON has to be put into one of the lists.
+// A new option that is not part of its JSON has to be put into one of the
+// lists.
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "Disallowed", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
 	leftOut := []string{ // of the server or of one run, or the same for every agent of a session

@@ -31,8 +31,9 @@ type entry struct {
 
 	retired bool // another entry writes the record; guarded by recordWriter.writing
 
-	// sending is the turn lock. It is held from reading whether a turn runs until
-	// the prompt is in the log: options and attachments are judged under it.
+	// sending is the turn lock. It is held from reading whether a turn runs
+	// until the prompt is in the log: options and attachments are judged under
+	// it.
 	sending sync.Mutex
 
 	sized bool // stored has what the log had when the session was opened; guarded by sending
@@ -87,8 +88,8 @@ func (e *entry) recorded(evs []event.Event) {
 	}
 }
 
-// reserve is called by the session before its agent is started. running says that
-// the agent is taken over from another server instead.
+// reserve is called by the session before its agent is started. running says
+// that the agent is taken over from another server instead.
 func (e *entry) reserve(running bool) (release func(), err error) {
 	if release, err = e.limits.agent(e.credential, running); err != nil {
 		return nil, err
@@ -281,8 +282,8 @@ func (e *entry) exceeded(turn string) *runnel.Error {
 	return e.limits.stored(size, stored)
 }
 
-// room returns the error for another turn in a session that has stored too much;
-// e.sending is held.
+// room returns the error for another turn in a session that has stored too
+// much; e.sending is held.
 func (e *entry) room(ctx context.Context, log runnel.Log) error {
 	if sizer, ok := log.(store.Sizer); ok && !e.sized {
 		size, err := sizer.Size(ctx, e.rec.ID)

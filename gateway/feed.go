@@ -39,7 +39,8 @@ func (f *feed) touch(id string) {
 	f.grown = make(chan struct{})
 }
 
-// changed returns a channel that is closed once there are changes after version.
+// changed returns a channel that is closed once there are changes after
+// version.
 func (f *feed) changed(version int64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +68,8 @@ func (f *feed) changesAfter(version int64) (ids []string, now int64) {
 	return ids, f.version
 }
 
-// Changed returns a channel that is closed once there are changes after version.
+// Changed returns a channel that is closed once there are changes after
+// version.
 func (g *Gateway) Changed(version int64) <-chan struct{} { return g.feed.changed(version) }
 
 // Changes returns the ids of the sessions that changed after version, oldest

@@ -48,8 +48,8 @@ func (e *entry) boot(opt runnel.Options) {
 	e.rec.BootedAt, e.rec.BootFingerprint = time.Now().UTC(), fingerprint(e.rec, opt)
 }
 
-// booted is called by the session when it has started another agent. It does not
-// block.
+// booted is called by the session when it has started another agent. It does
+// not block.
 func (e *entry) booted(opt runnel.Options) {
 	e.boot(opt)
 	e.change(func() {})

@@ -41,8 +41,9 @@ type Config struct {
 	Prewarm    int
 	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
 
-	// Options are the options that sessions have unless they have others, strongest
-	// first: those of the server's configuration and environment. Default: none.
+	// Options are the options that sessions have unless they have others,
+	// strongest first: those of the server's configuration and environment.
+	// Default: none.
 	Options []profile.Source
 
 	ProfilesDir string // folder of everybody's profiles. Default: none
@@ -54,8 +55,8 @@ type Config struct {
 
 	Limits Limits // Default: none
 
-	// Sealer encrypts the definitions of MCP servers for the catalogue. Default:
-	// none, and the catalogue keeps them as they are.
+	// Sealer encrypts the definitions of MCP servers for the catalogue.
+	// Default: none, and the catalogue keeps them as they are.
 	Sealer Sealer
 
 	// Filter is runnel.Options.Filter of every session. Default: none.
@@ -97,9 +98,9 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use. Its goroutines write the catalogue
 // (recordWriter), close idle sessions (reaper) and prewarm agents
-// (prewarm.Pool); others count uses of rules, open and close sessions, copy conversations, start the
-// turns of queued prompts and probe agents, and end soon. Close waits for all of
-// them.
+// (prewarm.Pool); others count uses of rules, open and close sessions, copy
+// conversations, start the turns of queued prompts and probe agents, and end
+// soon. Close waits for all of them.
 type Gateway struct {
 	cfg      Config
 	sessions *sessions

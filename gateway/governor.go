@@ -145,7 +145,8 @@ func (g *governor) delegates(ctx context.Context, c policy.Call) (policy.Verdict
 	return policy.Verdict{Allow: p.Allowed, Source: "delegation", Reason: reasonOf(p)}, true
 }
 
-// lose notes that rules of the session cannot be read: people decide everything.
+// lose notes that rules of the session cannot be read: people decide
+// everything.
 func (g *governor) lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +184,8 @@ func (g *governor) remember(id string, p profile.Permit) {
 // subagentKeys are the names under which agents say to whom they delegate.
 var subagentKeys = []string{"subagent_type", "agent_type", "agent_name", "subagent", "agent"}
 
-// subagentIn returns the name of the subagent in the arguments of a call, or "".
+// subagentIn returns the name of the subagent in the arguments of a call, or
+// "".
 func subagentIn(args json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
@@ -295,8 +297,8 @@ func (g *governor) finished(item event.FinalItem) []event.Notice {
 	return nil
 }
 
-// ran reports whether a call was carried out: one that was refused has an error,
-// and nothing to show.
+// ran reports whether a call was carried out: one that was refused has an
+// error, and nothing to show.
 func ran(out event.FunctionCallOutput) bool {
 	return !out.IsError || out.ExitCode != nil || len(out.Changes) > 0
 }

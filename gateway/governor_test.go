@@ -71,8 +71,8 @@ func TestRulesOfARunningTurnSurviveARestart(t *testing.T) {
 	}
 }
 
-// An agent names its subagent in its own way. What cannot be read is no name, and
-// that is refused.
+// An agent names its subagent in its own way. What cannot be read is no name,
+// and that is refused.
 func TestSubagentIsFoundInTheArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"subagent_type":"tester","prompt":"x"}`: "tester", `{"agent_type":"tester"}`: "tester", `{"agent":"tester"}`: "tester",

@@ -92,8 +92,8 @@ func (u *unwritten) PutSession(ctx context.Context, s store.Session) error {
 	return u.Catalogue.PutSession(ctx, s)
 }
 
-// The record of a session is written after its status is shown. A client may name
-// the session by the agent's id as soon as it has seen the id.
+// The record of a session is written after its status is shown. A client may
+// name the session by the agent's id as soon as it has seen the id.
 func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
 	d := newDisk(t)
 	cat := &unwritten{Catalogue: d.cat}

@@ -75,27 +75,28 @@ func (g *Gateway) reopen(ctx context.Context, id string) error {
 }
 
 // Resolve returns our id for what a client may call a session: that id, or
-// cliType:agentId of a conversation that we know. With a project dir the sessions
-// of others have no part in the answer.
+// cliType:agentId of a conversation that we know. With a project dir the
+// sessions of others have no part in the answer.
 func (g *Gateway) Resolve(ctx context.Context, ref, dir string) (string, error) {
 	return g.importer.resolveIn(ctx, ref, "", dir, false)
 }
 
-// An importer finds sessions by what clients call them, and copies conversations
-// that agents keep into sessions.
+// An importer finds sessions by what clients call them, and copies
+// conversations that agents keep into sessions.
 type importer struct {
 	opener   *opener
 	sessions *sessions
 	group    singleflight.Group // of copies, by conversation
 }
 
-// resolve is Gateway.Resolve for all projects. With copyIt it copies a conversation that is no
-// session yet; file then says from which file.
+// resolve is Gateway.Resolve for all projects. With copyIt it copies a
+// conversation that is no session yet; file then says from which file.
 func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (string, error) {
 	return m.resolveIn(ctx, ref, file, "", copyIt)
 }
 
-// resolveIn is resolve among the sessions of the project dir; of all if dir is "".
+// resolveIn is resolve among the sessions of the project dir; of all if dir is
+// "".
 func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt bool) (string, error) {
 	cli, agentID, foreign := strings.Cut(ref, ":")
 	if !foreign {
@@ -125,10 +126,10 @@ func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt 
 	return m.copyOnce(ctx, p, agentID, file)
 }
 
-// continuing returns the newest session in the project dir, or in any if that is
-// "", that continues the agent's conversation. It fails if sessions of several
-// projects do: agents say which conversation is theirs, and none of them can have
-// what is meant for another's.
+// continuing returns the newest session in the project dir, or in any if that
+// is "", that continues the agent's conversation. It fails if sessions of
+// several projects do: agents say which conversation is theirs, and none of
+// them can have what is meant for another's.
 func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, dir string) (store.Session, error) {
 	list, err := m.opener.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), agentID)
 	if err != nil {
@@ -151,8 +152,8 @@ func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, d
 }
 
 // withOpen returns the list that the catalogue has for an agent's conversation,
-// with what open sessions know: clients learn of an agent's id before the record
-// with it is written.
+// with what open sessions know: clients learn of an agent's id before the
+// record with it is written.
 func (m *importer) withOpen(list []store.Session, cliType, agentID string) []store.Session {
 	for _, e := range m.sessions.all() {
 		rec, _ := e.snapshot()
@@ -184,8 +185,8 @@ func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, fil
 	}
 }
 
-// copyConversation returns the session of a conversation that an agent keeps. It
-// copies the conversation into a new session if there is none.
+// copyConversation returns the session of a conversation that an agent keeps.
+// It copies the conversation into a new session if there is none.
 func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // it was copied meanwhile

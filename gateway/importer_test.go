@@ -54,7 +54,8 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 		before := runtime.NumGoroutine()
 		const clients = 200
 		load("script:one", clients)
-		// One copies. The runtime and earlier tests may have a few of their own.
+		// One copies. The runtime and earlier tests may have a few of their
+		// own.
 		if n := runtime.NumGoroutine() - before; n > clients/10 {
 			t.Errorf("%d goroutines are left of %d callers that have gone", n, clients)
 		}

@@ -39,7 +39,8 @@ func TestRestart(t *testing.T) {
 	for _, q := range queue {
 		_ = dead.cat.Enqueue(t.Context(), q)
 	}
-	// A prompt that had begun, but was still in the queue; and a session half made.
+	// A prompt that had begun, but was still in the queue; and a session half
+	// made.
 	_ = dead.cat.Enqueue(t.Context(), store.Queued{Session: id, Turn: first.TurnID, Input: json.RawMessage(`{"input":{"text":"hang"}}`)})
 	half := rec
 	half.ID, half.State = "00000000-0000-7000-8000-000000000001", event.StateLoading
@@ -78,8 +79,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// copied returns a copy of what is on disk of a session, and its record: what is
-// left if the gateway dies now, before it can close anything.
+// copied returns a copy of what is on disk of a session, and its record: what
+// is left if the gateway dies now, before it can close anything.
 func (d *disk) copied(t *testing.T, id string) (*disk, store.Session) {
 	t.Helper()
 	dead := &disk{dir: d.dir}

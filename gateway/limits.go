@@ -23,13 +23,14 @@ type Limits struct {
 
 type credentialKey struct{}
 
-// WithCredential returns a context in which sessions are opened, and their agents
-// started, on account of a credential.
+// WithCredential returns a context in which sessions are opened, and their
+// agents started, on account of a credential.
 func WithCredential(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, credentialKey{}, id)
 }
 
-// credentialOf returns the id of the credential; "" if the gateway acts by itself.
+// credentialOf returns the id of the credential; "" if the gateway acts by
+// itself.
 func credentialOf(ctx context.Context) string {
 	id, _ := ctx.Value(credentialKey{}).(string)
 	return id
@@ -49,9 +50,9 @@ func newLimiter(l Limits) *limiter {
 	return &limiter{Limits: l, of: make(map[string]int), reached: make(map[string]int64)}
 }
 
-// agent counts in an agent of a credential, unless there are as many as there may
-// be. One that runs already is counted in any case. The caller calls release once
-// the agent has gone; it may do so twice.
+// agent counts in an agent of a credential, unless there are as many as there
+// may be. One that runs already is counted in any case. The caller calls
+// release once the agent has gone; it may do so twice.
 func (l *limiter) agent(credential string, running bool) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,8 @@ func reached(err error) any {
 	return d["limit"]
 }
 
-// An agent counts while it runs, for the credential that opened its session, and
-// whichever way it was started.
+// An agent counts while it runs, for the credential that opened its session,
+// and whichever way it was started.
 func TestAgentCountsUntilItHasGone(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Limits = Limits{Agents: 2, AgentsPerCredential: 1} })

@@ -79,9 +79,9 @@ func (o *opener) open(id, credential string) (*entry, error) {
 	return o.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true})
 }
 
-// start opens a session, on account of the credential of ctx; the caller adds it
-// to the open ones. waiting is the number of its queued prompts. cfg has what
-// differs between sessions: start sets the rest.
+// start opens a session, on account of the credential of ctx; the caller adds
+// it to the open ones. waiting is the number of its queued prompts. cfg has
+// what differs between sessions: start sets the rest.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
 	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, started: res.Options, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)

@@ -85,9 +85,9 @@ func (o *opener) find(dir, name string) (profile.Profile, error) {
 	return profile.Find(f, name)
 }
 
-// choose returns the profile with a name as it counts for a client. For one that
-// must not answer approvals it approves nothing, whatever its file says by now,
-// but for the server's default beside the configuration.
+// choose returns the profile with a name as it counts for a client. For one
+// that must not answer approvals it approves nothing, whatever its file says by
+// now, but for the server's default beside the configuration.
 func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, error) {
 	p, err := o.find(dir, name)
 	if unattended && (p.Project || p.Name != o.cfg.Profile) {
@@ -96,8 +96,8 @@ func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, err
 	return p, err
 }
 
-// govern completes options with what the profile of a session and its delegation
-// ask of the agent, and returns the rules for what the agent does.
+// govern completes options with what the profile of a session and its
+// delegation ask of the agent, and returns the rules for what the agent does.
 func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, constraints) {
 	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance, targets: o.targets(dir, prof)}
 	opt.Disallowed = profile.Enforced{Session: prof}.Disallowed()

@@ -131,7 +131,8 @@ func (c tellable) SetPermissionMode(ctx context.Context, mode runnel.PermissionM
 func (c tellable) SetReasoningEffort(ctx context.Context, effort string) error { return nil }
 func (c tellable) SetConfig(ctx context.Context, id, value string) error       { return nil }
 
-// prewarming opens a gateway that keeps agents ready, with what a test is to change.
+// prewarming opens a gateway that keeps agents ready, with what a test is to
+// change.
 func (d *disk) prewarming(t *testing.T, p runnel.Provider, edit ...func(*Config)) *Gateway {
 	t.Helper()
 	g := d.open(t, append([]func(*Config){func(c *Config) { c.Providers, c.Prewarm, c.StallTimeout = []runnel.Provider{p}, 1, -1 }}, edit...)...)
@@ -250,7 +251,8 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 
-		// One that is refused what the session asks for is not kept; the session is judged as ever.
+		// One that is refused what the session asks for is not kept; the
+		// session is judged as ever.
 		settle()
 		before := len(p.list())
 		st, err := g.Create(t.Context(), "", d.dir, runnel.Options{Model: "none"}, "")

@@ -79,9 +79,9 @@ func InPlace(dir string) bool { return canonical(dir) == dir }
 
 type projectKey struct{}
 
-// WithProject returns a context in which sessions are created and listed only in
-// one directory, and only under the name that records have for it: not where a
-// link of that name leads. The empty name sets no limit.
+// WithProject returns a context in which sessions are created and listed only
+// in one directory, and only under the name that records have for it: not where
+// a link of that name leads. The empty name sets no limit.
 func WithProject(ctx context.Context, dir string) context.Context {
 	return context.WithValue(ctx, projectKey{}, dir)
 }

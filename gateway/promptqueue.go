@@ -219,8 +219,8 @@ func (q *promptQueue) recover(ctx context.Context, log runnel.Log) (sessions []s
 	return slices.Collect(maps.Keys(begun)), nil
 }
 
-// resume starts the turns of the prompts that wait in these sessions. open opens
-// one of them.
+// resume starts the turns of the prompts that wait in these sessions. open
+// opens one of them.
 func (q *promptQueue) resume(ctx context.Context, ids []string, open func(id string) (*entry, error)) {
 	for _, id := range ids {
 		e, err := q.sessions.acquire(ctx, id, func() (*entry, error) { return open(id) })

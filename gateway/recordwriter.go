@@ -20,8 +20,8 @@ type recordWriter struct {
 	kick      wake.Signal // holds a token once changed is not empty
 	urgent    wake.Signal // holds a token once a change must not wait for others
 
-	// writing is held from reading a record until it is written, so that an older
-	// state never replaces a newer one. It guards entry.retired.
+	// writing is held from reading a record until it is written, so that an
+	// older state never replaces a newer one. It guards entry.retired.
 	writing sync.Mutex
 
 	mu      sync.Mutex // guards changed
@@ -115,8 +115,8 @@ func (w *recordWriter) write(ctx context.Context, e *entry) error {
 	return w.reports.write(ctx, e)
 }
 
-// retire ends the writing of e's record: another entry writes it from now on, or
-// nobody does. run may have taken e already.
+// retire ends the writing of e's record: another entry writes it from now on,
+// or nobody does. run may have taken e already.
 func (w *recordWriter) retire(e *entry) {
 	w.writing.Lock()
 	e.retired = true

@@ -15,9 +15,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A recovery does what a start has to do about the process before: it takes over
-// the agents that still run, closes the other turns that have no end, removes
-// sessions that were not completed, and starts the turns of queued prompts.
+// A recovery does what a start has to do about the process before: it takes
+// over the agents that still run, closes the other turns that have no end,
+// removes sessions that were not completed, and starts the turns of queued
+// prompts.
 type recovery struct {
 	opener   *opener
 	sessions *sessions

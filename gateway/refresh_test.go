@@ -60,8 +60,8 @@ func (placed) PositionalTurns() {}
 func derived(native string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(native)).String() }
 
 // told returns the events of a turn with a prompt and items after it: text, or
-// "call NAME", which has no output, or "called NAME", which has one. A last item
-// "…" leaves the turn without its end.
+// "call NAME", which has no output, or "called NAME", which has one. A last
+// item "…" leaves the turn without its end.
 func told(id, prompt string, items ...string) (evs []event.Event) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(bodies ...event.Body) {
@@ -327,7 +327,8 @@ func TestLoadAgainOfAStrangeHistoryAddsNothing(t *testing.T) {
 	})
 }
 
-// A turn whose agent does not report the model leaves the session's model alone.
+// A turn whose agent does not report the model leaves the session's model
+// alone.
 func TestUnknownModelOfATurnIsNoModelOfTheSession(t *testing.T) {
 	e := &entry{rec: store.Session{ModelID: "m"}}
 	e.note(event.Event{Turn: "t", Body: event.ResponseStart{ModelID: runnel.UnknownModel, ProviderID: "script"}})

@@ -15,8 +15,8 @@ import (
 // maxFiles bounds the files of its own that an agent can name in a session.
 const maxFiles = 100
 
-// reported is what the agent of a session reported about itself, in this process
-// or before it.
+// reported is what the agent of a session reported about itself, in this
+// process or before it.
 type reported struct {
 	config []event.ConfigOption // as of the last report
 	files  []event.AgentFile
@@ -56,8 +56,8 @@ type reports struct {
 	log       runnel.Log
 }
 
-// read returns what was reported in a session, and whether the catalogue has it.
-// Sessions of a version that kept no reports have it in their log only.
+// read returns what was reported in a session, and whether the catalogue has
+// it. Sessions of a version that kept no reports have it in their log only.
 func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, err error) {
 	rec, err := rs.catalogue.Report(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -92,8 +92,8 @@ func orNull(data json.RawMessage) []byte {
 	return data
 }
 
-// write writes what the agent of e reported, if the catalogue lacks a part of it.
-// The caller keeps others from writing it.
+// write writes what the agent of e reported, if the catalogue lacks a part of
+// it. The caller keeps others from writing it.
 func (rs reports) write(ctx context.Context, e *entry) error {
 	e.mu.Lock()
 	unwritten := e.unwritten

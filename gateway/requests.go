@@ -44,9 +44,9 @@ func (g *Gateway) made(ctx context.Context) (Status, error) {
 	return st, err
 }
 
-// begun returns the turn with this id if an earlier run of the same request began
-// it in the session, or queued its prompt; one without an id if there is no such
-// turn. It fails for a turn of any other request.
+// begun returns the turn with this id if an earlier run of the same request
+// began it in the session, or queued its prompt; one without an id if there is
+// no such turn. It fails for a turn of any other request.
 func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error) {
 	places, err := g.cfg.Catalogue.TurnPlaces(ctx, turn)
 	if err != nil {

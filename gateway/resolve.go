@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A resolution has the options with which an agent starts, and says which source
-// each of them is from.
+// A resolution has the options with which an agent starts, and says which
+// source each of them is from.
 type resolution struct {
 	runnel.Options
 	by    profile.Resolved // nil: the session's own are all there is
@@ -19,9 +19,9 @@ type resolution struct {
 }
 
 // resolve returns the options with which an agent of p starts in dir. given are
-// the session's own, which were checked when they were given; k is what else was
-// chosen. An option that p does not take, or with a value that it cannot have, is
-// an error whichever source has it.
+// the session's own, which were checked when they were given; k is what else
+// was chosen. An option that p does not take, or with a value that it cannot
+// have, is an error whichever source has it.
 func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k kept) (resolution, error) {
 	var prof *profile.Profile
 	if k.Persona != "" {

@@ -24,8 +24,9 @@ type Prompt struct {
 	Unattended bool                // as Choice.Unattended
 	Queue      bool                // wait for the running turn instead of failing
 
-	// AwaitLogin says to wait for an agent that has to be started, if it checks its
-	// login then, and to fail with AGENT_NOT_LOGGED_IN before the turn begins.
+	// AwaitLogin says to wait for an agent that has to be started, if it checks
+	// its login then, and to fail with AGENT_NOT_LOGGED_IN before the turn
+	// begins.
 	AwaitLogin bool
 }
 
@@ -191,8 +192,8 @@ func (e *entry) differing(opt runnel.Options) runnel.Options {
 	return profile.Without(opt, others, e.started)
 }
 
-// turnSettings returns the options of a prompt as settings for its turn, checked
-// before anything is changed.
+// turnSettings returns the options of a prompt as settings for its turn,
+// checked before anything is changed.
 func (o *opener) turnSettings(cliType string, st runnel.Status, opt runnel.Options) (runnel.Settings, error) {
 	p, err := o.providers.Choose(cliType)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 )
 
 // sessions holds the open sessions by id. A session that is being opened or
-// closed is in transition: one goroutine does that for all who want it, and they
-// wait.
+// closed is in transition: one goroutine does that for all who want it, and
+// they wait.
 type sessions struct {
 	limits *limiter
 	work   *sync.WaitGroup // of all transitions, and of those who entered
@@ -139,8 +139,8 @@ func (s *sessions) remove(id string) {
 	delete(s.open, id)
 }
 
-// enter makes Gateway.Close wait until the caller calls leave. It fails once the
-// gateway closes.
+// enter makes Gateway.Close wait until the caller calls leave. It fails once
+// the gateway closes.
 func (s *sessions) enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +151,8 @@ func (s *sessions) enter() (leave func(), err error) {
 	return s.work.Done, nil
 }
 
-// room returns the error for one more session of the credential of ctx, if there
-// are too many; s.mu is held.
+// room returns the error for one more session of the credential of ctx, if
+// there are too many; s.mu is held.
 func (s *sessions) room(ctx context.Context) error {
 	credential, own := credentialOf(ctx), 0
 	for _, e := range s.open {

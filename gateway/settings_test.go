@@ -73,8 +73,8 @@ func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
 	same("while it is open without an agent")
 }
 
-// Files of its own that an agent names are known as soon as it does, and after a
-// restart from the log.
+// Files of its own that an agent names are known as soon as it does, and after
+// a restart from the log.
 func TestReportedFilesAreKeptOnce(t *testing.T) {
 	plan := event.AgentFile{Path: "/home/u/.agent/plan.md", Kind: "plan"}
 	skill := event.AgentFile{Path: "/p/skill.md", Kind: "skill"}
@@ -104,8 +104,8 @@ func (l *counting) Read(ctx context.Context, session string, after int64) iter.S
 	return l.Log.Read(ctx, session, after)
 }
 
-// A log may have 50 MB: what a status shows of it is in the catalogue, whether or
-// not the session is open.
+// A log may have 50 MB: what a status shows of it is in the catalogue, whether
+// or not the session is open.
 func TestStatusReadsNoLog(t *testing.T) {
 	d := newDisk(t)
 	log := &counting{Log: &d.log}

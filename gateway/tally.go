@@ -36,8 +36,8 @@ type Tally struct {
 	Starts    map[AgentStart]int64
 }
 
-// maxCodes bounds the codes of failed turns that are told apart: a code may come
-// from an agent.
+// maxCodes bounds the codes of failed turns that are told apart: a code may
+// come from an agent.
 const maxCodes = 64
 
 // OtherCode stands for codes of failed turns beyond those that are told apart.

@@ -90,7 +90,8 @@ func (a *account) routes() []route {
 	}
 }
 
-// loginFails are the errors of a route that a browser asks before it is logged in.
+// loginFails are the errors of a route that a browser asks before it is logged
+// in.
 func loginFails() []runnel.Code {
 	return []runnel.Code{runnel.Unauthorized, runnel.Forbidden, runnel.RateLimited, runnel.StoreUnavailable}
 }
@@ -245,8 +246,8 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 }
 
 // prove answers a tab that has sent nothing of worth yet. The answer holds for
-// the origin that the browser says it is at; a program of another user, which has
-// a tab's question and passes it on, gets none.
+// the origin that the browser says it is at; a program of another user, which
+// has a tab's question and passes it on, gets none.
 func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	if err := a.gate.admitBrowser(w, r); err != nil {
 		return err

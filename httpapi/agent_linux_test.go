@@ -53,8 +53,8 @@ func tool(at string) int {
 	return 0
 }
 
-// An agent that got hold of every credential there is still answers nothing that
-// it asks itself (A11).
+// An agent that got hold of every credential there is still answers nothing
+// that it asks itself (A11).
 func TestAgentSelfApprove(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)

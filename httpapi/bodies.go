@@ -14,15 +14,15 @@ import (
 // does not reach it.
 const maxArriving = 64 << 20
 
-// arriving counts the bodies that arrive, by credential. The zero value is ready
-// to use.
+// arriving counts the bodies that arrive, by credential. The zero value is
+// ready to use.
 type arriving struct {
 	mu    sync.Mutex
 	bytes map[string]int64
 }
 
-// take counts the body of r in, until the body has arrived or done is called. It
-// fails with RATE_LIMITED if too much of the credential arrives already.
+// take counts the body of r in, until the body has arrived or done is called.
+// It fails with RATE_LIMITED if too much of the credential arrives already.
 func (a *arriving) take(r *http.Request, id string) (done func(), err error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return func() {}, nil

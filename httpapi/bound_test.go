@@ -27,8 +27,8 @@ func (rg *rig) bind(dir string, scopes ...string) string {
 	return call[tokenAnswer](rg, "POST", "/api/tokens", string(body), 201).Token
 }
 
-// For a token of one project another project's sessions are as those that do not
-// exist: whatever is asked, the answers are the same to the byte (A14).
+// For a token of one project another project's sessions are as those that do
+// not exist: whatever is asked, the answers are the same to the byte (A14).
 func TestSessionIsolation(t *testing.T) {
 	rg := newRig(t)
 	mine, theirs := t.TempDir(), t.TempDir()

@@ -64,7 +64,8 @@ var open = map[string]string{
 	"/assets/{path...}": "a file of the page",
 }
 
-// TestRoutesWithoutCredentialHaveAReason keeps routes from being open by mistake.
+// TestRoutesWithoutCredentialHaveAReason keeps routes from being open by
+// mistake.
 func TestRoutesWithoutCredentialHaveAReason(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, rt := range newRig(t).router.list {
@@ -145,7 +146,8 @@ func TestWrongTokenShapes(t *testing.T) {
 	}
 }
 
-// A caller whose token expired must not look for a header that is already there.
+// A caller whose token expired must not look for a header that is already
+// there.
 func TestErrorTellsAWrongCredentialFromAMissingOne(t *testing.T) {
 	rg := newRig(t)
 	for name, tt := range map[string]struct {
@@ -231,8 +233,8 @@ func TestGuessesBehindAProxyCountByForwardedAddress(t *testing.T) {
 	}
 }
 
-// A second credential, good or not, changes nothing about the count, and neither
-// does where the first one is (A10).
+// A second credential, good or not, changes nothing about the count, and
+// neither does where the first one is (A10).
 func TestThrottleWithASecondCredential(t *testing.T) {
 	rg := newRig(t)
 	page := rg.login()

@@ -70,7 +70,8 @@ func TestCompactedLog(t *testing.T) {
 	} {
 		s.whole(id, s.prompt(id, prompt))
 	}
-	// One is cancelled in the middle of its text: its deltas are all there is of it.
+	// One is cancelled in the middle of its text: its deltas are all there is
+	// of it.
 	text, _ := json.Marshal(strings.Repeat("slowly ", 1000))
 	turn, heard := s.prompt(id, fmt.Sprintf(`{"steps":[{"text":%s,"rate":200}]}`, text)), 0
 	for ev, err := range runnel.Follow(t.Context(), st, id, 0) {
@@ -89,7 +90,8 @@ func TestCompactedLog(t *testing.T) {
 	}
 	all = s.whole(id, turn)
 	last := all[len(all)-1].Seq
-	// What readers of whole items get; those of items in their order of appearance.
+	// What readers of whole items get; those of items in their order of
+	// appearance.
 	folded := func(evs []event.Event, after int64) []upsert.Out {
 		outs, err := upsert.History(func(yield func(event.Event, error) bool) {
 			for _, ev := range evs {

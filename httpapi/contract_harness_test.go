@@ -55,8 +55,9 @@ func refused(t *testing.T, what string, w *httptest.ResponseRecorder, status int
 	}
 }
 
-// A prompt with every fault is refused for the first of them in the order of the
-// contract. With that one mended it is refused for the next, on both faces alike.
+// A prompt with every fault is refused for the first of them in the order of
+// the contract. With that one mended it is refused for the next, on both faces
+// alike.
 func TestFaultsOfAPromptAreJudgedInOrder(t *testing.T) {
 	agent := &keyed{Provider: script.New()}
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{agent} })
@@ -107,8 +108,8 @@ func TestFaultsOfAPromptAreJudgedInOrder(t *testing.T) {
 	}
 }
 
-// Every error of the registry that ends a turn has the same two frames, with its
-// status and severity.
+// Every error of the registry that ends a turn has the same two frames, with
+// its status and severity.
 func TestEveryFatalErrorEndsATurnAlike(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()

@@ -22,8 +22,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// undescribed returns why the document does not describe an answer of the route;
-// "" if it does. Errors of the transport belong to no operation.
+// undescribed returns why the document does not describe an answer of the
+// route; "" if it does. Errors of the transport belong to no operation.
 func undescribed(rt *route, w *httptest.ResponseRecorder) string {
 	if w.Code == rt.status && rt.name != "" && w.Body.Len() > 0 {
 		typ, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
@@ -254,8 +254,8 @@ func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 	}
 }
 
-// described returns the types of texts in bodies, frames and messages, apart from
-// fields that list their values themselves.
+// described returns the types of texts in bodies, frames and messages, apart
+// from fields that list their values themselves.
 func described(list []*route) map[reflect.Type]bool {
 	texts, seen := make(map[reflect.Type]bool), make(map[reflect.Type]bool)
 	var walk func(t reflect.Type)

@@ -22,7 +22,8 @@ func (p *keyless) Open(context.Context, runnel.Options) (runnel.Conn, error) {
 	return nil, runnel.Fail(p.code, "Keyless needs a credential.")
 }
 
-// A program that starts agents for others has to know whose key it is that lacks.
+// A program that starts agents for others has to know whose key it is that
+// lacks.
 func TestErrorsAboutCredentialsNameTheProvider(t *testing.T) {
 	timed(t, minute)
 	for code, want := range map[runnel.Code]string{

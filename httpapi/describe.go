@@ -16,15 +16,15 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A describer adds to the OpenAPI document what the Go types of the bodies do not
-// tell: options, attachments, and what streams carry.
+// A describer adds to the OpenAPI document what the Go types of the bodies do
+// not tell: options, attachments, and what streams carry.
 type describer struct {
 	reg     *schemas
 	carried stream.Document
 }
 
-// schema returns a reference to the schema of v's type, or a schema if that type
-// is no component.
+// schema returns a reference to the schema of v's type, or a schema if that
+// type is no component.
 func (d describer) schema(v any) *huma.Schema { return d.reg.Schema(reflect.TypeOf(v), true, "") }
 
 // component returns the schema of v's type, which is a component.
@@ -136,8 +136,8 @@ func answer(op *huma.Operation, media string) *huma.MediaType {
 	return op.Responses["200"].Content[media]
 }
 
-// union defines a component that is one of several, which differ in the value of
-// a property.
+// union defines a component that is one of several, which differ in the value
+// of a property.
 func (d describer) union(name, property, about string, members map[string]*huma.Schema) *huma.Schema {
 	s := &huma.Schema{Description: about, Discriminator: &huma.Discriminator{PropertyName: property, Mapping: make(map[string]string)}}
 	for _, value := range slices.Sorted(maps.Keys(members)) {
@@ -193,8 +193,8 @@ func (d describer) finalItem() {
 	d.union("FinalItem", "type", "The whole of a finished item.", members)
 }
 
-// events describes canonical events. Their payloads have the names of the types of
-// events, and the events these names and Event.
+// events describes canonical events. Their payloads have the names of the types
+// of events, and the events these names and Event.
 func (d describer) events() {
 	members := make(map[string]*huma.Schema)
 	for typ, body := range d.carried.Payloads {
@@ -210,7 +210,8 @@ func (d describer) events() {
 	d.union("Event", "type", "One entry of a session's log.", members)
 }
 
-// upserts describes whole items: each kind has the property that is named for it.
+// upserts describes whole items: each kind has the property that is named for
+// it.
 func (d describer) upserts() {
 	members := make(map[string]*huma.Schema)
 	kinds := d.reg.enums[reflect.TypeFor[upsert.Kind]()]
@@ -227,8 +228,8 @@ func (d describer) upserts() {
 	d.union("Upsert", "type", "A whole item as it stands now; it replaces everything that was known of the item.", members)
 }
 
-// turnEvents describes the beginning and the ends of a turn, of which each has its
-// own properties.
+// turnEvents describes the beginning and the ends of a turn, of which each has
+// its own properties.
 func (d describer) turnEvents() {
 	own := map[upsert.TurnEventType][]string{
 		upsert.TurnStarted: {"providerId", "modelId"}, upsert.TurnComplete: {"status", "usage"}, upsert.TurnError: {"errorCode", "errorMessage"},

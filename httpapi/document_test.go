@@ -82,7 +82,8 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 			}
 			for name := range s.Properties {
 				checked++
-				// A number in the place of an object, and an object elsewhere, fit no field.
+				// A number in the place of an object, and an object elsewhere,
+				// fit no field.
 				wrong := any(map[string]any{"x": 1})
 				if p := d.Resolve(s.Properties[name]); p.Type == "object" {
 					wrong = 1
@@ -105,7 +106,8 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 	if checked < 25 {
 		t.Errorf("only %d fields", checked)
 	}
-	// Options are known where they are described, and those that are not are ignored.
+	// Options are known where they are described, and those that are not are
+	// ignored.
 	for _, where := range []struct{ schema, target, body string }{
 		{"Options", "/api/session/create", `{"cliType":"script","projectDir":"` + rg.dir + `","options":{%q:{"x":{}}}}`},
 		{"Options", "/api/harness/session/create", `{"projectRoot":"` + rg.dir + `","opts":{%q:{"x":{}}}}`},

@@ -17,9 +17,10 @@ import (
 // the client has to take the error.
 const farewell = 500 * time.Millisecond
 
-// served has the route's handler answer r, which authorize has let through. Once
-// the caller's credential ends, nothing more is read from the client, and of the
-// answer nothing more is written: a client whose answer has not begun gets a 401.
+// served has the route's handler answer r, which authorize has let through.
+// Once the caller's credential ends, nothing more is read from the client, and
+// of the answer nothing more is written: a client whose answer has not begun
+// gets a 401.
 func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	if rt.scope == "" {
 		s.router.serve(w, r, rt)
@@ -72,8 +73,8 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	s.reply.Error(w, r, runnel.Fail(runnel.Unauthorized, "the credential was revoked or has expired while the request was served"))
 }
 
-// A watch keeps a request from outliving its credential. The handler's goroutine
-// uses it while another one calls hasten.
+// A watch keeps a request from outliving its credential. The handler's
+// goroutine uses it while another one calls hasten.
 type watch struct {
 	bound   context.Context          // ends with the credential, and when the client goes
 	rc      *http.ResponseController // of the connection
@@ -132,8 +133,8 @@ func (w *statusWriter) SetWriteDeadline(t time.Time) error {
 	return w.watch.rc.SetWriteDeadline(t)
 }
 
-// A watchedBody is a body that ends with the credential, also what has arrived of
-// it and was not read.
+// A watchedBody is a body that ends with the credential, also what has arrived
+// of it and was not read.
 type watchedBody struct {
 	io.ReadCloser
 	watch *watch

@@ -117,8 +117,8 @@ func TestRevokeOfOneselfIsAnswered(t *testing.T) {
 	}
 }
 
-// TestRevokeEndsRequestsOfHTTP2 does it where requests share a connection, which
-// other credentials go on using.
+// TestRevokeEndsRequestsOfHTTP2 does it where requests share a connection,
+// which other credentials go on using.
 func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -175,8 +175,8 @@ func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	res.Body.Close()
 }
 
-// TestRevokeBetweenCheckAndBind has a credential end after it was found good, and
-// before its request relies on it.
+// TestRevokeBetweenCheckAndBind has a credential end after it was found good,
+// and before its request relies on it.
 func TestRevokeBetweenCheckAndBind(t *testing.T) {
 	rg := newRig(t)
 	secret, end := rg.doomed()

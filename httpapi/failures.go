@@ -30,8 +30,8 @@ func (rt *route) codes() []runnel.Code {
 	return slices.Compact(out)
 }
 
-// refusals returns the statuses with which the transport rejects a request to the
-// route as INVALID_REQUEST, beside 400.
+// refusals returns the statuses with which the transport rejects a request to
+// the route as INVALID_REQUEST, beside 400.
 func (rt *route) refusals() (out []int) {
 	if rt.method == http.MethodPost {
 		out = append(out, http.StatusRequestTimeout, http.StatusUnsupportedMediaType)

@@ -90,8 +90,8 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	return auth.Identity{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
 }
 
-// credential returns what may be the credential in r, at least one. Two tokens or
-// two keys count as none; of cookies there may be several, since programs on
+// credential returns what may be the credential in r, at least one. Two tokens
+// or two keys count as none; of cookies there may be several, since programs on
 // other ports of the page's host can set some.
 func credential(r *http.Request) (kind store.TokenKind, secrets []string, err error) {
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
@@ -111,10 +111,10 @@ func credential(r *http.Request) (kind store.TokenKind, secrets []string, err er
 	return store.TokenBrowser, secrets, nil
 }
 
-// remote returns the caller's address, by which wrong guesses are counted. Agents
-// have the zero address, so that their guesses do not count against their user.
-// Behind a proxy the address is the one that the proxy itself added: the last in
-// the header, since a caller may have sent those before it.
+// remote returns the caller's address, by which wrong guesses are counted.
+// Agents have the zero address, so that their guesses do not count against
+// their user. Behind a proxy the address is the one that the proxy itself
+// added: the last in the header, since a caller may have sent those before it.
 func (g *gate) remote(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || browser.PeerOf(r).Agent() {
@@ -154,8 +154,8 @@ func (g *gate) onSocket(w http.ResponseWriter, r *http.Request, p *auth.Peer) (a
 }
 
 // curbed limits what a process that an agent started may do: it rejects tokens
-// that are not for one project, and removes the scopes with which an agent could
-// answer its own approvals or make itself tokens.
+// that are not for one project, and removes the scopes with which an agent
+// could answer its own approvals or make itself tokens.
 func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
@@ -170,9 +170,9 @@ func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id a
 
 func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
 
-// admitBrowser rejects callers that cannot be a browser of our user: agents, and
-// other users of this machine, who may have been sent the credential of an open
-// tab while they had our port. Behind a proxy every caller is the proxy.
+// admitBrowser rejects callers that cannot be a browser of our user: agents,
+// and other users of this machine, who may have been sent the credential of an
+// open tab while they had our port. Behind a proxy every caller is the proxy.
 func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case browser.PeerOf(r).Agent():
@@ -187,8 +187,8 @@ func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// refuseAgent returns the error for a process that an agent started, and logs the
-// attempt for the operator.
+// refuseAgent returns the error for a process that an agent started, and logs
+// the attempt for the operator.
 func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.metrics.refused("agent")
 	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
@@ -196,6 +196,6 @@ func (g *gate) refuseAgent(r *http.Request, why string) error {
 }
 
 // judgeAnew closes the connection after the answer. Who is at its other end is
-// judged once for a connection, and may have been refused only because the server
-// had no descriptors to find out; the next request comes over a new one.
+// judged once for a connection, and may have been refused only because the
+// server had no descriptors to find out; the next request comes over a new one.
 func judgeAnew(w http.ResponseWriter) { w.Header().Set("Connection", "close") }

@@ -13,8 +13,8 @@ type goneWriter struct{ http.ResponseWriter }
 
 func (goneWriter) Write([]byte) (int, error) { return 0, errors.New("client disconnected") }
 
-// Anybody can ask for these and reset the request: each error would be a line in
-// the log.
+// Anybody can ask for these and reset the request: each error would be a line
+// in the log.
 func TestClientThatIsGoneIsNoErrorWithoutACredential(t *testing.T) {
 	a := &about{document: []byte("{}")}
 	for name, serve := range map[string]func(http.ResponseWriter, *http.Request) error{

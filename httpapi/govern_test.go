@@ -59,8 +59,8 @@ func (rg *rig) harnessWith(fields string) string {
 	return call[harnessSession](rg, "POST", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`"`+fields+`}`, 200).Session.SessionID
 }
 
-// calls is a prompt for which the agent calls tools, one after the other. A tool
-// whose name ends with ! runs without asking.
+// calls is a prompt for which the agent calls tools, one after the other. A
+// tool whose name ends with ! runs without asking.
 func toolCalls(tools ...string) string {
 	var steps []script.Step
 	for _, name := range tools {
@@ -155,7 +155,8 @@ func TestProfileOfASessionIsEnforced(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 	}
-	// What the client gives wins over what a profile proposes, but for its rules.
+	// What the client gives wins over what a profile proposes, but for its
+	// rules.
 	rg.createWith(`{"persona":"reviewer","model":"mine","maxTurns":9,"systemPromptAppend":"Be brief."}`)
 	if opt := p.last(); opt.Model != "mine" || opt.MaxTurns != 9 || opt.SystemPromptAppend != "Review.\n\nBe brief." || len(opt.Disallowed) != 1 {
 		t.Errorf("started with %+v", opt)
@@ -319,8 +320,8 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	}
 }
 
-// rash is an agent that asks before a delegation only as long as it likes to, and
-// cannot be started without its tool.
+// rash is an agent that asks before a delegation only as long as it likes to,
+// and cannot be started without its tool.
 type rash struct{ *able }
 
 func (p *rash) Takes() runnel.Takes {

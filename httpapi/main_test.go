@@ -24,7 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A child built with the race detector would otherwise take a second to exit.
+	// A child built with the race detector would otherwise take a second to
+	// exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }

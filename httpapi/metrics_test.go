@@ -119,7 +119,8 @@ func TestMetricsCountApprovals(t *testing.T) {
 	)
 }
 
-// An agent that ends in the middle of a turn is started again with the next one.
+// An agent that ends in the middle of a turn is started again with the next
+// one.
 func TestMetricsCountAgents(t *testing.T) {
 	rg := newRig(t)
 	rg.wantMetrics(`runnel_agents{agent="script"} 0`)
@@ -215,7 +216,8 @@ func (rg *rig) describedMetrics() map[string]describedMetric {
 	return out
 }
 
-// The page about operations has every metric of ours with its labels, and no other.
+// The page about operations has every metric of ours with its labels, and no
+// other.
 func TestMetricsAreDocumented(t *testing.T) {
 	rg := newRig(t)
 	page, err := os.ReadFile("../docs/operations.md")

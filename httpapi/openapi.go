@@ -231,8 +231,8 @@ func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(v), true, hint)}}
 }
 
-// needed reports whether a body has fields that cannot be left out. No body is an
-// empty object.
+// needed reports whether a body has fields that cannot be left out. No body is
+// an empty object.
 func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
 	for _, m := range content {
 		if s := reg.SchemaFromRef(m.Schema.Ref); s != nil && len(s.Required) > 0 {

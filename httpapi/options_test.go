@@ -101,8 +101,8 @@ func TestModelIsTrimmed(t *testing.T) {
 	}
 }
 
-// The shape of a request is checked before anything else about it, and the error
-// names the field as the client wrote it.
+// The shape of a request is checked before anything else about it, and the
+// error names the field as the client wrote it.
 func TestShapeIsCheckedBeforeTheSession(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -113,8 +113,8 @@ func scriptOf(rg *rig) string {
 	return path
 }
 
-// What a browser has in its cache for the scripts of one start is not used after
-// the next one.
+// What a browser has in its cache for the scripts of one start is not used
+// after the next one.
 func TestScriptsHaveNewAddressesAfterEachStart(t *testing.T) {
 	first, second := newRig(t), newRig(t)
 	path := scriptOf(first)

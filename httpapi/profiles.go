@@ -56,8 +56,8 @@ func projectOf(r *http.Request) (string, error) {
 	return access.Home(r.Context(), cmp.Or(r.URL.Query().Get("projectDir"), access.Caller(r.Context()).Project))
 }
 
-// describeChoices adds to the options of a session, and to those of a turn, what
-// the server upholds and not the agent.
+// describeChoices adds to the options of a session, and to those of a turn,
+// what the server upholds and not the agent.
 func describeChoices(session, turn, governance *huma.Schema) {
 	both := map[string]*huma.Schema{
 		"persona":            {Type: huma.TypeString, Description: "A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session."},

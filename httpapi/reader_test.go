@@ -29,8 +29,8 @@ func (s *site) stalled(n int, id string) {
 	}
 }
 
-// G07 measures how others fare beside clients that take nothing. How fast is the
-// machine's business; that everything arrives is the test's (G07).
+// G07 measures how others fare beside clients that take nothing. How fast is
+// the machine's business; that everything arrives is the test's (G07).
 func TestSlowClients(t *testing.T) {
 	timed(t, minute)
 	for _, n := range []int{0, 1, 20} {

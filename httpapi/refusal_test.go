@@ -176,7 +176,8 @@ var sendWays = map[string]func(s *site, r refusal, id string, opts map[string]an
 	},
 }
 
-// body returns the request for the prompt, in which the text has the given name.
+// body returns the request for the prompt, in which the text has the given
+// name.
 func (r refusal) body(text string, opts, also map[string]any) string {
 	opts = maps.Clone(opts)
 	maps.Copy(opts, r.opts)
@@ -329,7 +330,8 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	}
 }
 
-// The notice of the turn is enough: the options of the prompt are another matter.
+// The notice of the turn is enough: the options of the prompt are another
+// matter.
 func TestHarnessTurnReportsRejectedAttachmentsOnce(t *testing.T) {
 	rg := newRig(t)
 	w := rg.do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"text","attachments":[{"path":"/etc/passwd"}]}`, rg.create()))

@@ -35,7 +35,8 @@ func (w withResolved) says(names ...string) string {
 }
 
 // configured serves told with options of the server's configuration and
-// environment, and trusts a project with a settings file. It returns the folder.
+// environment, and trusts a project with a settings file. It returns the
+// folder.
 func configured(t *testing.T, p *told, settings string, edit ...func(*gateway.Config)) (*site, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,8 +127,8 @@ func TestAnswersSayWhichSourceEachOptionIsFrom(t *testing.T) {
 	check("harness create", body.Session, base)
 }
 
-// Without any source the model is the agent's, and readers see it once the agent
-// has said it.
+// Without any source the model is the agent's, and readers see it once the
+// agent has said it.
 func TestResolvedShowsTheModelThatTheAgentChose(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -189,8 +190,8 @@ func TestBypassOfTheConfigurationNeedsTheFlag(t *testing.T) {
 	}
 }
 
-// Files are read anew whenever the agent starts. The session keeps only what its
-// client gave.
+// Files are read anew whenever the agent starts. The session keeps only what
+// its client gave.
 func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 	timed(t, minute)
 	p := new(told)

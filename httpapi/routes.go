@@ -50,8 +50,8 @@ type param struct {
 
 func (rt *route) pattern() string { return rt.method + " " + rt.path }
 
-// A router finds the route of a request. What no route matches is found nowhere,
-// but only by those who may look.
+// A router finds the route of a request. What no route matches is found
+// nowhere, but only by those who may look.
 type router struct {
 	visible access.Sessions
 	reply   reply.Writer
@@ -165,8 +165,8 @@ func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) ro
 	return rt
 }
 
-// repeatable is handleJSON for a function that makes something: a client may send
-// the request again under its Idempotency-Key, and gets the first answer.
+// repeatable is handleJSON for a function that makes something: a client may
+// send the request again under its Idempotency-Key, and gets the first answer.
 func repeatable[I, O any](c command.Commands, rt route, f func(r *http.Request, in I) (O, error)) route {
 	rt = handleJSON(rt, f)
 	rt.params = append(rt.params, keyParam())
@@ -198,8 +198,8 @@ func keyParam() param {
 	return param{name: command.KeyHeader, doc: "marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header " + command.ReplayedHeader + ": true"}
 }
 
-// describedAs returns a route whose handler decodes the body itself: in says how
-// the document describes the body.
+// describedAs returns a route whose handler decodes the body itself: in says
+// how the document describes the body.
 func describedAs(rt route, in any) route {
 	rt.in = in
 	return rt
@@ -224,8 +224,8 @@ func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 }
 
 // confine keeps a caller whose credential is bound to a project to the sessions
-// of that project, where the path names the session. Routes that are marked bound
-// use access.Sessions instead; other routes reject such a caller.
+// of that project, where the path names the session. Routes that are marked
+// bound use access.Sessions instead; other routes reject such a caller.
 func (rs *router) confine(r *http.Request, rt *route) error {
 	if access.Caller(r.Context()).Project == "" || rt.bound {
 		return nil

@@ -17,9 +17,9 @@ import (
 const componentPrefix = "#/components/schemas/"
 
 // schemas makes and keeps the components of the OpenAPI document: one for each
-// struct, and one for each type with a closed set of values. Unlike the registry
-// of huma it describes no list and no pointer as nullable, because answers leave
-// an absent value out and hold an empty list as [].
+// struct, and one for each type with a closed set of values. Unlike the
+// registry of huma it describes no list and no pointer as nullable, because
+// answers leave an absent value out and hold an empty list as [].
 type schemas struct {
 	named map[string]*huma.Schema
 	types map[string]reflect.Type
@@ -65,7 +65,8 @@ func (s *schemas) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schem
 	return ref(name)
 }
 
-// isObject reports whether values of t are JSON objects with fields that t lists.
+// isObject reports whether values of t are JSON objects with fields that t
+// lists.
 func isObject(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() &&
 		!reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
@@ -144,8 +145,8 @@ func (s *schemas) reach(roots []*huma.Schema, f func(name string, s *huma.Schema
 	}
 }
 
-// finish drops the components that nothing refers to. The objects of answers take
-// further fields, so that a server may add some; those of requests do not.
+// finish drops the components that nothing refers to. The objects of answers
+// take further fields, so that a server may add some; those of requests do not.
 func (s *schemas) finish(requests, answers []*huma.Schema) {
 	used := make(map[string]bool)
 	s.reach(requests, func(name string, _ *huma.Schema) { used[name] = true })

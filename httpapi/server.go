@@ -158,7 +158,7 @@ func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener 
 	return limited
 }
 
-// EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream at
-// a frame boundary. Their clients get the position to resume after. It returns
-// once they have ended, or with ctx's error.
+// EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream
+// at a frame boundary. Their clients get the position to resume after. It
+// returns once they have ended, or with ctx's error.
 func (s *Server) EndStreams(ctx context.Context) error { return s.streams.End(ctx) }

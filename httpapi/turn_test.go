@@ -298,7 +298,8 @@ func TestHarness(t *testing.T) {
 }
 
 func TestTurnFramesKeepTheirPromise(t *testing.T) {
-	// Deltas that do not cover the final text, text given at the start, text of an item that fails.
+	// Deltas that do not cover the final text, text given at the start, text of
+	// an item that fails.
 	frames := stream.NewTurnFrames("s", "t")
 	var got []sseFrame
 	for i, b := range []event.Body{

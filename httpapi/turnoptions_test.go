@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// withOptions are the ways to send a prompt with options. Each returns the turn's
-// id; the turn of the harness is over by then.
+// withOptions are the ways to send a prompt with options. Each returns the
+// turn's id; the turn of the harness is over by then.
 var withOptions = map[string]func(s *site, id, opts string) string{
 	"send": func(s *site, id, opts string) string {
 		w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":`+opts+`}`)

@@ -47,8 +47,8 @@ func (e Enforced) Approves(tool string) (reason string, ok bool) {
 	return "the profile " + strconv.Quote(p.Name) + " approves " + tool, true
 }
 
-// mayForbid reports whether tool is the name of an MCP server of which a profile
-// forbids a tool: some agents name only the server when they ask.
+// mayForbid reports whether tool is the name of an MCP server of which a
+// profile forbids a tool: some agents name only the server when they ask.
 func (e Enforced) mayForbid(tool string) bool {
 	for _, p := range []*Profile{e.Session, e.Turn} {
 		if p != nil && slices.ContainsFunc(p.DisallowedTools, func(entry string) bool { return covers(strings.ToLower(tool), strings.ToLower(entry)) }) {

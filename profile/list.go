@@ -57,8 +57,8 @@ func List(f Folders) ([]Entry, error) {
 	return out, err
 }
 
-// Find returns the profile with a name. It fails with PERSONA_NOT_FOUND if there
-// is none, or if its file is invalid.
+// Find returns the profile with a name. It fails with PERSONA_NOT_FOUND if
+// there is none, or if its file is invalid.
 func Find(f Folders, name string) (Profile, error) {
 	shown := strconv.Quote(text.OneLine(name, maxName))
 	if !IsName(name) {

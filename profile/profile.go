@@ -28,8 +28,8 @@ type Profile struct {
 	Project bool   // the file lies in the project, not beside the configuration
 }
 
-// Subagent returns the definition of the subagent that p is, for agents that take
-// such definitions.
+// Subagent returns the definition of the subagent that p is, for agents that
+// take such definitions.
 func (p Profile) Subagent() runnel.Subagent {
 	return runnel.Subagent{Name: p.Name, Description: cmp.Or(p.Description, "The profile "+p.Name), Prompt: p.Text, Tools: p.Tools, Model: p.Model}
 }

@@ -12,11 +12,12 @@ import (
 )
 
 // ForAgent returns the options with which an agent of p starts, resolved from
-// those of its session, its profile unless that is nil, the settings file of the
-// project in given.Dir if that is trusted, and global, which are in order,
+// those of its session, its profile unless that is nil, the settings file of
+// the project in given.Dir if that is trusted, and global, which are in order,
 // strongest first. Those of the session were checked when they were given. An
-// option of another source that the agent does not take, or a value that it cannot
-// have, is an error that names the source. Known is what was found out about the agent when it was probed last, or nil.
+// option of another source that the agent does not take, or a value that it
+// cannot have, is an error that names the source. Known is what was found out
+// about the agent when it was probed last, or nil.
 func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
 	var others []Source
 	if prof != nil {

@@ -44,24 +44,25 @@ type ResolvedOption struct {
 }
 
 // Resolved has what options were resolved to, by their names in JSON. A setting
-// of the agent's own is config. with its id. Of the options that no source has it
-// holds model, tools and permissionMode only.
+// of the agent's own is config. with its id. Of the options that no source has
+// it holds model, tools and permissionMode only.
 type Resolved map[string]ResolvedOption
 
-// The ends of the chains that Resolved always shows. The agent has a model of its
-// own, which only it knows, and tools of its own: that preset is called default.
-// Agents are always started in the mode default if nothing says otherwise.
+// The ends of the chains that Resolved always shows. The agent has a model of
+// its own, which only it knows, and tools of its own: that preset is called
+// default. Agents are always started in the mode default if nothing says
+// otherwise.
 var ends = Resolved{
 	"model":          {From: FromAgent},
 	"tools":          {Value: "default", From: FromAgent},
 	"permissionMode": {Value: string(runnel.ModeDefault), From: FromAgent},
 }
 
-// Resolve returns the options with which an agent starts, and where each of them
-// is from. Sources are in order, strongest first: for each option the first one
-// that has it counts. Settings of the agent's own are options of their own here.
-// These accumulate: systemPromptAppend comes behind the text of a profile, and no
-// source allows what another one has in disallowedTools.
+// Resolve returns the options with which an agent starts, and where each of
+// them is from. Sources are in order, strongest first: for each option the
+// first one that has it counts. Settings of the agent's own are options of
+// their own here. These accumulate: systemPromptAppend comes behind the text of
+// a profile, and no source allows what another one has in disallowedTools.
 //
 // Fields without a name in JSON are those of the first source. Resolve is pure,
 // and judges nothing; see [Source.Checked].
@@ -141,8 +142,8 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 	by[o.name] = v
 }
 
-// appended returns the sources of a text that is added to the system prompt: the
-// profile, then the strongest of the others.
+// appended returns the sources of a text that is added to the system prompt:
+// the profile, then the strongest of the others.
 func appended(having []Source) (out []Source) {
 	isProfile := func(s Source) bool { return s.From == FromProfile }
 	if i := slices.IndexFunc(having, isProfile); i >= 0 {

@@ -76,8 +76,8 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 	}
 }
 
-// Nothing is invented at the end of a chain: the agent decides, and tools are the
-// preset of its own.
+// Nothing is invented at the end of a chain: the agent decides, and tools are
+// the preset of its own.
 func TestWithoutASourceTheAgentDecides(t *testing.T) {
 	opt, by := Resolve(Source{From: FromSession}, Source{From: FromGlobal})
 	if !reflect.DeepEqual(opt, runnel.Options{}) {

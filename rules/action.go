@@ -24,9 +24,9 @@ type action struct {
 	paths   []string // files that are changed or read
 	url     string
 
-	// plain says that every argument is understood. Others may ask for more than
-	// the rest shows, such as to run a command outside of the agent's sandbox:
-	// no rule allows that.
+	// plain says that every argument is understood. Others may ask for more
+	// than the rest shows, such as to run a command outside of the agent's
+	// sandbox: no rule allows that.
 	plain bool
 
 	// hidden says that what is shown is not what would run: a secret was taken
@@ -197,8 +197,8 @@ func isClear(path string) bool {
 	return shown(path, maxPattern) && strings.TrimSpace(path) == path && (filepath.Separator == '\\' || !strings.Contains(path, `\`))
 }
 
-// notOfNames reports whether a relative path with r in it may mean something else
-// to an agent, such as a home directory.
+// notOfNames reports whether a relative path with r in it may mean something
+// else to an agent, such as a home directory.
 func notOfNames(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/ ", r)
 }

@@ -96,8 +96,8 @@ func simpleCommand(text string) ([]string, error) {
 	return words, nil
 }
 
-// parse parses a text as bash does. A text that makes the parser panic cannot be
-// parsed.
+// parse parses a text as bash does. A text that makes the parser panic cannot
+// be parsed.
 func parse(text string) (file *syntax.File, err error) {
 	defer func() {
 		if recover() != nil {

@@ -78,9 +78,9 @@ func runsOthers(words []string, n int) bool {
 	return false
 }
 
-// isOption reports whether a word may be an option of a command. A short one may
-// stand among others, and a long one may be cut short. Go's options have one
-// dash or two, and are written out.
+// isOption reports whether a word may be an option of a command. A short one
+// may stand among others, and a long one may be cut short. Go's options have
+// one dash or two, and are written out.
 func isOption(name, w, option string) bool {
 	if name == "go" {
 		return strings.HasPrefix(w, "-") && strings.TrimLeft(w, "-") == strings.TrimLeft(option, "-")

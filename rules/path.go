@@ -11,8 +11,8 @@ import (
 )
 
 // within reports whether all paths lie in a folder, or are that file, after
-// their links are resolved. The folder's own name was resolved when the rule was
-// made: a link that takes its place later leads elsewhere.
+// their links are resolved. The folder's own name was resolved when the rule
+// was made: a link that takes its place later leads elsewhere.
 func (a *action) within(paths []string, folder string) bool {
 	for _, path := range paths {
 		real, err := resolve(a.dir, path)

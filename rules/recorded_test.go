@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 var recordedApproval = regexp.MustCompile(`^\d+ (\{"type":"approval_requested".*\})$`)
 
-// recorded returns the approvals of all recordings of real agents, by the agent.
+// recorded returns the approvals of all recordings of real agents, by the
+// agent.
 func recorded(t testing.TB) map[string][]event.Approval {
 	t.Helper()
 	all := make(map[string][]event.Approval)

@@ -112,8 +112,8 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// Secrets are taken out of what is shown, and whatever an agent puts in the place
-// of one is hidden with it: a rule must not allow what it cannot see.
+// Secrets are taken out of what is shown, and whatever an agent puts in the
+// place of one is hidden with it: a rule must not allow what it cannot see.
 func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
 	const hidden = `curl "https://u:[redacted]@example.com/"` // it was x$(reboot)
 	for name, c := range map[string]Call{
@@ -212,7 +212,8 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Error("a file may be moved out of the folder")
 	}
 
-	// The folder of the rule becomes a link: what the rule was made for is gone.
+	// The folder of the rule becomes a link: what the rule was made for is
+	// gone.
 	if err := os.Rename(in("src"), in("old")); err != nil {
 		t.Fatal(err)
 	}
@@ -224,9 +225,9 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 
 // Agents read such paths in another way than the file system does: they expand
 // a home directory, trim spaces, remove backslashes, take a link for a path, or
-// mean another folder than the session's by a relative path, such as the root of
-// the repository. So a rule neither allows what they name, nor is sure that it
-// need not deny it.
+// mean another folder than the session's by a relative path, such as the root
+// of the repository. So a rule neither allows what they name, nor is sure that
+// it need not deny it.
 func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
 	dir := realDir(t)
 	edits, reads, denies := allow(store.RuleEdit, dir), allow(store.RuleRead, dir), deny(store.RuleEdit, "/etc")
@@ -258,8 +259,8 @@ func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
 	}
 }
 
-// Where an agent names no tool, its kind stands for the name, and for every tool
-// of that kind. What is written to a running command is not shown.
+// Where an agent names no tool, its kind stands for the name, and for every
+// tool of that kind. What is written to a running command is not shown.
 func TestToolsWithoutANameOfTheirOwnCannotBeAllowed(t *testing.T) {
 	for _, tool := range []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool", "write_stdin", "request_permissions"} {
 		r := store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: tool}

@@ -8,8 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Suggest returns rules that would allow calls like this one in its project from
-// now on, the narrowest first. It returns none if no rule can express that.
+// Suggest returns rules that would allow calls like this one in its project
+// from now on, the narrowest first. It returns none if no rule can express
+// that.
 func Suggest(c Call) []store.Rule {
 	if c.Approval.Kind != event.ApprovalTool {
 		return nil

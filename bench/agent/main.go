@@ -1,4 +1,5 @@
-// Command agent is an agent without a model: it writes what a load.Plan in the prompt asks for.
+// Command agent is an agent without a model: it writes what a load.Plan in the
+// prompt asks for.
 //
 // The benchmark puts it in PATH as the agents that are measured. It speaks
 // their protocols: stream-json by default, the Agent Client Protocol if it is

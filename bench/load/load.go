@@ -1,4 +1,5 @@
-// Package load is what the benchmark's agents are asked to write and how a reader recognises it.
+// Package load is what the benchmark's agents are asked to write and how a
+// reader recognises it.
 //
 // A prompt holds a [Plan]. Each delta of the answer holds a [Stamp] with its
 // number and the time at which it was written, so that whoever reads it at the

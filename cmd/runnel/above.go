@@ -19,8 +19,9 @@ func openStore(ctx context.Context, data string) (*sqlite.Store, error) {
 	return sqlite.Open(ctx, sqlite.Config{Dir: data})
 }
 
-// refuseAgent fails if an agent of a session in this data directory started this
-// process. Agents of others, such as one that works on runnel itself, may use it.
+// refuseAgent fails if an agent of a session in this data directory started
+// this process. Agents of others, such as one that works on runnel itself, may
+// use it.
 func refuseAgent(data string) error {
 	for _, session := range auth.SessionsAbove() {
 		if filepath.Base(session) != session {

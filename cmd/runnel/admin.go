@@ -33,9 +33,9 @@ type admin struct {
 const adminTimeout = 30 * time.Second
 
 // connect finds the running server: with RUNNEL_TOKEN and RUNNEL_URL at that
-// address, or else through its unix socket, where the system tells it who calls.
-// It returns errNoServer if there is none. No file says where the server is: an
-// agent can rewrite those that this user can.
+// address, or else through its unix socket, where the system tells it who
+// calls. It returns errNoServer if there is none. No file says where the server
+// is: an agent can rewrite those that this user can.
 func connect(ctx context.Context, c config) (*admin, error) {
 	token := os.Getenv("RUNNEL_TOKEN")
 	if url := os.Getenv("RUNNEL_URL"); token != "" && url != "" {

@@ -72,7 +72,8 @@ func (a *app) printAgent(ag detect.Agent) error {
 // listing returns a table without names above its columns.
 func listing(columns []column) *table { return &table{columns: columns} }
 
-// choices lists the values that a setting may have, the present one in brackets.
+// choices lists the values that a setting may have, the present one in
+// brackets.
 func choices(o event.ConfigOption) string {
 	values := []string{"true", "false"}
 	if o.Type == event.ConfigSelect {

@@ -160,8 +160,8 @@ func short(path string) string {
 	return path
 }
 
-// next says where the agent is, or else what stands between the user and it. The
-// command that installs it stands alone, so that it can be copied.
+// next says where the agent is, or else what stands between the user and it.
+// The command that installs it stands alone, so that it can be copied.
 func next(in runnel.Installation) string {
 	switch do := todo(in); {
 	case do == "":

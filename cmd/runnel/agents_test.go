@@ -17,8 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-// TestAgentsOfTheConfiguration runs the scripts with a small agent of our own in
-// PATH, as "my-agent", and with $SNIPPET, what the README says to write to add it.
+// TestAgentsOfTheConfiguration runs the scripts with a small agent of our own
+// in PATH, as "my-agent", and with $SNIPPET, what the README says to write to
+// add it.
 func TestAgentsOfTheConfiguration(t *testing.T) {
 	bin := t.TempDir()
 	buildAgent(t, bin)

@@ -223,9 +223,9 @@ func startAnswered(t *testing.T, cmd *exec.Cmd) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// An agent can open what is no socket: a pipe through /proc, in the program that
-// answers, and a file by its name. It could then answer its own question, or
-// show the program another one.
+// An agent can open what is no socket: a pipe through /proc, in the program
+// that answers, and a file by its name. It could then answer its own question,
+// or show the program another one.
 func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -35,8 +35,9 @@ func (c canary) forms() []string {
 	return forms
 }
 
-// TestSecretsAppearInNothingShownLoggedOrStored has a real agent read, run and say secrets of every
-// kind. None of them is in anything that the server shows, logs or keeps.
+// TestSecretsAppearInNothingShownLoggedOrStored has a real agent read, run and
+// say secrets of every kind. None of them is in anything that the server shows,
+// logs or keeps.
 func TestSecretsAppearInNothingShownLoggedOrStored(t *testing.T) {
 	agent := realagents.Claude(t)[0]
 	data := filepath.Join(t.TempDir(), "data")

@@ -111,7 +111,8 @@ func profileFlags(fl *pflag.FlagSet) {
 	fl.String(profilesKey, "", "`DIR` of the profiles of all projects; default profiles beside the configuration file")
 }
 
-// loadConfig gathers the settings: flags over environment over file over defaults.
+// loadConfig gathers the settings: flags over environment over file over
+// defaults.
 func loadConfig(fl *pflag.FlagSet) (config, error) {
 	var c config
 	file, k, err := readSettings(fl)
@@ -246,7 +247,8 @@ func wholePaths(key string, paths []string) ([]string, error) {
 	return out, nil
 }
 
-// maxPrewarm bounds the agents that wait: each takes the memory of one that works.
+// maxPrewarm bounds the agents that wait: each takes the memory of one that
+// works.
 const maxPrewarm = 20
 
 func (c *config) check() error {
@@ -328,9 +330,9 @@ func defaultConfig() string {
 	return filepath.Join(dir, "runnel", "config.yaml")
 }
 
-// profilesDir returns the folder of the profiles that every project can use. Set
-// is the setting's value; without one, the folder is beside the configuration
-// file.
+// profilesDir returns the folder of the profiles that every project can use.
+// Set is the setting's value; without one, the folder is beside the
+// configuration file.
 func profilesDir(set, file string) (string, error) {
 	if set == "" {
 		if file == "" {

@@ -15,8 +15,8 @@ func underLocalhost(host string) bool {
 	return labels[len(labels)-1] == "localhost"
 }
 
-// proxyOf is [http.ProxyFromEnvironment], which knows the name localhost, but not
-// the names under it: a proxy would get the token.
+// proxyOf is [http.ProxyFromEnvironment], which knows the name localhost, but
+// not the names under it: a proxy would get the token.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if underLocalhost(r.URL.Hostname()) {
 		return nil, nil
@@ -25,7 +25,8 @@ func proxyOf(r *http.Request) (*url.URL, error) {
 }
 
 // dialServer dials the address of a server. Names under localhost, such as the
-// page's, are this machine by definition (RFC 6761), but few resolvers know them.
+// page's, are this machine by definition (RFC 6761), but few resolvers know
+// them.
 func dialServer(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -25,8 +25,8 @@ func checkVersion(d *diagnosis) {
 	d.add(finding{Area: "version", Name: "system", Status: fine, Detail: system()})
 }
 
-// agentFindings returns a finding for each installed agent, and the names of the
-// others.
+// agentFindings returns a finding for each installed agent, and the names of
+// the others.
 func (a *app) agentFindings(ctx context.Context) (installed []finding, missing []string) {
 	for _, ag := range detect.All(ctx, a.providers) {
 		switch {

@@ -54,8 +54,8 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
 }
 
-// debugsOnlyChildren reports whether a process may debug only its descendants, or
-// nothing at all.
+// debugsOnlyChildren reports whether a process may debug only its descendants,
+// or nothing at all.
 func debugsOnlyChildren() bool {
 	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
 	return err == nil && strings.TrimSpace(string(scope)) != "0"

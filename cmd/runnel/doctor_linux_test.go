@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// The probe for user namespaces is this program, whichever it is. A test that was
-// started with a command instead ran all of its tests again.
+// The probe for user namespaces is this program, whichever it is. A test that
+// was started with a command instead ran all of its tests again.
 func TestNamespaceProbeDoesNothing(t *testing.T) {
 	began := time.Now()
 	cmd := exec.Command("/proc/self/exe")

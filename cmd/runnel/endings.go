@@ -7,7 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/supervise"
 )
 
-// ending says in one line how surely nothing of an agent is left on this system.
+// ending says in one line how surely nothing of an agent is left on this
+// system.
 func ending() string { return endingOn(runtime.GOOS, supervise.Enabled(), proc.CanFence()) }
 
 func endingOn(goos string, supervised, fenced bool) string {

@@ -93,7 +93,8 @@ func (r *running) next(t *testing.T) bool {
 	return true
 }
 
-// waitFor reads until the agent has begun to answer and an event of b's type has come.
+// waitFor reads until the agent has begun to answer and an event of b's type
+// has come.
 func (r *running) waitFor(t *testing.T, b event.Body) {
 	t.Helper()
 	started := false

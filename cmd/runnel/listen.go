@@ -107,8 +107,8 @@ func listenAll(ctx context.Context, addrs []netip.Addr, port string) (listeners 
 	return listeners, nil
 }
 
-// hasIPv6Loopback reports whether programs of this machine can bind [::1]. Where
-// the system does not list its addresses, the bind decides.
+// hasIPv6Loopback reports whether programs of this machine can bind [::1].
+// Where the system does not list its addresses, the bind decides.
 func hasIPv6Loopback() bool {
 	addrs, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(addrs, func(a net.Addr) bool {

@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) {
 	supervise.Main()
-	// A child built with the race detector would otherwise take a second to exit.
+	// A child built with the race detector would otherwise take a second to
+	// exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	testscript.Main(m, map[string]func(){"runnel": main})
 }
@@ -115,7 +116,8 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("text "), n/5+1)[:n], 0o600))
 }
 
-// Whoever reads the output may have seen enough, as head does: that is no fault.
+// Whoever reads the output may have seen enough, as head does: that is no
+// fault.
 func TestOutputThatNobodyReads(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, c := range []struct {

@@ -16,9 +16,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// redirectFile leads a browser to a login link. Everybody on the machine can read
-// the arguments of a process, so a browser is started with the path of this file,
-// which only its owner can read. The code in it is good once, for a minute.
+// redirectFile leads a browser to a login link. Everybody on the machine can
+// read the arguments of a process, so a browser is started with the path of
+// this file, which only its owner can read. The code in it is good once, for a
+// minute.
 func redirectFile(data string) string { return filepath.Join(data, "login.html") }
 
 const redirectPage = `<!doctype html>

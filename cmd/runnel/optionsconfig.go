@@ -33,8 +33,8 @@ var modelVariables = []string{"RUNNEL_MODEL", "CHIRALITY_GLOBAL_MODEL"}
 
 // optionSources returns the options of the configuration file and of the
 // environment, strongest first. What is said of one agent is stronger than what
-// is said of all; a variable is stronger than the file. agents is the section of
-// the file with that name.
+// is said of all; a variable is stronger than the file. agents is the section
+// of the file with that name.
 func optionSources(file settingsFile, agents any) (out []profile.Source, err error) {
 	section := func(agent string, path ...string) error {
 		s, err := profile.Global(file.path, file.text, path...)
@@ -69,8 +69,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// useOptions has the commands know the options of the configuration. An agent is
-// named as in the section agents. useAgents comes first.
+// useOptions has the commands know the options of the configuration. An agent
+// is named as in the section agents. useAgents comes first.
 func (a *app) useOptions(path string, sources []profile.Source) error {
 	index := detect.NewIndex(a.providers)
 	a.options = nil
@@ -87,8 +87,8 @@ func (a *app) useOptions(path string, sources []profile.Source) error {
 	return nil
 }
 
-// checkOptions returns the error for an option of the configuration that no agent
-// for which it counts can have.
+// checkOptions returns the error for an option of the configuration that no
+// agent for which it counts can have.
 func (a *app) checkOptions(allowBypass bool) error {
 	for _, s := range a.options {
 		var first error

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// persona returns the profile with a name for an agent that starts with opt. The
-// error for an unknown name lists the profiles that can be chosen.
+// persona returns the profile with a name for an agent that starts with opt.
+// The error for an unknown name lists the profiles that can be chosen.
 func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profile, error) {
 	p, err := profile.Find(f, name)
 	if err == nil {
@@ -43,8 +43,8 @@ func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profi
 // maxNames bounds the list of profiles in an error, in bytes.
 const maxNames = 1000
 
-// enforce completes options with what a profile enforces, and with the subagents
-// that it lists.
+// enforce completes options with what a profile enforces, and with the
+// subagents that it lists.
 func enforce(f profile.Folders, prof *profile.Profile, p runnel.Provider, opt runnel.Options) runnel.Options {
 	e := profile.Enforced{Session: prof}
 	opt.Disallowed = e.Disallowed()

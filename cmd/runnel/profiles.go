@@ -181,8 +181,9 @@ func (a *app) showProfile(f profile.Folders, name string, asJSON bool) error {
 	return err
 }
 
-// warnOfSwitch tells that a variable does not switch governed delegation on: its
-// value has to be exactly true, because it permits what is denied otherwise.
+// warnOfSwitch tells that a variable does not switch governed delegation on:
+// its value has to be exactly true, because it permits what is denied
+// otherwise.
 func (a *app) warnOfSwitch(c config) {
 	name := envPrefix + strings.ToUpper(strings.ReplaceAll(delegationKey, "-", "_"))
 	if v := os.Getenv(name); v != "" && v != "false" && !c.GovernedDelegation {

@@ -35,7 +35,8 @@ type recordingHead struct {
 	StartedAt time.Time `json:"startedAt"`
 }
 
-// maxRecorded bounds a line of a recording, in bytes: a line of an agent, escaped.
+// maxRecorded bounds a line of a recording, in bytes: a line of an agent,
+// escaped.
 const maxRecorded = 64 << 20
 
 // A recorder writes a recording. Its methods may be called from anywhere.
@@ -109,7 +110,8 @@ const notRecording = `this is not a recording: each line has to be {"t":ms,"dir"
 // maxOffset bounds t, so that the time of a line can be computed: 1000 days.
 const maxOffset = 1000 * 24 * time.Hour
 
-// lineReader reads the lines of a recording. Errors name the number of the line.
+// lineReader reads the lines of a recording. Errors name the number of the
+// line.
 type lineReader struct {
 	sc *bufio.Scanner
 	n  int // number of the line that was read last
@@ -142,7 +144,8 @@ func (l *lineReader) next() (e recorded, ok bool, err error) {
 
 func (l *lineReader) fault(what string) error { return &recordingError{line: l.n, what: what} }
 
-// readRecording reads the head, if there is one, and returns the lines after it.
+// readRecording reads the head, if there is one, and returns the lines after
+// it.
 func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], error) {
 	in := &lineReader{sc: bufio.NewScanner(rd)}
 	in.sc.Buffer(nil, maxRecorded)

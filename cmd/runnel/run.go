@@ -378,8 +378,8 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	return nil
 }
 
-// failure gives err its exit code: a request that was refused, or that the agent
-// cannot do, is wrong usage.
+// failure gives err its exit code: a request that was refused, or that the
+// agent cannot do, is wrong usage.
 func failure(err error) error {
 	switch runnel.CodeOf(err) {
 	case runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.PersonaNotFound:

@@ -7,9 +7,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/redact"
 )
 
-// knownSecrets finds the secrets of our own environment, beside those that issued
-// knows. An agent is given some of them, and prints them like any other text.
-// However many credentials we make, none of the others is forgotten.
+// knownSecrets finds the secrets of our own environment, beside those that
+// issued knows. An agent is given some of them, and prints them like any other
+// text. However many credentials we make, none of the others is forgotten.
 func knownSecrets(issued *redact.Redactor, environ []string) *redact.Redactor {
 	return redact.Above(issued, redact.Env(environ)...)
 }

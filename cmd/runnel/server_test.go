@@ -159,8 +159,8 @@ func (s *server) kill() {
 }
 
 // cmdHTTP sends a request and prints the status and the body of the answer. The
-// credential is $TOKEN, or else the request is the page's, with the cookie that a
-// login left.
+// credential is $TOKEN, or else the request is the page's, with the cookie that
+// a login left.
 //
 //	http METHOD PATH [BODY]
 //	http until=TEXT GET PATH    reads a stream up to the frame with TEXT
@@ -219,7 +219,8 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdLet sets a variable to a member of the JSON in a file, or to the file's text:
+// cmdLet sets a variable to a member of the JSON in a file, or to the file's
+// text:
 //
 //	let NAME FILE [MEMBER]
 func cmdLet(ts *testscript.TestScript, neg bool, args []string) {

@@ -24,7 +24,8 @@ import (
 // sessions reads what is kept of sessions, through the server or without one.
 type sessions interface {
 	list(ctx context.Context, all bool) ([]gateway.Status, error)
-	// whole returns what a server knows of a session beside its row of the list.
+	// whole returns what a server knows of a session beside its row of the
+	// list.
 	whole(ctx context.Context, row gateway.Status) (gateway.Status, error)
 	items(ctx context.Context, id string, f func(frame) error) error
 }
@@ -267,7 +268,8 @@ func itemText(u upsert.Upsert) string {
 	return ""
 }
 
-// paragraph returns text with each line behind a prefix, and an empty line after it.
+// paragraph returns text with each line behind a prefix, and an empty line
+// after it.
 func paragraph(prefix, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(termtext.Clean(text), "\n")) {

@@ -209,7 +209,8 @@ func TestOneUnreadableLineLeavesTheRestOfAHistory(t *testing.T) {
 	}
 }
 
-// unchanged changes a transcript and fails the test if it is not shown as before.
+// unchanged changes a transcript and fails the test if it is not shown as
+// before.
 func unchanged(t *testing.T, recording string, change func(tr *transcript)) {
 	t.Run(recording, func(t *testing.T) {
 		want := recordedTranscript(t, recording).shows(t)

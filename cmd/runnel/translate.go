@@ -64,8 +64,8 @@ It succeeds also if the recorded turn did not.`,
 	return cmd
 }
 
-// printEvents prints events, one a line. It fails if none belongs to a turn: the
-// file is something else then.
+// printEvents prints events, one a line. It fails if none belongs to a turn:
+// the file is something else then.
 func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error {
 	enc := a.encoder()
 	turns := false

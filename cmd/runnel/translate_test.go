@@ -31,8 +31,8 @@ func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
 	return o.String(), e.String(), code
 }
 
-// owners says whose the recordings of a folder are. Those of agents that share a
-// protocol are in folders of their own.
+// owners says whose the recordings of a folder are. Those of agents that share
+// a protocol are in folders of their own.
 var owners = map[string]string{"provider/claude/testdata": "claude-code", "provider/codex/testdata": "codex"}
 
 // recordings calls f with every recording in the tree.

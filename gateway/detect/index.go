@@ -65,8 +65,8 @@ func (x *Index) Choose(name string) (runnel.Provider, error) {
 	}
 }
 
-// aliases returns the aliases that a provider has by itself. One that names none
-// has the first word of its name, and its name with underscores.
+// aliases returns the aliases that a provider has by itself. One that names
+// none has the first word of its name, and its name with underscores.
 func aliases(p runnel.Provider) []string {
 	if a, ok := p.(aliaser); ok {
 		return a.Aliases()

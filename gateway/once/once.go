@@ -84,12 +84,12 @@ func New(s store.Requests, log *slog.Logger) *Requests {
 }
 
 // Do returns the answer to a request. The first such request calls run, which
-// calls [Binding.Bind] when nothing but the work itself can fail any more. Until
-// then its context ends with ctx, so that nothing is held for a client that has
-// gone; from then on it does not, so that a client that disconnects leaves nothing
-// half done. A request that comes meanwhile waits for it, and later ones get its
-// answer. If run fails, what it bound must not exist, unless the store failed:
-// then the next request runs again.
+// calls [Binding.Bind] when nothing but the work itself can fail any more.
+// Until then its context ends with ctx, so that nothing is held for a client
+// that has gone; from then on it does not, so that a client that disconnects
+// leaves nothing half done. A request that comes meanwhile waits for it, and
+// later ones get its answer. If run fails, what it bound must not exist, unless
+// the store failed: then the next request runs again.
 //
 // Do fails with ErrConflict if the key or the turn belongs to a request with
 // another digest.
@@ -172,8 +172,8 @@ func (f *flight) wait(ctx context.Context) (Answer, error) {
 	}
 }
 
-// first answers a request that is not being answered already, of a client that is
-// there until the end of client.
+// first answers a request that is not being answered already, of a client that
+// is there until the end of client.
 func (r *Requests) first(client context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
 	ctx := context.WithoutCancel(client)
 	running, end := context.WithCancelCause(ctx)

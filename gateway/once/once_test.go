@@ -263,8 +263,8 @@ func TestClientThatLeavesInterruptsNothing(t *testing.T) {
 	})
 }
 
-// A request that has bound nothing, because it waits for a lock, is of no use to
-// a client that has gone.
+// A request that has bound nothing, because it waits for a lock, is of no use
+// to a client that has gone.
 func TestClientThatLeavesEarlyIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := requests()

@@ -8,15 +8,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A Key says how an agent is started: everything but its session. Options.Dir is
-// the canonical project directory.
+// A Key says how an agent is started: everything but its session. Options.Dir
+// is the canonical project directory.
 type Key struct {
 	Provider runnel.Provider
 	Options  runnel.Options
 }
 
-// Eligible reports whether an agent may be prewarmed with these options. The MCP
-// servers of a session run commands of its own: they are started for that
+// Eligible reports whether an agent may be prewarmed with these options. The
+// MCP servers of a session run commands of its own: they are started for that
 // session alone.
 func Eligible(opt runnel.Options) bool { return len(opt.MCPServers) == 0 }
 
@@ -66,8 +66,8 @@ func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
 }
 
 // encode returns, as JSON, what a client can choose of the options, and what a
-// profile makes of them. The rest is the server's, and the same for all sessions
-// of a directory.
+// profile makes of them. The rest is the server's, and the same for all
+// sessions of a directory.
 func encode(opt runnel.Options) string {
 	if len(opt.Config) == 0 {
 		opt.Config = nil

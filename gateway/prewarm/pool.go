@@ -3,8 +3,8 @@
 //
 // A pool has one prewarmed agent for each of the pool keys (kind of agent,
 // directory, options) that were used last. Prewarmed agents have completed the
-// handshake, and have seen no prompt. Each uses its future session's id, so that
-// a restarted server can recognise and stop unclaimed agents.
+// handshake, and have seen no prompt. Each uses its future session's id, so
+// that a restarted server can recognise and stop unclaimed agents.
 package prewarm
 
 import (
@@ -39,8 +39,8 @@ type Config struct {
 	Size   int           // agents that are kept. Default: none, and no method does anything
 	MaxAge time.Duration // of an unused agent, which is then replaced. Default: 10 min
 
-	// Start starts an agent for the session with this id. It may be called until
-	// Close returns, once at a time.
+	// Start starts an agent for the session with this id. It may be called
+	// until Close returns, once at a time.
 	Start func(ctx context.Context, k Key, id string) (runnel.Conn, error)
 
 	Logger *slog.Logger
@@ -74,7 +74,8 @@ type slot struct {
 	backoff time.Duration // after the last failure
 }
 
-// An Agent is prewarmed. Whoever takes it from its pool owns it, and closes Conn.
+// An Agent is prewarmed. Whoever takes it from its pool owns it, and closes
+// Conn.
 type Agent struct {
 	ID      string // of its future session
 	Conn    runnel.Conn

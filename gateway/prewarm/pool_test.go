@@ -441,8 +441,8 @@ func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
 	<-done
 }
 
-// Whatever decides how an agent is started is in the key, or is the same for all
-// sessions of a server, or is about one session.
+// Whatever decides how an agent is started is in the key, or is the same for
+// all sessions of a server, or is about one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
 	same := []string{"Keep", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Warn", "Counters"}
 	key := Key{Provider: script.New()}

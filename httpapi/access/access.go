@@ -1,5 +1,5 @@
-// Package access says who sent a request, and which sessions its sender may know
-// of.
+// Package access says who sent a request, and which sessions its sender may
+// know of.
 package access
 
 import (
@@ -27,8 +27,8 @@ func WithCaller(ctx context.Context, id auth.Identity) context.Context {
 }
 
 // Sessions are those of a gateway, as far as the caller of a request may know
-// of them. A credential may be bound to a project: for its bearer the sessions of
-// others do not exist, and every answer about one is that about none.
+// of them. A credential may be bound to a project: for its bearer the sessions
+// of others do not exist, and every answer about one is that about none.
 type Sessions struct{ Gateway *gateway.Gateway }
 
 // Mine returns what the caller called a session if it may know of it; for a

@@ -15,8 +15,8 @@ const (
 	KeyProtocol = "runnel.key." // before the key, among the subprotocols of a WebSocket
 )
 
-// PageKey returns the page's half of the credential in r; "" if there is none or
-// more than one.
+// PageKey returns the page's half of the credential in r; "" if there is none
+// or more than one.
 func PageKey(r *http.Request) string {
 	keys := r.Header.Values(KeyHeader)
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") { // a page cannot give it headers

@@ -1,6 +1,6 @@
-// Package browser keeps the pages of other sites out: which Hosts and Origins the
-// server answers to, the two halves of a page's credential, and which process is
-// at the other end of a connection.
+// Package browser keeps the pages of other sites out: which Hosts and Origins
+// the server answers to, the two halves of a page's credential, and which
+// process is at the other end of a connection.
 package browser
 
 import (

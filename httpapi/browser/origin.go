@@ -31,7 +31,8 @@ func NewOrigins(own, cors []string) (*Origins, error) {
 //
 // A present Origin must be our own, byte for byte, or one the operator listed.
 // A cookie is believed only under a Host of the page, and with proof that our
-// own page sent the request; listed origins and programs present a bearer token.
+// own page sent the request; listed origins and programs present a bearer
+// token.
 func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	own := scheme(r) + "://" + strings.ToLower(r.Host)
 	origins, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
@@ -104,11 +105,12 @@ func scheme(r *http.Request) string {
 
 func presentsCookie(r *http.Request) bool { return len(r.CookiesNamed(CookieName)) > 0 }
 
-// Forbidden is the error for a request that a page of another site may have sent.
+// Forbidden is the error for a request that a page of another site may have
+// sent.
 func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin, message) }
 
-// NotOfPage is the error for the page, its login or its cookie under a Host that
-// other programs may have had before.
+// NotOfPage is the error for the page, its login or its cookie under a Host
+// that other programs may have had before.
 func NotOfPage() error {
 	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of an origin given with --origin")
 }

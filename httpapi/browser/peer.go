@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// A connection's context has the connection, its *auth.Peer, and a function that
-// reports whether another user of this machine made the connection.
+// A connection's context has the connection, its *auth.Peer, and a function
+// that reports whether another user of this machine made the connection.
 type (
 	connKey struct{}
 	peerKey struct{}

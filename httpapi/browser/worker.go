@@ -18,9 +18,9 @@ self.addEventListener("activate", (e) => e.waitUntil((async () => {
 // OwnWorker is the path at which the page may have a service worker of its own.
 const OwnWorker = "/sw.js"
 
-// EndWorker answers a browser that asks for the script of a service worker which
-// is not the page's own. It reports whether r was such a request. hasOwn says
-// whether there is a file at [OwnWorker].
+// EndWorker answers a browser that asks for the script of a service worker
+// which is not the page's own. It reports whether r was such a request. hasOwn
+// says whether there is a file at [OwnWorker].
 func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool) bool {
 	own := hasOwn && host == HostOfPage && r.URL.Path == OwnWorker
 	if own || r.Method != http.MethodGet || r.Header.Get("Service-Worker") != "script" {

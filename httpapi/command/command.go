@@ -83,7 +83,8 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 		return out, err
 	}
 	// By what the caller may know of: an agent's id can be that of sessions in
-	// several projects, and whoever repeats a request gets the stream of its turn.
+	// several projects, and whoever repeats a request gets the stream of its
+	// turn.
 	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
 		var err error
 		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
@@ -102,8 +103,8 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 }
 
 // answer returns the answer to a prompt that was accepted, with the warnings
-// about its options and the one about rejected attachments. A stream of the turn
-// has a notice about those.
+// about its options and the one about rejected attachments. A stream of the
+// turn has a notice about those.
 func answer(sent gateway.Sent, warnings []string) SendAnswer {
 	if sent.Warning != "" {
 		warnings = append(warnings, sent.Warning)
@@ -141,9 +142,9 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 	}, opt.Warnings, nil
 }
 
-// checkCommand refuses a prompt that an agent may take for a command of its own,
-// unless the caller may approve. A command changes at once what the agent asks
-// about: Qwen Code's /config writes the user's settings, and Gemini CLI's
+// checkCommand refuses a prompt that an agent may take for a command of its
+// own, unless the caller may approve. A command changes at once what the agent
+// asks about: Qwen Code's /config writes the user's settings, and Gemini CLI's
 // "/extensions link", also written "$extensions link", starts programs. Agents
 // offer commands that they do not list, and skip what they call white space
 // before a command, so the first visible character decides.
@@ -156,8 +157,8 @@ func checkCommand(r *http.Request, field, content string) error {
 		" may be a command, which changes what the agent does without asking; this credential lacks the scope \"approve\", which that needs. Begin the prompt with a word")
 }
 
-// commandSigns are the characters with which commands of agents begin: those for
-// the agent itself, and those for a shell.
+// commandSigns are the characters with which commands of agents begin: those
+// for the agent itself, and those for a shell.
 const commandSigns = "/$!"
 
 // Decide answers an approval.
@@ -192,9 +193,10 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	return DecideAnswer{&stored}, nil
 }
 
-// checkReach refuses new directories and tools for a session that exists, unless
-// the caller may approve. The session may accept edits or bypass permissions:
-// whoever chose that chose it for the directories and tools of then.
+// checkReach refuses new directories and tools for a session that exists,
+// unless the caller may approve. The session may accept edits or bypass
+// permissions: whoever chose that chose it for the directories and tools of
+// then.
 func checkReach(r *http.Request, opt runnel.Options) error {
 	if access.Caller(r.Context()).Has(auth.Approve) {
 		return nil
@@ -213,8 +215,8 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 	return runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which changing this in a session needs: the session may use it without asking")
 }
 
-// SetOptions changes options of a session; in are the options as the client wrote
-// them.
+// SetOptions changes options of a session; in are the options as the client
+// wrote them.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
 	opt, err := CallersOptions(r, "", in)
 	if err != nil {

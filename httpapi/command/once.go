@@ -18,8 +18,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
-// KeyHeader is the request header with which a client marks requests that are the
-// same, and ReplayedHeader the response header of the answer to a repeated one.
+// KeyHeader is the request header with which a client marks requests that are
+// the same, and ReplayedHeader the response header of the answer to a repeated
+// one.
 const (
 	KeyHeader      = "Idempotency-Key"
 	ReplayedHeader = "Idempotency-Replayed"

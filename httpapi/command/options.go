@@ -30,10 +30,10 @@ type profileOptions struct {
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
 }
 
-// CallersOptions reads the options in r. Errors and warnings name them as members
-// of field; an empty field means that the options are the request's whole body.
-// Those that answer in advance what an agent would ask, or have it run a command
-// that nobody is asked about, are for callers who may answer.
+// CallersOptions reads the options in r. Errors and warnings name them as
+// members of field; an empty field means that the options are the request's
+// whole body. Those that answer in advance what an agent would ask, or have it
+// run a command that nobody is asked about, are for callers who may answer.
 func CallersOptions(r *http.Request, field string, data json.RawMessage) (Options, error) {
 	opt, err := decodeOptions(field, data)
 	if err == nil && len(opt.AddDirs) > 0 && access.Caller(r.Context()).Project != "" {
@@ -109,7 +109,8 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	return out, CheckMode(prefix+"mode", p.Mode)
 }
 
-// CheckMode refuses the mode of a session, which field names: profiles have none.
+// CheckMode refuses the mode of a session, which field names: profiles have
+// none.
 func CheckMode(field, mode string) error {
 	if mode == "" {
 		return nil

@@ -77,8 +77,9 @@ func OwnRule(ctx context.Context, r store.Rule) bool {
 	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
 }
 
-// NewRule returns the rule that the caller of a request wants to store. The rule
-// of a caller that is bound to a project is for that project or folders in it.
+// NewRule returns the rule that the caller of a request wants to store. The
+// rule of a caller that is bound to a project is for that project or folders in
+// it.
 func NewRule(ctx context.Context, in RuleRequest) (store.Rule, error) {
 	caller := access.Caller(ctx)
 	r, err := rules.Check(ruleOf(caller, in))

@@ -40,8 +40,8 @@ type Listener struct {
 	idle      list.List                 // of *Conn with a credential and no request, oldest first
 }
 
-// Limit returns a Listener that accepts from ln. Reached is called with the name
-// of the setting each time a limit closes a connection; it must not block.
+// Limit returns a Listener that accepts from ln. Reached is called with the
+// name of the setting each time a limit closes a connection; it must not block.
 func Limit(ln net.Listener, limits Limits, reached func(setting string)) *Listener {
 	return &Listener{Listener: ln, limits: limits, reached: reached, strangers: make(map[netip.Addr]*list.List)}
 }
@@ -110,8 +110,8 @@ func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	return victim, reached, true
 }
 
-// oldest returns the oldest connection without a credential, of the address that
-// has the most; nil if there is none. l.mu is held.
+// oldest returns the oldest connection without a credential, of the address
+// that has the most; nil if there is none. l.mu is held.
 func (l *Listener) oldest() *Conn {
 	var most *list.List
 	for _, same := range l.strangers {
@@ -193,8 +193,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements [net.Conn]. What net/http answers to a request that it cannot
-// parse becomes an error in the form of the API.
+// Write implements [net.Conn]. What net/http answers to a request that it
+// cannot parse becomes an error in the form of the API.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.answering.Load() {
 		return c.Conn.Write(p)

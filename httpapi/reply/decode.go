@@ -17,7 +17,8 @@ import (
 // MaxBody bounds a JSON body, in bytes.
 const MaxBody = 1 << 20
 
-// WantsJSON refuses what a form or a beacon of any page can send without asking.
+// WantsJSON refuses what a form or a beacon of any page can send without
+// asking.
 func WantsJSON(r *http.Request) error {
 	mt, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]

@@ -155,8 +155,8 @@ const Timeout = 30 * time.Second
 // Empty is the body of an answer that has nothing more to say.
 type Empty struct{}
 
-// JSON answers with body. It returns an error, and writes nothing, if body cannot
-// be encoded.
+// JSON answers with body. It returns an error, and writes nothing, if body
+// cannot be encoded.
 func JSON(w http.ResponseWriter, status int, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -177,7 +177,8 @@ func Raw(w http.ResponseWriter, status int, data json.RawMessage) {
 // Codes returns every code of an error that has a status.
 func Codes() []runnel.Code { return slices.Sorted(maps.Keys(statuses)) }
 
-// Statuses returns the HTTP statuses with which errors of each code are answered.
+// Statuses returns the HTTP statuses with which errors of each code are
+// answered.
 func Statuses() map[runnel.Code][]int {
 	out := make(map[runnel.Code][]int)
 	for code, status := range statuses {

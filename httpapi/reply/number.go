@@ -23,8 +23,8 @@ func ParseNumber(name, text string) (int64, error) {
 	return int64(n), nil
 }
 
-// Flag reads a query parameter that is true or false; absent is false. As in the
-// flags of the command line 1 and 0 mean the same.
+// Flag reads a query parameter that is true or false; absent is false. As in
+// the flags of the command line 1 and 0 mean the same.
 func Flag(r *http.Request, name string) (bool, error) {
 	switch r.URL.Query().Get(name) {
 	case "true", "1":

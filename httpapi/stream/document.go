@@ -23,7 +23,8 @@ type Document struct {
 	Meaning  Meaning        // for people
 }
 
-// A Meaning says in a sentence what things on the wire mean, by their names there.
+// A Meaning says in a sentence what things on the wire mean, by their names
+// there.
 type Meaning struct{ Events, Frames, Client, Server, Fields map[string]string }
 
 // An EventDocument is the form of a canonical event in JSON.

@@ -21,8 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// Export writes a session as a file: its events as they are, or its items as text
-// for people. The browser downloads the file and never renders it.
+// Export writes a session as a file: its events as they are, or its items as
+// text for people. The browser downloads the file and never renders it.
 func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.cfg.Gateway.Status(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An unreadWriter counts what it writes as unread until it is written, also where
-// the buffer below it writes only a part at once.
+// An unreadWriter counts what it writes as unread until it is written, also
+// where the buffer below it writes only a part at once.
 type unreadWriter struct {
 	out *bufio.Writer
 	s   *Streams
@@ -106,8 +106,8 @@ func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Stat
 	}
 }
 
-// outs yields a session's history with each item once. An item that is unfinished
-// where a stretch ends is held back until it or its turn ends.
+// outs yields a session's history with each item once. An item that is
+// unfinished where a stretch ends is held back until it or its turn ends.
 func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		var held []upsert.Upsert

@@ -26,8 +26,8 @@ func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed,
 	return &feed{runnel.NewCursor(s.cfg.Gateway.Log(), session, after), d}, err
 }
 
-// next returns the next batch of events. It waits for one until wake, if that is
-// not zero, and returns none if there is none by then.
+// next returns the next batch of events. It waits for one until wake, if that
+// is not zero, and returns none if there is none by then.
 func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) {
 	for {
 		if evs, err := f.read(ctx); err != nil || len(evs) > 0 {
@@ -73,8 +73,8 @@ func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 	return evs, nil
 }
 
-// A stallDetector finds a turn that has begun and neither goes on nor ends. That
-// happens when the store has failed: no event reports it.
+// A stallDetector finds a turn that has begun and neither goes on nor ends.
+// That happens when the store has failed: no event reports it.
 type stallDetector struct {
 	gw      *gateway.Gateway
 	session string
@@ -140,8 +140,8 @@ func (d *stallDetector) check(ctx context.Context) error {
 	return nil
 }
 
-// errUnreadable is the error for clients when a session's log cannot be read. If
-// ctx has ended, it is the cause of that.
+// errUnreadable is the error for clients when a session's log cannot be read.
+// If ctx has ended, it is the cause of that.
 func errUnreadable(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

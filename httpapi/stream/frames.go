@@ -133,8 +133,8 @@ func NewTurnFrames(session, turn string, warnings ...string) *TurnFrames {
 }
 
 // Push returns the frames for ev, in order. The first event of the turn brings
-// its first frame, so that a client need not wait for the agent. The item of the
-// prompt has no other: the client sent it.
+// its first frame, so that a client need not wait for the agent. The item of
+// the prompt has no other: the client sent it.
 func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 	a := About{Seq: ev.Seq, TurnID: t.turn}
 	if !t.begun {
@@ -246,9 +246,9 @@ func (t *TurnFrames) done(a About, f event.FinalItem) []TurnFrame {
 	return nil
 }
 
-// whole ends a text. A last delta holds what was not streamed of it, so that the
-// deltas add up to the final text. If the agent replaced streamed text they do
-// not, and the final text counts.
+// whole ends a text. A last delta holds what was not streamed of it, so that
+// the deltas add up to the final text. If the agent replaced streamed text they
+// do not, and the final text counts.
 func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text string) []TurnFrame {
 	var out []TurnFrame
 	it.typ = typ
@@ -263,8 +263,8 @@ func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text strin
 	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
-// broken ends an item that failed. The turn goes on after a text that failed, so
-// the client learns that the text has no end.
+// broken ends an item that failed. The turn goes on after a text that failed,
+// so the client learns that the text has no end.
 func (t *TurnFrames) broken(a About, f event.Fault) []TurnFrame {
 	if it := t.items[a.ItemID]; it == nil || it.typ == event.TypeFunctionCall {
 		return t.cut(a, f.Message)

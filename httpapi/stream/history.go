@@ -141,7 +141,8 @@ const (
 )
 
 // Items answers with a stretch of the history, which it writes as it reads it.
-// Its end is where a chunk ends, so there may be more entries than were asked for.
+// Its end is where a chunk ends, so there may be more entries than were asked
+// for.
 func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	id, err := s.cfg.Sessions.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {

@@ -1,7 +1,7 @@
 package stream
 
-// What things on the wire mean, for people who read the OpenAPI document. A test
-// demands a sentence for each.
+// What things on the wire mean, for people who read the OpenAPI document. A
+// test demands a sentence for each.
 
 // eventMeanings describes the canonical events, by type.
 func eventMeanings() map[string]string {
@@ -60,7 +60,8 @@ func clientMeanings() map[string]string {
 	}
 }
 
-// serverMeanings describes the messages of the server on the WebSocket, by type.
+// serverMeanings describes the messages of the server on the WebSocket, by
+// type.
 func serverMeanings() map[string]string {
 	return map[string]string{
 		"session:hello:ack": "The answer to session:hello: the family of the connection.",

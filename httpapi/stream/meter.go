@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// A handshake passes on the answer of a WebSocket upgrade. It keeps the error of
-// an upgrade that fails, and has a meter read the connection of one that works.
+// A handshake passes on the answer of a WebSocket upgrade. It keeps the error
+// of an upgrade that fails, and has a meter read the connection of one that
+// works.
 type handshake struct {
 	http.ResponseWriter
 	meter  *meter
@@ -52,9 +53,9 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 const smallFragment = 64
 
 // A meter looks at the frames of a client before the WebSocket library does. It
-// finds what the library lets pass: a close reason that is not UTF-8, and frames
-// that complete no message and hardly carry anything, of which a client may send
-// some in a second only.
+// finds what the library lets pass: a close reason that is not UTF-8, and
+// frames that complete no message and hardly carry anything, of which a client
+// may send some in a second only.
 type meter struct {
 	net.Conn
 	early  []byte          // read before the connection was upgraded

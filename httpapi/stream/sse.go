@@ -16,8 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// sse writes the frames of a stream of server-sent events. Each write has its own
-// deadline, so that a client that reads nothing ends its stream.
+// sse writes the frames of a stream of server-sent events. Each write has its
+// own deadline, so that a client that reads nothing ends its stream.
 type sse struct {
 	ctx   context.Context // of the stream
 	w     http.ResponseWriter
@@ -29,10 +29,9 @@ type sse struct {
 	buf   []byte
 }
 
-// stream begins an SSE answer after reserve. The context it returns ends with the
-// request, which ends with the caller's credential, with the session and with the
-// server.
-// The caller calls stop.
+// stream begins an SSE answer after reserve. The context it returns ends with
+// the request, which ends with the caller's credential, with the session and
+// with the server. The caller calls stop.
 func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
@@ -65,8 +64,8 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	return out, ctx, stop
 }
 
-// hasten shortens the deadline of a write whose stream has ended: to goodbyeTime,
-// or to now if the credential has ended.
+// hasten shortens the deadline of a write whose stream has ended: to
+// goodbyeTime, or to now if the credential has ended.
 func (e *sse) hasten() {
 	deadline := time.Now()
 	if !errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
@@ -209,8 +208,8 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// goodbye writes the last frame: why the stream ends, unless the client ended it,
-// and the position to resume after.
+// goodbye writes the last frame: why the stream ends, unless the client ended
+// it, and the position to resume after.
 func (s *Streams) goodbye(out *sse, session string, after int64, err error) {
 	m := endMessage{"stream:end", session, after, reasonShutdown, nil}
 	e, known := errors.AsType[*runnel.Error](err)

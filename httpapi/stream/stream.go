@@ -59,7 +59,8 @@ type Metrics struct {
 	Lag func(family string) func(time.Duration)
 }
 
-// Streams serves every stream of a server. Its methods may be called concurrently.
+// Streams serves every stream of a server. Its methods may be called
+// concurrently.
 type Streams struct {
 	cfg       Config
 	open      counter
@@ -102,8 +103,8 @@ func (s *Streams) Counts() (streams, exports, sessions int) {
 	return s.open.count(), s.exports.count(), s.deletions.count()
 }
 
-// reserve counts in a stream of the caller, unless there are too many. The caller
-// calls leave at its end.
+// reserve counts in a stream of the caller, unless there are too many. The
+// caller calls leave at its end.
 func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	id := access.Caller(r.Context()).ID
 	l := s.cfg.Limits
@@ -140,7 +141,8 @@ type counter struct {
 	idle chan struct{} // if non-nil, closed when n falls to zero
 }
 
-// add counts one in. If there are as many as there may be, it returns the limit.
+// add counts one in. If there are as many as there may be, it returns the
+// limit.
 func (c *counter) add(id string, all, each most) *most {
 	c.mu.Lock()
 	defer c.mu.Unlock()

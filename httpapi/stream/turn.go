@@ -24,9 +24,9 @@ type TurnRequest struct {
 	TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
 }
 
-// Turn sends a prompt and streams its turn. A prompt that was sent before gets the
-// stream of its turn, from the beginning. An error before the stream opens is
-// returned, and answered as plain JSON.
+// Turn sends a prompt and streams its turn. A prompt that was sent before gets
+// the stream of its turn, from the beginning. An error before the stream opens
+// is returned, and answered as plain JSON.
 func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	cancel, err := onDisconnect(r)
 	if err != nil {

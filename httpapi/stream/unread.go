@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// largeMessage is the size in bytes from which a message counts while it is being
-// written: smaller ones are what any subscription may hold.
+// largeMessage is the size in bytes from which a message counts while it is
+// being written: smaller ones are what any subscription may hold.
 const largeMessage = 64 << 10
 
 // unread bounds the memory of large messages and of large parts of answers that
@@ -27,8 +27,8 @@ type write struct {
 	cut   func()
 }
 
-// begin counts a message of n bytes in. The caller calls end once it is written.
-// cut is called if the connection has to go; it must not block.
+// begin counts a message of n bytes in. The caller calls end once it is
+// written. cut is called if the connection has to go; it must not block.
 func (u *unread) begin(n int, cut func()) (end func()) {
 	if n < largeMessage {
 		return func() {}

@@ -14,8 +14,8 @@ import (
 )
 
 // A watcher sends the status of sessions to one connection: each once at the
-// beginning, then whenever it has changed. It reads a status when it can write, so
-// a slow client gets the newest status and none of those in between.
+// beginning, then whenever it has changed. It reads a status when it can write,
+// so a slow client gets the newest status and none of those in between.
 type watcher struct {
 	k    *socket
 	kick wake.Signal // one token: fresh is not empty

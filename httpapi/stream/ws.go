@@ -53,9 +53,9 @@ const (
 )
 
 // A socket is one WebSocket connection. The handler's goroutine reads from it.
-// Each subscription has a pump, and there is a pinger and at most one watcher; the
-// handler waits for all of them. A pump reads the log when it can write: for a
-// slow client only the message being written waits in memory.
+// Each subscription has a pump, and there is a pinger and at most one watcher;
+// the handler waits for all of them. A pump reads the log when it can write:
+// for a slow client only the message being written waits in memory.
 type socket struct {
 	s    *Streams
 	conn *websocket.Conn
@@ -293,8 +293,8 @@ type (
 	}
 )
 
-// handle answers one message. An error of the message is part of the answer; the
-// returned error ends the connection.
+// handle answers one message. An error of the message is part of the answer;
+// the returned error ends the connection.
 func (k *socket) handle(data []byte) error {
 	if k.ctx.Err() != nil { // while it closes, the client may still send
 		return context.Cause(k.ctx)
@@ -372,7 +372,8 @@ func Verbs() map[string]auth.Scope {
 	}
 }
 
-// dispatch handles m by its type and returns the body of the answer; nil for none.
+// dispatch handles m by its type and returns the body of the answer; nil for
+// none.
 func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	scope, ok := Verbs()[m.Type]
 	if !ok {
@@ -459,8 +460,8 @@ func (k *socket) refuse(m Message, err error) error {
 	return k.write(errorMessage{"error", m.RequestID, k.s.cfg.Reply.Explain(k.ctx, err)})
 }
 
-// write sends one message. It ends the connection of a client that does not read
-// the message in time.
+// write sends one message. It ends the connection of a client that does not
+// read the message in time.
 func (k *socket) write(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -479,7 +480,8 @@ func (k *socket) send(data []byte) error {
 		k.end(errUnread)
 		browser.Cut(k.req)
 	})()
-	// Not k.ctx: its end would cut the connection before the close code is sent.
+	// Not k.ctx: its end would cut the connection before the close code is
+	// sent.
 	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {
 		k.end(errGone)
 		return errGone

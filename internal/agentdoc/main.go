@@ -30,7 +30,8 @@ func main() {
 	}
 }
 
-// meanings say in words what the tests of the suite show, in the order of the page.
+// meanings say in words what the tests of the suite show, in the order of the
+// page.
 var meanings = []struct{ test, means string }{
 	{"Text", "text, turn after turn"},
 	{"Reasoning", "reasoning"},

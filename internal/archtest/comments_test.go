@@ -82,8 +82,8 @@ var (
 	call    = regexp.MustCompile(`\b(?:\w+\.)*(\w+)\(\)`)
 )
 
-// checkReferences finds the links to names that the folder does not use, and the
-// calls of functions that nothing in the tree uses.
+// checkReferences finds the links to names that the folder does not use, and
+// the calls of functions that nothing in the tree uses.
 func checkReferences(fset *token.FileSet, f *ast.File, folder, tree map[string]bool) (problems []string) {
 	missing := func(c *ast.Comment, what string) {
 		problems = append(problems, fmt.Sprintf("%s: a comment speaks of %s, which is not declared", fset.Position(c.Pos()), what))

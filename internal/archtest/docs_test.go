@@ -27,8 +27,8 @@ func TestIndexOfDocumentsIsComplete(t *testing.T) {
 	}
 }
 
-// Every link to another file of the repository leads to a file, and to a heading
-// where it names one.
+// Every link to another file of the repository leads to a file, and to a
+// heading where it names one.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {

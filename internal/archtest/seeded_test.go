@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every check is shown to fire on the mistake it is for, and to keep quiet otherwise.
+// Every check is shown to fire on the mistake it is for, and to keep quiet
+// otherwise.
 
 func TestSeededPackageMistakes(t *testing.T) {
 	rows := table("| `event` | words | |\n| `store/sqlite` | keeps | `event` `store/*` |\n")

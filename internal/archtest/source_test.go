@@ -164,7 +164,8 @@ func checkHosts(file string, src []byte) (problems []string) {
 	return problems
 }
 
-// sources calls f with every source file that is written by hand and is not a test.
+// sources calls f with every source file that is written by hand and is not a
+// test.
 func sources(t *testing.T, f func(file string, src []byte)) {
 	t.Helper()
 	n := 0

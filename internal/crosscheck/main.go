@@ -1,4 +1,5 @@
-// Command crosscheck type-checks every package for systems that nobody here runs.
+// Command crosscheck type-checks every package for systems that nobody here
+// runs.
 //
 //	go run ./internal/crosscheck darwin windows    # in the root of the repository
 //
@@ -70,8 +71,8 @@ func check(ctx context.Context, system string, patterns ...string) error {
 	return errors.Join(errs...)
 }
 
-// list returns the packages in the order of their imports, as they are built for
-// the system without a C compiler.
+// list returns the packages in the order of their imports, as they are built
+// for the system without a C compiler.
 func list(ctx context.Context, system string, patterns []string) (pkgs []listed, err error) {
 	args := []string{"list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module,Error"}
 	cmd := exec.CommandContext(ctx, "go", append(args, patterns...)...)

@@ -30,9 +30,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Path + " " + e.Problem + "; " + e.Fix }
 
-// Dir makes the directory dir. If dir exists, Dir checks that only this user can
-// use it. Dir also checks every folder on the way to dir, so that no other user
-// can replace it.
+// Dir makes the directory dir. If dir exists, Dir checks that only this user
+// can use it. Dir also checks every folder on the way to dir, so that no other
+// user can replace it.
 func Dir(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -121,8 +121,8 @@ func read(path string, allowed Access, limit int64) ([]byte, error) {
 // maxLinks bounds the symbolic links on the way to a file, as the kernel does.
 const maxLinks = 40
 
-// checkPath checks every folder and every link on the way to path, which exists,
-// and path itself if it is a folder.
+// checkPath checks every folder and every link on the way to path, which
+// exists, and path itself if it is a folder.
 func checkPath(path string) error {
 	at, rest := root(path)
 	links := 0

@@ -63,8 +63,8 @@ func checkFolder(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkLink checks a symbolic link. Others could replace one that is theirs even
-// in a sticky folder.
+// checkLink checks a symbolic link. Others could replace one that is theirs
+// even in a sticky folder.
 func checkLink(path string, info fs.FileInfo) error {
 	if owner := ownerOf(info); !trusted(owner) {
 		return foreign(path, owner)

@@ -65,7 +65,8 @@ const (
 	escapeIn       // after ESC and at least one intermediate
 )
 
-// A filter is the text's state between two pieces. The zero value begins a text.
+// A filter is the text's state between two pieces. The zero value begins a
+// text.
 type filter struct {
 	state state
 	held  [utf8.UTFMax]byte // beginning of a character that the next piece ends

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// FreeAddr returns an address of this machine, with a port that nobody uses, for
-// a server that stops and starts again. The system gives ports from 32768 to
-// whoever asks for any, so one of those might be taken while the server is down.
+// FreeAddr returns an address of this machine, with a port that nobody uses,
+// for a server that stops and starts again. The system gives ports from 32768
+// to whoever asks for any, so one of those might be taken while the server is
+// down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	const first, ports = 20_000, 12_000

@@ -169,7 +169,8 @@ func (c *Client) Agrees(turn string, log []event.Event) {
 	c.addsUp(kept, log)
 }
 
-// addsUp checks that what was shown and is not in the log are deltas only, and that a message's deltas are the message.
+// addsUp checks that what was shown and is not in the log are deltas only, and
+// that a message's deltas are the message.
 func (c *Client) addsUp(kept map[int64]bool, log []event.Event) {
 	t := c.s.T
 	t.Helper()

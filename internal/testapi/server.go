@@ -1,5 +1,6 @@
-// Package testapi is a client of a running server, for tests that kill things: it resumes by position, answers what is
-// asked, and compares what it has seen with the log.
+// Package testapi is a client of a running server, for tests that kill things:
+// it resumes by position, answers what is asked, and compares what it has seen
+// with the log.
 package testapi
 
 import (
@@ -37,7 +38,8 @@ func (s *Server) Do(ctx context.Context, method, path string, body io.Reader) (*
 	return http.DefaultClient.Do(req)
 }
 
-// Call sends a request and decodes the answer into out. It reports false if the server did not answer.
+// Call sends a request and decodes the answer into out. It reports false if the
+// server did not answer.
 func (s *Server) Call(method, path string, body, out any) (code int, ok bool) {
 	var r io.Reader
 	if body != nil {

@@ -1,4 +1,5 @@
-// Package testload scales the time bounds of tests with the load of the machine.
+// Package testload scales the time bounds of tests with the load of the
+// machine.
 //
 // A test asserts the bound that is promised. On a machine with a free processor
 // for every runnable task the bound holds exactly. On a busier machine each
@@ -41,8 +42,8 @@ func Room(bound time.Duration) time.Duration {
 
 // factor returns the number of tasks that share a processor, rounded up, from
 // the text of /proc/loadavg: "9.54 8.06 9.43 9/179 11757". The first number is
-// the load of the last minute, which lags behind a burst; the fourth begins with
-// the number of tasks that are runnable now. The greater one counts.
+// the load of the last minute, which lags behind a burst; the fourth begins
+// with the number of tasks that are runnable now. The greater one counts.
 func factor(loadavg string, cpus int) int {
 	fields := strings.Fields(loadavg)
 	if len(fields) < 4 {

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package testprogram builds the runnel program once for the tests of a package,
-// unless RUNNEL_BIN names one, and starts servers from it, each with its own home
-// and data directory.
+// Package testprogram builds the runnel program once for the tests of a
+// package, unless RUNNEL_BIN names one, and starts servers from it, each with
+// its own home and data directory.
 package testprogram
 
 import (
@@ -52,8 +52,8 @@ var Build = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// Path returns the path of the program as Build does, and ends the test if there
-// is none.
+// Path returns the path of the program as Build does, and ends the test if
+// there is none.
 func Path(t testing.TB) string {
 	t.Helper()
 	program, err := Build()

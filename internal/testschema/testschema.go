@@ -1,5 +1,5 @@
-// Package testschema reads the OpenAPI document of the API as a client does, and
-// compares JSON values with its schemas, for tests.
+// Package testschema reads the OpenAPI document of the API as a client does,
+// and compares JSON values with its schemas, for tests.
 package testschema
 
 import (

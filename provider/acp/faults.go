@@ -63,8 +63,8 @@ func (a Agent) howToLogIn() string {
 	return " Run: " + a.Login
 }
 
-// reasonOf returns the reason in the text of an error, in one line. The text may
-// be the JSON body of a model API's response.
+// reasonOf returns the reason in the text of an error, in one line. The text
+// may be the JSON body of a model API's response.
 func reasonOf(message string) string {
 	message = strings.TrimSpace(message)
 	for _, prefix := range []string{"Internal error: ", "Error: "} {

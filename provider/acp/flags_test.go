@@ -19,8 +19,8 @@ func hostileValues(mark string) []string {
 	}
 }
 
-// TestConversationIDsCannotBeFlags: what is said to continue a conversation is its id,
-// or nothing is started.
+// TestConversationIDsCannotBeFlags: what is said to continue a conversation is
+// its id, or nothing is started.
 func TestConversationIDsCannotBeFlags(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "agent")
@@ -56,8 +56,8 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 	}
 }
 
-// TestOptionValuesCannotRunCommands: agents may put what they are told on the command
-// line of another program.
+// TestOptionValuesCannotRunCommands: agents may put what they are told on the
+// command line of another program.
 func TestOptionValuesCannotRunCommands(t *testing.T) {
 	names := []string{"claude-agent-acp", "codex-acp"} // the others take little
 	if os.Getenv("RUNNEL_LONG") != "" {

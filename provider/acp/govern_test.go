@@ -19,8 +19,8 @@ func asks(id int, call, command string) runnel.Line {
 		`"options":[{"optionId":"yes-%d","name":"Yes","kind":"allow_once"},{"optionId":"no-%d","name":"No","kind":"reject_once"}]}}`, id, call, command, command, id, id))
 }
 
-// TestApprovalDigestMatchesTheShownArguments: the digest is that of the arguments that are
-// shown, and a call that becomes another is noticed.
+// TestApprovalDigestMatchesTheShownArguments: the digest is that of the
+// arguments that are shown, and a call that becomes another is noticed.
 func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	update := func(input string) runnel.Line {
 		return upd("tool_call_update", `"toolCallId":"c1","status":"in_progress","rawInput":`+input)
@@ -67,8 +67,8 @@ func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	}
 }
 
-// TestParallelApprovalsGetTheirOwnAnswers: eight questions at once, answered in any order: each
-// answer is to its own.
+// TestParallelApprovalsGetTheirOwnAnswers: eight questions at once, answered in
+// any order: each answer is to its own.
 func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for range 1000 {
 		tr := newTranslator(Agent{Name: "unknown"})
@@ -118,8 +118,8 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// TestQuestionsAfterTheTurnAreDenied: what goes on after the turn runs nothing that nobody
-// was asked for: a question that comes then is denied, and told.
+// TestQuestionsAfterTheTurnAreDenied: what goes on after the turn runs nothing
+// that nobody was asked for: a question that comes then is denied, and told.
 func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	call := upd("tool_call", `"toolCallId":"late","title":"late","kind":"execute","status":"pending","rawInput":{"command":"touch late"}`)
 	evs, due := run(t, withBegun(ended, call, asks(5, "late", "touch late"), upd("tool_call_update", `"toolCallId":"late","status":"failed"`), chunkOf("behind"))...)

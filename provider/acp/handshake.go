@@ -200,7 +200,8 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, agent.Name+" did not open a conversation: "+why, cause)
 }
 
-// isNotFound reports whether a reason means that the conversation does not exist.
+// isNotFound reports whether a reason means that the conversation does not
+// exist.
 func isNotFound(why string) bool {
 	why = strings.ToLower(why)
 	return strings.Contains(why, "not found") || strings.Contains(why, "no such") || strings.Contains(why, "no rollout") || strings.Contains(why, "no previous") || strings.Contains(why, "invalid session")

@@ -90,7 +90,8 @@ func closed(t testing.TB, evs []event.Event) {
 	}
 }
 
-// TestUnknownMessagesChangeNothing: what nobody knows changes nothing, in any place.
+// TestUnknownMessagesChangeNothing: what nobody knows changes nothing, in any
+// place.
 func TestUnknownMessagesChangeNothing(t *testing.T) {
 	plain, _ := run(t, withBegun(chunkOf("hi"), ended)...)
 	tr := newTranslator(Agent{Name: "unknown"})
@@ -284,8 +285,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestAgentGetsNoFilesOrTerminals: an agent gets no file and no terminal from us, whatever the
-// path is.
+// TestAgentGetsNoFilesOrTerminals: an agent gets no file and no terminal from
+// us, whatever the path is.
 func TestAgentGetsNoFilesOrTerminals(t *testing.T) {
 	for _, method := range []string{"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/kill"} {
 		for _, path := range []string{"/etc/shadow", "/p/../etc/shadow", "../x", "/p/link", "/p/own"} {
@@ -301,7 +302,8 @@ func TestAgentGetsNoFilesOrTerminals(t *testing.T) {
 	}
 }
 
-// TestInvalidConversationIDsAreRefused: what a client says is nobody's word for something else.
+// TestInvalidConversationIDsAreRefused: what a client says is nobody's word for
+// something else.
 func TestInvalidConversationIDsAreRefused(t *testing.T) {
 	p := underlying(New(Agent{Name: "unknown", Command: []string{"/nonexistent/agent"}}))
 	for _, resume := range []string{"a b", "x\n{}", strings.Repeat("x", 1<<20), "ü"} {
@@ -330,8 +332,9 @@ func TestInvalidConversationIDsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte. Cuts within a line are
-// the same for the turn: what cannot be decoded changes nothing.
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte.
+// Cuts within a line are the same for the turn: what cannot be decoded changes
+// nothing.
 func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	cuts := 0
 	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
@@ -357,8 +360,8 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every line, as the agent's
-// death does.
+// TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every
+// line, as the agent's death does.
 func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		for _, part := range []string{"in", "load"} {

@@ -101,8 +101,8 @@ var uses = map[string][]fakemodel.Block{
 // text.
 var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}
 
-// TestTrustedRepositorySettingsApply: the same folder, trusted, is obeyed: what is
-// refused and switched off is what would run.
+// TestTrustedRepositorySettingsApply: the same folder, trusted, is obeyed: what
+// is refused and switched off is what would run.
 func TestTrustedRepositorySettingsApply(t *testing.T) {
 	names := []string{"codex-acp"} // the quickest
 	if os.Getenv("RUNNEL_LONG") != "" {

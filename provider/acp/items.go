@@ -119,9 +119,10 @@ func (th *thread) grow(typ event.ItemType, native, words, separator string) {
 }
 
 // replace sets the whole text of a message so far. If the open message has the
-// same id and its text is a prefix of words, replace appends the rest. Otherwise
-// it cancels the open message and starts a new one. Later chunks are appended.
-// It ignores an update that repeats the text of a message that has ended.
+// same id and its text is a prefix of words, replace appends the rest.
+// Otherwise it cancels the open message and starts a new one. Later chunks are
+// appended. It ignores an update that repeats the text of a message that has
+// ended.
 func (th *thread) replace(typ event.ItemType, native, words, separator string) {
 	if m := th.open; m != nil && m.typ == typ && m.native == native {
 		rest, grown := strings.CutPrefix(words, m.text.String())

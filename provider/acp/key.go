@@ -69,8 +69,8 @@ var selectedType = regexp.MustCompile(`"selectedType"\s*:\s*"([^"]*)"`)
 // maxSettings is the maximum size of an agent's settings file, in bytes.
 const maxSettings = 1 << 20
 
-// selectedLogin returns the login that a settings file selects. It returns "" if
-// the file selects none, is too large, or cannot be read.
+// selectedLogin returns the login that a settings file selects. It returns ""
+// if the file selects none, is too large, or cannot be read.
 func selectedLogin(path string) string {
 	f, st, err := agentconn.OpenPlain(os.OpenFile, path)
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 )
 
 // remarks collects the text that the agent sends while no turn runs. The text
-// arrives in chunks. flush emits it as one notice once the agent sends any other
-// message.
+// arrives in chunks. flush emits it as one notice once the agent sends any
+// other message.
 type remarks struct{ words strings.Builder }
 
 func (r *remarks) add(words string) {

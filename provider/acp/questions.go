@@ -53,8 +53,9 @@ func (g *given) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(g))
 }
 
-// newQuestionnaire returns the questionnaire of a permission request. It returns
-// nil if the request has no questions, too many, or no option to submit answers.
+// newQuestionnaire returns the questionnaire of a permission request. It
+// returns nil if the request has no questions, too many, or no option to submit
+// answers.
 func newQuestionnaire(questions []userQuestion, options []permissionOption) *questionnaire {
 	if len(questions) == 0 || len(questions) > maxQuestions {
 		return nil
@@ -75,10 +76,10 @@ func newQuestionnaire(questions []userQuestion, options []permissionOption) *que
 }
 
 // offer returns the choices of the approval. A single question offers its
-// options as choices. All other answers arrive in updatedArguments, as for every
-// [event.ApprovalQuestion]. For a question without an answer there, the first
-// option is the answer, because agents list the recommended option first. The
-// label of the choice names these options.
+// options as choices. All other answers arrive in updatedArguments, as for
+// every [event.ApprovalQuestion]. For a question without an answer there, the
+// first option is the answer, because agents list the recommended option first.
+// The label of the choice names these options.
 func (s *questionnaire) offer() (out []event.Choice) {
 	if len(s.questions) == 1 {
 		for i, o := range s.choices() {

@@ -36,7 +36,8 @@ type startupQuirks struct {
 	// notFoundText is the agent's error text for an unknown conversation, if
 	// isNotFound does not recognise it.
 	notFoundText string
-	// passesOptions means that prepare passes on the options tools and maxTurns.
+	// passesOptions means that prepare passes on the options tools and
+	// maxTurns.
 	passesOptions bool
 	// showsThinking means that environ passes on the option thinkingDisplay.
 	showsThinking bool
@@ -56,7 +57,8 @@ type startupQuirks struct {
 	// losing its contents.
 	waitResumable func(ctx context.Context, env []string, session string) error
 	// keyLogin is the login type under which the agent uses the API key in its
-	// environment. The agent ignores the key if its settings select another one.
+	// environment. The agent ignores the key if its settings select another
+	// one.
 	keyLogin string
 	// settingsFile returns the path of the settings that select the login.
 	settingsFile func(env []string) string
@@ -75,14 +77,15 @@ type startupQuirks struct {
 // liveQuirks apply while a turn runs. Those about tool calls also apply to a
 // replayed turn.
 type liveQuirks struct {
-	// noFiles means that the agent supports only images as attachments, although
-	// it reports support for files. Text files become text of the prompt.
+	// noFiles means that the agent supports only images as attachments,
+	// although it reports support for files. Text files become text of the
+	// prompt.
 	noFiles bool
 	// noBlobs means that the agent supports only texts and images as
 	// attachments.
 	noBlobs bool
-	// literal returns the blocks of a prompt such that the agent passes the text
-	// to the model unchanged.
+	// literal returns the blocks of a prompt such that the agent passes the
+	// text to the model unchanged.
 	literal func(text, dir string, isCommand func(string) bool) []any
 
 	// joinsTexts means that the agent stores the texts of a prompt as one text,
@@ -90,8 +93,8 @@ type liveQuirks struct {
 	// with a line break, so that a replay shows where the warning ends.
 	joinsTexts bool
 
-	// forSession lists the ids of allow_always options that apply only until the
-	// agent exits.
+	// forSession lists the ids of allow_always options that apply only until
+	// the agent exits.
 	forSession []string
 	// stops lists the ids of permission options that deny a call and end the
 	// turn.
@@ -103,16 +106,16 @@ type liveQuirks struct {
 	// of its call.
 	lateInput bool
 
-	// inputGrows means that each update of a call has more of its arguments. The
-	// arguments are final once an update has content, or once the agent reports
-	// the usage of the model's message.
+	// inputGrows means that each update of a call has more of its arguments.
+	// The arguments are final once an update has content, or once the agent
+	// reports the usage of the model's message.
 	inputGrows bool
 
 	// name returns the name of a call's tool, or "" if it is unknown.
 	name func(tc toolCall) string
-	// mcp returns the call of an MCP server's tool that the agent wraps in its own
-	// arguments and result, or nil for any other call. known means that an earlier
-	// update already showed that the call is of an MCP server's tool.
+	// mcp returns the call of an MCP server's tool that the agent wraps in its
+	// own arguments and result, or nil for any other call. known means that an
+	// earlier update already showed that the call is of an MCP server's tool.
 	mcp func(tc toolCall, known bool) *mcpCall
 	// title returns the title of a call. It is for agents that send different
 	// titles in a live turn and in its replay.
@@ -126,8 +129,8 @@ type liveQuirks struct {
 	output func(c *call) (string, *int)
 	// wholeFiles means that the texts of a diff are whole files.
 	wholeFiles bool
-	// invalid reports whether a call that the agent reports as completed did not
-	// run.
+	// invalid reports whether a call that the agent reports as completed did
+	// not run.
 	invalid func(c *call) bool
 	// changes returns the file changes of a call without diffs.
 	changes func(c *call) []event.Change
@@ -143,23 +146,25 @@ type liveQuirks struct {
 	// usage returns the usage of a turn from the _meta of the answer to its
 	// prompt, or nil.
 	usage func(meta json.RawMessage) *usage
-	// callUsage returns the usage of one model call from the _meta of a message,
-	// or nil. If the agent reports no usage of the turn, Runnel adds these up.
+	// callUsage returns the usage of one model call from the _meta of a
+	// message, or nil. If the agent reports no usage of the turn, Runnel adds
+	// these up.
 	callUsage func(meta json.RawMessage) *usage
-	// cumulativeUsage means that the reported usage counts from the start of the
-	// conversation.
+	// cumulativeUsage means that the reported usage counts from the start of
+	// the conversation.
 	cumulativeUsage bool
 }
 
 // replayQuirks apply while the agent replays a stored conversation.
 type replayQuirks struct {
-	// endsWithCommands means that the agent answers the request first and replays
-	// afterwards. The list of its commands is the last message of the replay.
+	// endsWithCommands means that the agent answers the request first and
+	// replays afterwards. The list of its commands is the last message of the
+	// replay.
 	endsWithCommands bool
 	// onePart means that each chunk of a user message is a separate prompt.
 	onePart bool
-	// prompt returns the id of the prompt that a chunk of a user message belongs
-	// to. It is for agents whose messages have no ids.
+	// prompt returns the id of the prompt that a chunk of a user message
+	// belongs to. It is for agents whose messages have no ids.
 	prompt func(meta json.RawMessage) string
 	// thoughtParts means that each chunk of reasoning is a paragraph.
 	thoughtParts bool

@@ -126,9 +126,9 @@ func codexTool(tc toolCall) string {
 
 var plainName = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// codexFailed reports whether a turn of version 1 ended with an error text. Such
-// a text has no message id. codexFailed returns false if the agent never sends
-// message ids, and after a command, because its answer has no id either.
+// codexFailed reports whether a turn of version 1 ended with an error text.
+// Such a text has no message id. codexFailed returns false if the agent never
+// sends message ids, and after a command, because its answer has no id either.
 func codexFailed(s *session, tn *turn, used *event.Usage) bool {
 	main := tn.threads.of("")
 	return s.version < 2 && s.named && !tn.command && used == nil && main.lastID == "" && !strings.HasPrefix(main.last, "Config warning: ")
@@ -149,15 +149,16 @@ func codexMCP(tc toolCall, known bool) *mcpCall {
 	return &m
 }
 
-// These match the text that replaces an attachment in a replayed prompt (image).
+// These match the text that replaces an attachment in a replayed prompt
+// (image).
 var (
 	linkedData = regexp.MustCompile(`^\[@[^\]\n]*\]\(data:([a-z]+/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]*)\)$`)
 	linkedFile = regexp.MustCompile(`^\s*(?:\[@[^\]\n]*\]\(file://[^)\n]*\)\s*)?<context ref="(file://[^"\n]*)">\n((?s).*)\n</context>\s*$`)
 	linkedOnly = regexp.MustCompile(`^\[@[^\]\n]*\]\(file://[^)\n]*\)$`)
 )
 
-// linkedPart converts the text of an attachment in a replayed prompt back to the
-// attachment's block.
+// linkedPart converts the text of an attachment in a replayed prompt back to
+// the attachment's block.
 func linkedPart(b block) block {
 	if b.Type != "text" {
 		return b

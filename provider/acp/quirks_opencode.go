@@ -48,8 +48,8 @@ func opencode() *quirks {
 }
 
 // opencodeInvalid reports whether a call names an unknown tool or has invalid
-// arguments. opencode then runs an internal tool instead, which succeeds and has
-// the arguments "tool" and "error" (1.18.33).
+// arguments. opencode then runs an internal tool instead, which succeeds and
+// has the arguments "tool" and "error" (1.18.33).
 func opencodeInvalid(c *call) bool {
 	in := translate.Loose[map[string]json.RawMessage](c.input)
 	return c.kind == event.KindOther && len(in) == 2 && in["tool"] != nil && in["error"] != nil
@@ -150,12 +150,12 @@ func opencodeChanges(c *call) []event.Change {
 	return []event.Change{ch}
 }
 
-// opencodePermissions returns variables that set the agent's permissions for the
-// permission mode and the disallowed tools. By default the agent runs commands
-// and changes files without asking.
+// opencodePermissions returns variables that set the agent's permissions for
+// the permission mode and the disallowed tools. By default the agent runs
+// commands and changes files without asking.
 func opencodePermissions(opt runnel.Options) []string {
-	// Deny subagents: a subagent never sends its permission requests, so it would
-	// wait forever.
+	// Deny subagents: a subagent never sends its permission requests, so it
+	// would wait forever.
 	rule := map[string]string{"bash": "ask", "edit": "ask", "webfetch": "ask", "task": "deny"}
 	switch opt.PermissionMode {
 	case runnel.ModeAcceptEdits:

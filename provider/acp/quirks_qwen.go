@@ -79,8 +79,8 @@ type qwenMeta struct {
 	Questions []userQuestion `json:"qwenQuestions"`
 }
 
-// qwenOutput returns the output of a call as the agent displays it, and the exit
-// code of a command (tool).
+// qwenOutput returns the output of a call as the agent displays it, and the
+// exit code of a command (tool).
 func qwenOutput(c *call) (string, *int) {
 	displayed := c.text()
 	if c.kind != event.KindExecute {
@@ -101,9 +101,9 @@ func qwenOutput(c *call) (string, *int) {
 	return result.Output, result.Code
 }
 
-// qwenTitle derives the title of a call from its arguments. The agent's title of
-// a live call with a permission request is the display name of the tool (tool,
-// load).
+// qwenTitle derives the title of a call from its arguments. The agent's title
+// of a live call with a permission request is the display name of the tool
+// (tool, load).
 func qwenTitle(c *call) string {
 	in := translate.Loose[struct {
 		Command     string `json:"command"`

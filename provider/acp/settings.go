@@ -35,8 +35,8 @@ func (w settingRequest) name() string {
 	return w.field
 }
 
-// settingRequests returns the settings that a client asks for, in the order in which they
-// are applied. mode are those that make up its permission mode.
+// settingRequests returns the settings that a client asks for, in the order in
+// which they are applied. mode are those that make up its permission mode.
 func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest) {
 	for _, s := range mode {
 		out = append(out, settingRequest{"permissionMode", s})

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// toolCalls holds the tool calls of a turn, and the terminals with their output.
+// toolCalls holds the tool calls of a turn, and the terminals with their
+// output.
 type toolCalls struct {
 	out       translate.TurnEmitter
 	session   *session // read only

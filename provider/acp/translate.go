@@ -122,8 +122,8 @@ func (t *translator) message(m jsonrpc.Message) {
 }
 
 // request dispatches a request of the agent. It rejects unsupported requests,
-// such as those for files and terminals, at once. Otherwise the agent would wait
-// forever for an answer.
+// such as those for files and terminals, at once. Otherwise the agent would
+// wait forever for an answer.
 func (t *translator) request(m jsonrpc.Message) {
 	switch m.Method {
 	case methodPermission, methodElicit:

@@ -11,10 +11,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// No file in an untrusted folder may run commands, send data elsewhere, or allow
-// a tool. Some agents can ignore such files (startupQuirks.environ, prepare).
-// Runnel does not start other agents in an untrusted folder that has such files
-// (Agent.SettingsFiles, Agent.ContextFiles).
+// No file in an untrusted folder may run commands, send data elsewhere, or
+// allow a tool. Some agents can ignore such files (startupQuirks.environ,
+// prepare). Runnel does not start other agents in an untrusted folder that has
+// such files (Agent.SettingsFiles, Agent.ContextFiles).
 
 // checkTrust fails if an untrusted folder has files that could make the agent
 // run commands or send the contents of other files to the model.
@@ -79,8 +79,8 @@ const maxWalk = 10_000
 // findUpward returns the first path that satisfies is, or "". It examines each
 // name in dir and in its parents, up to the root of the outermost repository
 // around dir: agents differ in which directory they treat as the repository. It
-// examines a name with the prefix anyDepth up to the root of the file system. It
-// stops at the home directory.
+// examines a name with the prefix anyDepth up to the root of the file system.
+// It stops at the home directory.
 func findUpward(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""

@@ -60,8 +60,8 @@ func (ts *turns) begin(id string, prompted bool) {
 	ts.now = tn
 }
 
-// startedTurn returns the running turn. It emits the turn's ResponseStart first,
-// unless that is already emitted. A turn must be running.
+// startedTurn returns the running turn. It emits the turn's ResponseStart
+// first, unless that is already emitted. A turn must be running.
 func (ts *turns) startedTurn() *turn {
 	if !ts.now.started {
 		ts.now.started = true
@@ -116,8 +116,8 @@ func (ts *turns) interrupt() {
 }
 
 // answered handles the answer to a prompt. In version 1 the answer ends the
-// turn. In version 2 the agent answers when the turn starts, so only an error or
-// a stop reason ends it.
+// turn. In version 2 the agent answers when the turn starts, so only an error
+// or a stop reason ends it.
 func (ts *turns) answered(id string, m jsonrpc.Message) {
 	if i := slices.Index(ts.waiting, id); i >= 0 { // answered out of order: the turn has no items
 		ts.waiting = slices.Delete(ts.waiting, i, i+1)
@@ -173,8 +173,8 @@ func (ts *turns) finish(stop string, u *usage, failed *jsonrpc.Error) {
 	ts.end(ts.outcome(stop, used, failed))
 }
 
-// cancelled reports whether the user asked to end the turn. If so, the turn ends
-// as cancelled even if the agent reports an error.
+// cancelled reports whether the user asked to end the turn. If so, the turn
+// ends as cancelled even if the agent reports an error.
 func (tn *turn) cancelled(stop string) bool {
 	return tn.interrupted || tn.refused && (stop == "cancelled" || stop == "end_turn")
 }
@@ -205,8 +205,8 @@ func (ts *turns) outcome(stop string, used *event.Usage, failed *jsonrpc.Error) 
 	return done
 }
 
-// dropFailureText cancels the open message if its text is the text of the error.
-// Some agents also send the error as text of the model.
+// dropFailureText cancels the open message if its text is the text of the
+// error. Some agents also send the error as text of the model.
 func (tn *turn) dropFailureText(failed *jsonrpc.Error) {
 	th := tn.threads.of("")
 	if th.open != nil && th.open.typ == event.TypeMessage && strings.TrimSpace(th.open.text.String()) == strings.TrimSpace(failed.Message) {

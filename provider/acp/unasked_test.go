@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// An agent that stops a turn although nobody asked for that has failed: live, in
-// a replay of the recording, and in whatever the turn shows of its items.
+// An agent that stops a turn although nobody asked for that has failed: live,
+// in a replay of the recording, and in whatever the turn shows of its items.
 func TestTurnThatTheAgentInterruptsUnaskedIsAnError(t *testing.T) {
 	lines := withBegun(chunkOf("half of an ans"), out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`","result":{"stopReason":"cancelled"}}`))
 	evs, _ := run(t, lines...)

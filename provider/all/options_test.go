@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// An optionCase is one option of every agent: who takes it, a value that is fine,
-// and values that are nonsense for everybody who takes it.
+// An optionCase is one option of every agent: who takes it, a value that is
+// fine, and values that are nonsense for everybody who takes it.
 type optionCase struct {
 	name     string
 	takers   []string // names of providers; nil: all

@@ -59,9 +59,9 @@ func modeOf(native string) string {
 	return ""
 }
 
-// turnCost returns the cost of a turn in US dollars; nil if the result has none.
-// total_cost_usd is the cost since the start of the process, and on 2.1.329
-// since the start of the conversation.
+// turnCost returns the cost of a turn in US dollars; nil if the result has
+// none. total_cost_usd is the cost since the start of the process, and on
+// 2.1.329 since the start of the conversation.
 func (s *session) turnCost(f frame) *float64 {
 	if f.TotalCostUSD == nil {
 		return nil

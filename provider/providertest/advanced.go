@@ -137,8 +137,8 @@ func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
 	return out
 }
 
-// backgroundTask checks work that outlives its turn. The agent asks for approval
-// and sends a message in further turns, which have no user message.
+// backgroundTask checks work that outlives its turn. The agent asks for
+// approval and sends a message in further turns, which have no user message.
 func (s Subject) backgroundTask(t *testing.T) {
 	s.prompt(t, Behind)
 	l := s.open(t, Behind, runnel.Config{})

@@ -45,8 +45,8 @@ func (l *live) attach(in runnel.Input) (turn *runnel.Turn, m event.Message) {
 	return turn, m
 }
 
-// checkUserMessage fails the test unless the user's message has this text and these
-// attachments.
+// checkUserMessage fails the test unless the user's message has this text and
+// these attachments.
 func (l *live) checkUserMessage(m event.Message, text string, names ...string) {
 	l.t.Helper()
 	var got []string
@@ -103,9 +103,9 @@ func (s Subject) attachmentWithBlankText(t *testing.T, c *conversation) {
 	}
 }
 
-// attachmentRejected sends prompts with rejected attachments. The model receives
-// a warning before the prompt. The event log has the user's text without the
-// warning, and a notice.
+// attachmentRejected sends prompts with rejected attachments. The model
+// receives a warning before the prompt. The event log has the user's text
+// without the warning, and a notice.
 func (s Subject) attachmentRejected(t *testing.T, c *conversation) {
 	l := c.take(t)
 	rejected := func(n int) (out []runnel.Rejection) {

@@ -13,8 +13,8 @@ type conversation struct {
 	live     *live // nil while no agent runs
 }
 
-// conversation creates the environment of a conversation. take starts the agent.
-// It is stopped when t ends, or earlier by close.
+// conversation creates the environment of a conversation. take starts the
+// agent. It is stopped when t ends, or earlier by close.
 func (s Subject) conversation(t *testing.T, needs func(*runnel.Options)) *conversation {
 	t.Helper()
 	p, opt := s.New(t)
@@ -41,8 +41,8 @@ func (s Subject) conversations(t *testing.T) map[Scenario]*conversation {
 }
 
 // take returns the session for a case, and starts the agent if none is running.
-// If the case fails, the agent is stopped, so that the next case does not inherit
-// its state.
+// If the case fails, the agent is stopped, so that the next case does not
+// inherit its state.
 func (c *conversation) take(t *testing.T) *live {
 	t.Helper()
 	if c.live == nil {

@@ -1,8 +1,8 @@
 package providertest
 
 // Difference is a known difference between a live conversation and the agent's
-// own history of it. A test fails if a difference has no row, or if a row has no
-// difference.
+// own history of it. A test fails if a difference has no row, or if a row has
+// no difference.
 type Difference struct {
 	Agent     string // name of the provider
 	Version   string // of the agent; "" for every recorded version

@@ -143,7 +143,8 @@ func (s Subject) agentReadsNothing(t *testing.T) {
 	CheckLog(t, l.log, l.ID())
 }
 
-// noProcessAfterClose closes a session while a tool runs. No process may remain.
+// noProcessAfterClose closes a session while a tool runs. No process may
+// remain.
 func (s Subject) noProcessAfterClose(t *testing.T, c *conversation) {
 	s.needProcesses(t)
 	l, turn := s.begin(t, c, LongTool)

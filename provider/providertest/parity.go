@@ -47,10 +47,10 @@ func (p *Parity) Compare(t *testing.T, path string, live, stored []event.Event) 
 	p.seen = append(p.seen, s)
 }
 
-// Unused fails the test for every row of the agent that no recording needs. Every
-// recording that a row applies to must show the difference, if the row names its
-// recording. Call Unused after all calls of Compare. It does nothing if -run
-// selects sub-tests.
+// Unused fails the test for every row of the agent that no recording needs.
+// Every recording that a row applies to must show the difference, if the row
+// names its recording. Call Unused after all calls of Compare. It does nothing
+// if -run selects sub-tests.
 func (p *Parity) Unused(t *testing.T) {
 	t.Helper()
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
@@ -306,8 +306,8 @@ func printed(v any) string {
 }
 
 // EachParity compares all recordings of an agent, which each iterates over. of
-// returns the live events of a recording and those from its history; ok is false
-// for a recording without a history.
+// returns the live events of a recording and those from its history; ok is
+// false for a recording without a history.
 func EachParity[F, A any](t *testing.T, agent string, each func(*testing.T, func(*testing.T, F, string, A)),
 	of func(t *testing.T, a A) (live, stored []event.Event, ok bool)) {
 	t.Helper()

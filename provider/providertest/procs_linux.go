@@ -38,8 +38,8 @@ func descendants() []int {
 	return out
 }
 
-// worksIn reports whether the working directory of a process is dir, even if dir
-// has been removed.
+// worksIn reports whether the working directory of a process is dir, even if
+// dir has been removed.
 func worksIn(pid int, dir string) bool {
 	at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
 	return err == nil && strings.TrimSuffix(at, " (deleted)") == dir

@@ -8,26 +8,28 @@
 // # The suite's contract
 //
 // Run runs every case with every agent and compares the results with
-// testdata/conformance. The suite fails if a result, a reason, a capability or a
-// version changes. `make docs` generates docs/agents.md from the same files.
+// testdata/conformance. The suite fails if a result, a reason, a capability or
+// a version changes. `make docs` generates docs/agents.md from the same files.
 //
 // One agent process serves several cases. Scenarios that complete share one
 // conversation. TestReplayEqualsLive then compares that conversation with the
-// agent's own history. Cases with attachments share another conversation, and so
-// do cases that deny, interrupt, close and resume. A scenario with an entry in
-// Subject.Needs has its own conversation. A case starts its own process only if
-// it kills or suspends processes, or if work outlives the turn. After a failed
-// case, the next case starts a new agent. Each case also runs alone (-run).
+// agent's own history. Cases with attachments share another conversation, and
+// so do cases that deny, interrupt, close and resume. A scenario with an entry
+// in Subject.Needs has its own conversation. A case starts its own process only
+// if it kills or suspends processes, or if work outlives the turn. After a
+// failed case, the next case starts a new agent. Each case also runs alone
+// (-run).
 //
 // Cases run one after another, because some signal or count all descendants of
 // the test process. They wait for events and files, never for a fixed time.
 // Timeouts only turn a hanging agent into a failure.
 //
 // TestReplayEqualsLive compares items, including their ids. It ignores times,
-// positions in the log and native data. It also ignores the order of the outputs
-// of parallel calls: an agent reports them in the order in which they end, and
-// may store them in another order. Further differences of an agent are declared
-// in Subject.TurnsByOrder, Subject.OutputsWithCalls or Subject.Differences.
+// positions in the log and native data. It also ignores the order of the
+// outputs of parallel calls: an agent reports them in the order in which they
+// end, and may store them in another order. Further differences of an agent are
+// declared in Subject.TurnsByOrder, Subject.OutputsWithCalls or
+// Subject.Differences.
 package providertest
 
 import (
@@ -74,15 +76,15 @@ type Subject struct {
 	// environment when t ends.
 	New func(t *testing.T) (runnel.Provider, runnel.Options)
 
-	// Needs changes the options for scenarios that require, for example, another
-	// model or another permission mode.
+	// Needs changes the options for scenarios that require, for example,
+	// another model or another permission mode.
 	Needs map[Scenario]func(*runnel.Options)
 
 	// Prompts holds the prompt for each scenario.
 	Prompts map[Scenario]string
 
-	// Cannot gives, for each scenario without a prompt, the reason why the agent
-	// does not support it, with the tested version.
+	// Cannot gives, for each scenario without a prompt, the reason why the
+	// agent does not support it, with the tested version.
 	Cannot map[Scenario]string
 
 	// Lacks is like Cannot, for scenarios that the agent supports and its
@@ -95,18 +97,18 @@ type Subject struct {
 	Notes   []string
 
 	// SawImage reports whether the model received the image of the prompt. opt
-	// identifies the environment: New returned these options. Default: the suite
-	// does not check it.
+	// identifies the environment: New returned these options. Default: the
+	// suite does not check it.
 	SawImage func(opt runnel.Options) bool
 
 	// Told reports whether the model received the text what. opt identifies the
-	// environment: New returned these options. Default: the suite does not check
-	// it.
+	// environment: New returned these options. Default: the suite does not
+	// check it.
 	Told func(opt runnel.Options, what string) bool
 
-	// TurnsByOrder means that the agent does not store Runnel's turn ids. A turn
-	// of its history has another id than the live turn, and the turns match by
-	// their order.
+	// TurnsByOrder means that the agent does not store Runnel's turn ids. A
+	// turn of its history has another id than the live turn, and the turns
+	// match by their order.
 	TurnsByOrder bool
 
 	// OutputsWithCalls means that the agent's history has each output directly
@@ -119,16 +121,16 @@ type Subject struct {
 	// Processes means that the provider runs its agent as a process.
 	Processes bool
 
-	// Differences holds the allowed differences between live and replayed items.
-	// The key is the reason. The function reports whether the comparison omits an
-	// item.
+	// Differences holds the allowed differences between live and replayed
+	// items. The key is the reason. The function reports whether the comparison
+	// omits an item.
 	Differences map[string]func(event.Item) bool
 
 	report *report
 }
 
-// waitTimeout is the maximum time of every wait for a real agent. It only turns a
-// hanging agent into a failure, so it is long enough for a busy machine.
+// waitTimeout is the maximum time of every wait for a real agent. It only turns
+// a hanging agent into a failure, so it is long enough for a busy machine.
 const waitTimeout = 4 * time.Minute
 
 // order lists the names of the cases in the order of the results.

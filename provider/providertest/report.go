@@ -22,8 +22,9 @@ import (
 var results = flag.Bool("results", false, "rewrite testdata/conformance, or only the rows of the tests that -run selects")
 
 // resultsVar names an environment variable with a directory. If it is set,
-// -results writes below this directory instead of testdata, in a folder with the
-// name of the provider's package. It then also writes a report with failures.
+// -results writes below this directory instead of testdata, in a folder with
+// the name of the provider's package. It then also writes a report with
+// failures.
 const resultsVar = "RUNNEL_RESULTS_DIR"
 
 // Report holds the results of the suite for one agent, as stored in
@@ -198,8 +199,8 @@ func (r *report) addStored(t *testing.T, path string) {
 	}
 }
 
-// providerLimits returns the reasons that are limits of the provider, not of the
-// agent.
+// providerLimits returns the reasons that are limits of the provider, not of
+// the agent.
 func (s Subject) providerLimits() (reasons []string) {
 	for _, why := range s.Lacks {
 		reasons = append(reasons, why)

@@ -11,10 +11,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// CheckLog fails the test if the event log of a session breaks a rule for turns.
-// A turn starts at most once, and nothing follows its end. An item ends after
-// its start, at most once. No item and no approval is open at the end of its
-// turn. All events are valid, and sequence numbers have no gaps.
+// CheckLog fails the test if the event log of a session breaks a rule for
+// turns. A turn starts at most once, and nothing follows its end. An item ends
+// after its start, at most once. No item and no approval is open at the end of
+// its turn. All events are valid, and sequence numbers have no gaps.
 func CheckLog(t testing.TB, log runnel.Log, session string) {
 	t.Helper()
 	turns := map[string]*checked{}
@@ -106,8 +106,8 @@ func (c *checked) start(ev event.Event, b event.ItemStart) error {
 	return nil
 }
 
-// done checks that the type of the final item is that of its start, and that the
-// streamed text, if any, equals the final text.
+// done checks that the type of the final item is that of its start, and that
+// the streamed text, if any, equals the final text.
 func (c *checked) done(b event.ItemDone) error {
 	typ := c.open[b.ItemID]
 	if err := c.end(b.ItemID); err != nil {
@@ -160,7 +160,8 @@ func Items(t testing.TB, log runnel.Log, session, turn string) []event.Item {
 	return tr.Items()
 }
 
-// dump returns the event log as text for failure messages, at most about 16 KiB.
+// dump returns the event log as text for failure messages, at most about 16
+// KiB.
 func (l *live) dump() string {
 	var b strings.Builder
 	for ev, err := range l.log.Read(l.t.Context(), l.ID(), 0) {
@@ -179,7 +180,8 @@ func (l *live) dump() string {
 	return b.String()
 }
 
-// detail returns an error whose text includes the cause, which users do not see.
+// detail returns an error whose text includes the cause, which users do not
+// see.
 func detail(err error) error {
 	if e, ok := errors.AsType[*runnel.Error](err); ok && e.Err != nil {
 		return fmt.Errorf("%w (%w)", e, e.Err)

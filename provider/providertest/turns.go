@@ -120,8 +120,8 @@ func (s Subject) edit(t *testing.T, c *conversation) {
 	}
 }
 
-// answerAll answers every approval of a turn with the first choice of a kind. It
-// returns the number of approvals.
+// answerAll answers every approval of a turn with the first choice of a kind.
+// It returns the number of approvals.
 func (l *live) answerAll(turn *runnel.Turn, kind event.ChoiceKind) (asked int) {
 	l.t.Helper()
 	l.watch(turn, func(ev event.Event) bool {

@@ -95,7 +95,8 @@ type open struct {
 	approval            object
 }
 
-// ask begins a turn in which the scripted agent asks, and waits for the approval.
+// ask begins a turn in which the scripted agent asks, and waits for the
+// approval.
 func (s *server) ask(t *testing.T, tools ...object) open {
 	t.Helper()
 	var steps []object
@@ -110,7 +111,8 @@ func (s *server) ask(t *testing.T, tools ...object) open {
 	return o
 }
 
-// answer returns the body of an answer about the arguments that the approval shows.
+// answer returns the body of an answer about the arguments that the approval
+// shows.
 func (o open) answer(choice string, more object) object {
 	body := object{"choice": choice, "argumentsDigest": o.approval["argumentsDigest"]}
 	for key, value := range more {

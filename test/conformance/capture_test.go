@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A capture holds the events that a server made of scripted turns in which every
-// type of event and every optional field occurs.
+// A capture holds the events that a server made of scripted turns in which
+// every type of event and every optional field occurs.
 type capture struct {
 	events frames
 	turns  map[string]frames // by the name of the turn
@@ -166,8 +166,8 @@ func (c *capture) payloads(t *testing.T, typ string) []object {
 	return found
 }
 
-// valuesAt returns the values at a path of keys in v. Of a list, "[]" takes every
-// element. A value that is absent is left out, and counted.
+// valuesAt returns the values at a path of keys in v. Of a list, "[]" takes
+// every element. A value that is absent is left out, and counted.
 func valuesAt(v any, path string) (found []any, absent int) {
 	found = []any{v}
 	for _, key := range strings.Split(path, ".") {

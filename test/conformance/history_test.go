@@ -262,8 +262,8 @@ func storage() table {
 	return tab
 }
 
-// survivesKill kills a server whose turn a client has read, and compares the log
-// of the next server with what the client read.
+// survivesKill kills a server whose turn a client has read, and compares the
+// log of the next server with what the client read.
 func survivesKill(t *testing.T) {
 	var s server
 	s.start(t)

@@ -5,8 +5,8 @@ package conformance
 var _ = register(39, library)
 
 // library is the table of the promises of the Go library about events and the
-// end of a run. A program that embeds Runnel needs no server, so every row links
-// a test of the library.
+// end of a run. A program that embeds Runnel needs no server, so every row
+// links a test of the library.
 func library() table {
 	tab := table{
 		name: "library", title: "Go library: events and ends of a run", file: "library_test.go",

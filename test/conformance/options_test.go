@@ -267,8 +267,8 @@ func optionsOfAgents() table {
 			"A value that only a running agent can judge, such as the efforts of a model, is refused in its handshake.",
 		head: append([]string{"option"}, agents...),
 	}
-	// One letter for each agent: b takes the option at the start and for one turn,
-	// s at the start, - not at all.
+	// One letter for each agent: b takes the option at the start and for one
+	// turn, s at the start, - not at all.
 	for _, o := range []struct{ option, value, letters string }{
 		{"model", `"m"`, "bbbbbbbbb"},
 		{"permissionMode", `"default"`, "bbbbbbbbb"},

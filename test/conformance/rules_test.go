@@ -164,8 +164,9 @@ func itemsEnd(add addRow, shown showRow) {
 	shown("2", "An approval that nobody answered is resolved before the terminal event, as `withdrawn`", "..TestCancelWithdrawsApprovals")
 }
 
-// interrupted plays lines, cancels the turn once its first item of the agent has
-// started, and lets the agent print stopped. It returns the events of the turn.
+// interrupted plays lines, cancels the turn once its first item of the agent
+// has started, and lets the agent print stopped. It returns the events of the
+// turn.
 func (s *nativeServer) interrupted(t *testing.T, lines []string, stopped ...string) frames {
 	t.Helper()
 	session := s.session
@@ -406,7 +407,8 @@ func strangeLines(add addRow, shown showRow) {
 	shown("9", "A raw line never reaches an error or a log", "internal/jsonl.TestTooLongErrorHasNoContent")
 }
 
-// counted reports an error unless the metric of what was dropped grows by a turn.
+// counted reports an error unless the metric of what was dropped grows by a
+// turn.
 func counted(t *testing.T, s *nativeServer, what string, n native) {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^runnel_agent_dropped_total\{agent="claude-code",what="` + what + `"\} (\d+)$`)

@@ -125,8 +125,8 @@ func (k *socket) result(t *testing.T, message object) object {
 	return result
 }
 
-// refused sends a message and ends the test unless the answer is an error of the
-// type. It returns the error.
+// refused sends a message and ends the test unless the answer is an error of
+// the type. It returns the error.
 func (k *socket) refused(t *testing.T, message object, typ string) object {
 	t.Helper()
 	m := k.ask(t, message)

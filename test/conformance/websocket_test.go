@@ -227,7 +227,8 @@ var subscribeRows = []socketRow{
 	}},
 }
 
-// finished returns a session with one turn that is over, and the end of its log.
+// finished returns a session with one turn that is over, and the end of its
+// log.
 func finished(t *testing.T, s *server) (session string, head float64) {
 	t.Helper()
 	session = s.session(t, nil)
@@ -415,7 +416,8 @@ var familyRows = []socketRow{
 	}},
 }
 
-// liveTurn plays steps in a new session and returns what a subscriber reads live.
+// liveTurn plays steps in a new session and returns what a subscriber reads
+// live.
 func liveTurn(t *testing.T, s *server, family string, steps ...object) []object {
 	t.Helper()
 	session, k := s.session(t, nil), s.hello(t, family)

@@ -36,8 +36,8 @@ func flatten(s string) string {
 	})
 }
 
-// same reports whether an answer is the one that a page shows, but for the values
-// of numbers, which count bytes, tokens and the like.
+// same reports whether an answer is the one that a page shows, but for the
+// values of numbers, which count bytes, tokens and the like.
 func same(want, got string) bool {
 	a, okA := values(want)
 	b, okB := values(got)
@@ -52,8 +52,8 @@ func same(want, got string) bool {
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// values returns the JSON values of an answer: of a stream the names and the data
-// of its frames. It reports false if there are none.
+// values returns the JSON values of an answer: of a stream the names and the
+// data of its frames. It reports false if there are none.
 func values(s string) (out []any, ok bool) {
 	if v, ok := value(s); ok {
 		return []any{v}, true

@@ -104,7 +104,8 @@ func (r *reader) serve(binary string) {
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
 }
 
-// command runs a program as the reader and returns the first line of its output.
+// command runs a program as the reader and returns the first line of its
+// output.
 func (r *reader) command(name string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`, name}, args...)...)
@@ -139,8 +140,8 @@ func save(t *testing.T, path, old, text string) {
 	}
 }
 
-// anonymous replaces what differs from run to run and from machine to machine by
-// examples: ids of each kind are numbered in the order in which they come.
+// anonymous replaces what differs from run to run and from machine to machine
+// by examples: ids of each kind are numbered in the order in which they come.
 type anonymous struct {
 	home, api string
 	ids       map[string]string

@@ -69,7 +69,8 @@ func TestExamplesOfStreamsPage(t *testing.T) {
 	save(t, path, old, text)
 }
 
-// The page leaves out no event, frame or message, and has none that does not exist.
+// The page leaves out no event, frame or message, and has none that does not
+// exist.
 func TestStreamsPageHasEveryName(t *testing.T) {
 	_, text := page(t, "streams.md")
 	shown := make(map[string]bool)
@@ -96,7 +97,8 @@ func TestStreamsPageHasEveryName(t *testing.T) {
 	}
 }
 
-// has reports whether a value has all of these fields, such as payload.status=complete.
+// has reports whether a value has all of these fields, such as
+// payload.status=complete.
 func has(v map[string]any, fields []string) bool {
 	for _, f := range fields {
 		path, want, _ := strings.Cut(f, "=")

@@ -54,7 +54,8 @@ func (a subject) on(t *testing.T) subject {
 	return a
 }
 
-// needs skips the test if the agent cannot do what a test of the suite asks for.
+// needs skips the test if the agent cannot do what a test of the suite asks
+// for.
 func (a subject) needs(test string) {
 	a.t.Helper()
 	i := slices.IndexFunc(a.found.Results, func(f providertest.Finding) bool { return f.Test == test })

@@ -59,9 +59,9 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 	}
 }
 
-// TestWorkWithRealAgentsInABrowser has people's ways through the page tried with
-// the agents that most people have: ui/e2e/work.test.ts starts the server itself,
-// so that it can restart it. Like the other it needs RUNNEL_BROWSER=1.
+// TestWorkWithRealAgentsInABrowser has people's ways through the page tried
+// with the agents that most people have: ui/e2e/work.test.ts starts the server
+// itself, so that it can restart it. Like the other it needs RUNNEL_BROWSER=1.
 func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 	if os.Getenv("RUNNEL_BROWSER") != "1" {
 		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")

@@ -39,8 +39,8 @@ func TestCommandsPrintOnce(t *testing.T) {
 	}
 }
 
-// printedOnce checks that every table of /context is in one turn, and is the only
-// answer of that turn.
+// printedOnce checks that every table of /context is in one turn, and is the
+// only answer of that turn.
 func (s *server) printedOnce(session string) {
 	s.t.Helper()
 	var page struct{ Items []frame }

@@ -62,8 +62,8 @@ type tool struct {
 type driver interface {
 	turn(prompt string, react func(moment) reaction) outcome
 
-	// shown returns the session, and what the client was shown of it in the end:
-	// the text of each finished item by its id.
+	// shown returns the session, and what the client was shown of it in the
+	// end: the text of each finished item by its id.
 	shown() (session string, texts map[string]string)
 }
 

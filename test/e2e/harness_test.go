@@ -113,8 +113,8 @@ func (d *harness) turn(prompt string, react func(moment) reaction) outcome {
 	return d.read(res.Body, react)
 }
 
-// read follows the stream of a turn to its end, and checks what is true of every
-// such stream.
+// read follows the stream of a turn to its end, and checks what is true of
+// every such stream.
 func (d *harness) read(r io.Reader, react func(moment) reaction) (out outcome) {
 	t := d.s.t
 	t.Helper()
@@ -165,8 +165,8 @@ func (d *harness) read(r io.Reader, react func(moment) reaction) (out outcome) {
 	return out
 }
 
-// booted checks how the agent of the session would be booted now, and returns the
-// fingerprint.
+// booted checks how the agent of the session would be booted now, and returns
+// the fingerprint.
 func (d *harness) booted(reason string) string {
 	t := d.s.t
 	t.Helper()
@@ -214,7 +214,8 @@ func (d *harness) retried(prompt string) {
 	}
 }
 
-// TestHarnessTurn has real agents do their work for a client of the harness face.
+// TestHarnessTurn has real agents do their work for a client of the harness
+// face.
 func TestHarnessTurn(t *testing.T) {
 	t.Run("claude-code", func(t *testing.T) {
 		t.Parallel()

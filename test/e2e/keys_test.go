@@ -111,9 +111,9 @@ func (s *server) createWith(options map[string]any) (int, refused) {
 	return code, out
 }
 
-// TestAPIKeyIsUsedAndKept has real agents work with an API key: the model gets it,
-// and no file that is left holds it. A missing key is an error before anything
-// starts, also after a restart, and before a stream.
+// TestAPIKeyIsUsedAndKept has real agents work with an API key: the model gets
+// it, and no file that is left holds it. A missing key is an error before
+// anything starts, also after a restart, and before a stream.
 func TestAPIKeyIsUsedAndKept(t *testing.T) {
 	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
 		s := k.server(t, agent, testKey)

@@ -17,8 +17,8 @@ import (
 const liveVar = "RUN_PROVIDER_LIVE_TESTS"
 
 // TestLiveAccounts drives every agent that is installed and logged in on this
-// machine, with its real model: an answer, a conversation that goes on, also in a
-// new server, a denial and a cancellation.
+// machine, with its real model: an answer, a conversation that goes on, also in
+// a new server, a denial and a cancellation.
 func TestLiveAccounts(t *testing.T) {
 	if os.Getenv(liveVar) != "1" {
 		t.Skip("set " + liveVar + "=1 to use real accounts; docs/playbook.md says more")

@@ -40,8 +40,8 @@ func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent r
 	}
 }
 
-// governed returns a server with profiles, by name, on which governed delegation
-// is switched on.
+// governed returns a server with profiles, by name, on which governed
+// delegation is switched on.
 func governed(t *testing.T, agent realagents.Binary, profiles map[string]string) *server {
 	t.Helper()
 	s := prepare(t, agent)
@@ -87,9 +87,9 @@ func (d *sse) log() string {
 	return string(data)
 }
 
-// TestProfileForbidsAndApprovesTools has real agents work under profiles. A tool
-// that is forbidden does not run, and one that is approved runs, although no client
-// answers.
+// TestProfileForbidsAndApprovesTools has real agents work under profiles. A
+// tool that is forbidden does not run, and one that is approved runs, although
+// no client answers.
 func TestProfileForbidsAndApprovesTools(t *testing.T) {
 	list := []named{{"claude-code", "Bash"}, {"codex", "shell"}, {"claude-agent-acp", "Bash"}, {"opencode", "bash"}, {"qwen", "run_shell_command"}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {

@@ -14,9 +14,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestStoredRulesAnswerAgents has real agents ask for commands that a stored rule
-// is about. The rule answers the one that it names; a second command behind it
-// asks a person, although the first is allowed.
+// TestStoredRulesAnswerAgents has real agents ask for commands that a stored
+// rule is about. The rule answers the one that it names; a second command
+// behind it asks a person, although the first is allowed.
 func TestStoredRulesAnswerAgents(t *testing.T) {
 	list := []named{{"claude-code", ""}, {"codex", ""}, {"claude-agent-acp", ""}, {"opencode", ""}, {"qwen", ""}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {

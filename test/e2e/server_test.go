@@ -28,8 +28,8 @@ import (
 // patience bounds every wait for the server or an agent.
 const patience = 90 * time.Second
 
-// overTLS has every server of the suite speak TLS, and every client HTTP/2 where
-// its protocol has it.
+// overTLS has every server of the suite speak TLS, and every client HTTP/2
+// where its protocol has it.
 var overTLS = os.Getenv("RUNNEL_TLS") == "1"
 
 func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }

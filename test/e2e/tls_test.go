@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// A keyPair is the certificate of a server under test, with clients that trust it.
+// A keyPair is the certificate of a server under test, with clients that trust
+// it.
 type keyPair struct {
 	cert, key    string // paths of PEM files
 	http1, http2 *http.Client

@@ -17,8 +17,8 @@ import (
 )
 
 // TestOptionsOfATurnAreRestored has real agents run turns with options of their
-// own: the model is asked as the options say, and the next turn is as the session
-// has it, also if the agent or the server died in between.
+// own: the model is asked as the options say, and the next turn is as the
+// session has it, also if the agent or the server died in between.
 func TestOptionsOfATurnAreRestored(t *testing.T) {
 	type driven struct {
 		realagents.Binary
@@ -45,7 +45,8 @@ func TestOptionsOfATurnAreRestored(t *testing.T) {
 	}
 }
 
-// TestModeOfATurnIsRestored has agents that speak ACP run a turn in another mode.
+// TestModeOfATurnIsRestored has agents that speak ACP run a turn in another
+// mode.
 func TestModeOfATurnIsRestored(t *testing.T) {
 	for _, agent := range []string{"opencode", "qwen"} {
 		t.Run(agent, func(t *testing.T) {
@@ -215,8 +216,8 @@ func (c *turns) words(word string, steps ...fakemodel.Step) string {
 	return fakemodel.Scenario{Steps: steps}.Prompt(word)
 }
 
-// tools runs a turn without a tool, and one in which the tool is back: the agent
-// asks before it uses it.
+// tools runs a turn without a tool, and one in which the tool is back: the
+// agent asks before it uses it.
 func (c *turns) tools() {
 	call := fakemodel.Step{Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", Input: json.RawMessage(`{"command":"touch ran","description":"Touch"}`)}}}
 	asked := func(turn string) (n int) {
@@ -303,8 +304,8 @@ func (c *turns) killed(options map[string]any) {
 	c.usually("after-death")
 }
 
-// outlived kills the server: the turn goes on with its agent, and a server after
-// it restores what the turn replaced.
+// outlived kills the server: the turn goes on with its agent, and a server
+// after it restores what the turn replaced.
 func (c *turns) outlived(options map[string]any) {
 	turn := c.send(c.words("outlives", stalled), options, false)
 	c.streams(turn)

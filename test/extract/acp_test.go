@@ -237,7 +237,8 @@ func (r *acpReader) call(u *acpUpdate) {
 	}
 }
 
-// modeUpdate is what Gemini writes in front of an answer after a change of mode.
+// modeUpdate is what Gemini writes in front of an answer after a change of
+// mode.
 const modeUpdate = "[MODE_UPDATE] plan"
 
 var (

@@ -63,8 +63,8 @@ type claudeLine struct {
 	} `json:"response"`
 }
 
-// ofClaude reads the lines of Claude Code: whole messages where it printed them,
-// the streamed pieces of a block where it was cut off.
+// ofClaude reads the lines of Claude Code: whole messages where it printed
+// them, the streamed pieces of a block where it was cut off.
 func ofClaude(lines []line) *facts {
 	f := newFacts()
 	type part struct{ text, thinking strings.Builder }
@@ -78,7 +78,8 @@ func ofClaude(lines []line) *facts {
 			continue
 		}
 		if l.Dir == "in" {
-			// "stop-": no person asked for it; runnel ends a turn that retries in vain.
+			// "stop-": no person asked for it; runnel ends a turn that retries
+			// in vain.
 			interrupted = interrupted || c.Request.Subtype == "interrupt" && !strings.HasPrefix(c.RequestID, "stop-") || c.Response.Response.Interrupt
 			continue
 		}

@@ -54,8 +54,8 @@ type codexLine struct {
 	} `json:"params"`
 }
 
-// ofCodex reads the notifications of Codex's app-server: completed items, and the
-// pieces of those that were cut off.
+// ofCodex reads the notifications of Codex's app-server: completed items, and
+// the pieces of those that were cut off.
 func ofCodex(lines []line) *facts {
 	f := newFacts()
 	pieces := map[string]*strings.Builder{}

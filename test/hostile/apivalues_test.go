@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// A valuePool holds values that the server takes, by the names of properties and
-// parameters. It learns ids from answers.
+// A valuePool holds values that the server takes, by the names of properties
+// and parameters. It learns ids from answers.
 type valuePool struct {
 	mu    sync.Mutex
 	known map[string][]any
@@ -114,8 +114,8 @@ func (m *maker) odds(n int) bool { return m.IntN(n) == 0 }
 
 func pick[T any](m *maker, from []T) T { return from[m.IntN(len(from))] }
 
-// kind returns how good the next value is: most are good enough to reach what is
-// behind the checks.
+// kind returns how good the next value is: most are good enough to reach what
+// is behind the checks.
 func (m *maker) kind() int { return pick(m, []int{valid, valid, valid, nearly, nearly, hostile}) }
 
 // body returns a JSON text of a kind for a schema.
@@ -262,7 +262,8 @@ func (m *maker) change(v any, depth int) any {
 	return o
 }
 
-// notJSON returns bytes that are no valid JSON, or more of it than anyone sends.
+// notJSON returns bytes that are no valid JSON, or more of it than anyone
+// sends.
 func (m *maker) notJSON() []byte {
 	switch m.IntN(8) {
 	case 0:

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// borrow runs a program that changes its user, as every user can with newuidmap, and reports what that was answered.
+// borrow runs a program that changes its user, as every user can with
+// newuidmap, and reports what that was answered.
 func borrow(args []string) {
 	dir, helper := args[0], args[1]
 	cmd := exec.Command(helper, "play-become", dir)
@@ -22,8 +23,8 @@ func borrow(args []string) {
 	writeResult(filepath.Join(dir, "borrowed"), words(out, err))
 }
 
-// become is run as root. It becomes another user, of whose processes ours cannot see what they hold open, and sends the
-// parcel in a directory.
+// become is run as root. It becomes another user, of whose processes ours
+// cannot see what they hold open, and sends the parcel in a directory.
 func become(args []string) {
 	var p parcel
 	awaitOrders(filepath.Join(args[0], "parcel"), &p)
@@ -39,8 +40,9 @@ func become(args []string) {
 	sendRequest([]string{string(text)})
 }
 
-// TestAgentsProcessOfAnotherUserCannotUseAToken lets an agent's tool become another user and call with a token that it
-// found. Another user whom no agent started may use it.
+// TestAgentsProcessOfAnotherUserCannotUseAToken lets an agent's tool become
+// another user and call with a token that it found. Another user whom no agent
+// started may use it.
 func TestAgentsProcessOfAnotherUserCannotUseAToken(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")

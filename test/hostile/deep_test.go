@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestDeeplyNestedArgumentsLeaveTheSessionReadable has an agent call a tool with
-// arguments that a decoder of JSON just accepts, but no longer inside an event.
+// TestDeeplyNestedArgumentsLeaveTheSessionReadable has an agent call a tool
+// with arguments that a decoder of JSON just accepts, but no longer inside an
+// event.
 func TestDeeplyNestedArgumentsLeaveTheSessionReadable(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

@@ -21,8 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// exhaust tells an agent's tool to send a request, and to take the server's descriptors from it while that looks who
-// sent it.
+// exhaust tells an agent's tool to send a request, and to take the server's
+// descriptors from it while that looks who sent it.
 type exhaust struct {
 	Target int    `json:"target"` // the server
 	Addr   string `json:"addr"`
@@ -113,7 +113,8 @@ func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took t
 	return time.Since(began), answer.StatusCode, answer.Body.Close()
 }
 
-// runSocket calls again and again, while it lowers and raises the limit all the time.
+// runSocket calls again and again, while it lowers and raises the limit all the
+// time.
 func (e exhaust) runSocket(r *exhausted) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(e.Target, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
@@ -179,8 +180,9 @@ func exhaustDetached(args []string) {
 	}
 }
 
-// TestAgentCannotTakeDescriptorsToHideItsSupervisor has a tool without a mark call by the unix socket, below an agent that
-// the server took over, while it lowers and raises the server's limit of descriptors.
+// TestAgentCannotTakeDescriptorsToHideItsSupervisor has a tool without a mark
+// call by the unix socket, below an agent that the server took over, while it
+// lowers and raises the server's limit of descriptors.
 func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -213,8 +215,9 @@ func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 	})
 }
 
-// TestAgentCannotTakeDescriptorsToBeAStranger has an agent's tool answer its own question with a token that it found,
-// while it lowers the server's limit of descriptors, as any process of its user can.
+// TestAgentCannotTakeDescriptorsToBeAStranger has an agent's tool answer its
+// own question with a token that it found, while it lowers the server's limit
+// of descriptors, as any process of its user can.
 func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -241,8 +244,9 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 	})
 }
 
-// TestUserIsJudgedAnewOnceDescriptorsAreBack refuses a user while the server has no descriptors to look who calls. The
-// next request of the same client is served.
+// TestUserIsJudgedAnewOnceDescriptorsAreBack refuses a user while the server
+// has no descriptors to look who calls. The next request of the same client is
+// served.
 func TestUserIsJudgedAnewOnceDescriptorsAreBack(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// delegate makes a cgroup that belongs to the world's user, and has its servers start there, as a service manager does.
+// delegate makes a cgroup that belongs to the world's user, and has its servers
+// start there, as a service manager does.
 func (w *world) delegate() {
 	w.t.Helper()
 	root := ""
@@ -44,8 +45,10 @@ func (w *world) delegate() {
 	w.t.Cleanup(func() { w.group.Close() })
 }
 
-// TestCgroupEndsWhatSurvivesServerAndSupervisor kills the server and its supervisors at once, with the zoo open. What lost all that it could be
-// known by is ended by its cgroup when the server starts again, before anyone is served.
+// TestCgroupEndsWhatSurvivesServerAndSupervisor kills the server and its
+// supervisors at once, with the zoo open. What lost all that it could be known
+// by is ended by its cgroup when the server starts again, before anyone is
+// served.
 func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	if !proc.CanFence() || os.Getuid() != 0 {
 		t.Skip("no cgroup to delegate")

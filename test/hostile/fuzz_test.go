@@ -44,7 +44,8 @@ func fuzzTime(t *testing.T) time.Duration {
 }
 
 // fuzzSeed is RUNNEL_FUZZ_SEED, or another one each time. It decides what each
-// worker sends; the ids in it and the order of the workers depend on the server.
+// worker sends; the ids in it and the order of the workers depend on the
+// server.
 func fuzzSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -242,8 +243,8 @@ func (f *fuzzer) run(seed uint64, d time.Duration, once func(*maker)) {
 	all.Wait()
 }
 
-// open makes the sessions that a run begins with, of which one has a history and
-// a question that waits.
+// open makes the sessions that a run begins with, of which one has a history
+// and a question that waits.
 func (f *fuzzer) open() {
 	f.t.Helper()
 	f.pool.forget("sessionId")
@@ -293,8 +294,8 @@ func (h holding) String() string {
 	return fmt.Sprintf("%.1f MiB of heap, %.1f MiB resident, %.0f goroutines, %.0f descriptors", h.heap/(1<<20), h.resident/(1<<20), h.goroutines, h.fds)
 }
 
-// measure deletes the sessions and returns the least that the server holds in some
-// samples, each after a garbage collection.
+// measure deletes the sessions and returns the least that the server holds in
+// some samples, each after a garbage collection.
 func (f *fuzzer) measure() holding {
 	f.t.Helper()
 	f.deleteAll()

@@ -18,7 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// users calls f as whoever runs the test and, if that is root, as a stranger, whom other rules hold for.
+// users calls f as whoever runs the test and, if that is root, as a stranger,
+// whom other rules hold for.
 func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	if os.Getuid() != 0 {
 		f(t, nil)
@@ -28,8 +29,9 @@ func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	t.Run("stranger", func(t *testing.T) { f(t, stranger) })
 }
 
-// TestAgentCannotAnswerItsOwnQuestion lets a program under an agent try everything to answer the agent's question, or to find what would let it:
-// as the agent's tool, and detached from all it came from.
+// TestAgentCannotAnswerItsOwnQuestion lets a program under an agent try
+// everything to answer the agent's question, or to find what would let it: as
+// the agent's tool, and detached from all it came from.
 func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -75,7 +77,8 @@ func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 	})
 }
 
-// orders gathers what the spy is told: secrets that it found, and disguised ones that it must not find.
+// orders gathers what the spy is told: secrets that it found, and disguised
+// ones that it must not find.
 func (w *world) orders(own, other string, approval event.Approval) orders {
 	w.t.Helper()
 	stolen, _ := w.browse(w.link())
@@ -100,7 +103,8 @@ func (w *world) link() string {
 	return code
 }
 
-// pageAndCode returns the two parts of a new link: the page's origin and the code.
+// pageAndCode returns the two parts of a new link: the page's origin and the
+// code.
 func (w *world) pageAndCode(flags ...string) (origin, code string) {
 	w.t.Helper()
 	origin, code, ok := strings.Cut(w.runnel(append([]string{"login", "--data", w.data}, flags...)...), "/#c=")
@@ -117,7 +121,8 @@ func asPage(req *http.Request, origin string) {
 	_, req.Host, _ = strings.Cut(origin, "://")
 }
 
-// browse logs a browser in and returns its cookie and key; twice, for the two things to do with them.
+// browse logs a browser in and returns its cookie and key; twice, for the two
+// things to do with them.
 func (w *world) browse(code string) (string, string) {
 	w.t.Helper()
 	body, err := json.Marshal(object{"code": code})
@@ -197,7 +202,8 @@ func (w *world) file(name string, v any) {
 	}
 }
 
-// judge looks at what a spy got. Of root nothing can be hidden but what is not there.
+// judge looks at what a spy got. Of root nothing can be hidden but what is not
+// there.
 func (w *world) judge(way string, r report, hidden bool) {
 	t := w.t
 	t.Helper()
@@ -264,7 +270,8 @@ func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	return c, turn
 }
 
-// TestStopEndsTheWholeProcessTree ends agents whose tools are hard to get rid of, in every way there is.
+// TestStopEndsTheWholeProcessTree ends agents whose tools are hard to get rid
+// of, in every way there is.
 func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		short := testload.Room(time.Second) // in which the test has to see the supervisor

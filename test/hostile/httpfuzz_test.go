@@ -293,8 +293,8 @@ func (f *fuzzer) unparsed(op *apiOperation, res *http.Response) bool {
 // A quiet server is one that waits for more of a request.
 const quiet = 200 * time.Millisecond
 
-// raw writes an attempt with damaged bytes to a connection of its own. No answer
-// is one, too; none may take for ever.
+// raw writes an attempt with damaged bytes to a connection of its own. No
+// answer is one, too; none may take for ever.
 func (f *fuzzer) raw(m *maker, a *attempt) {
 	a.header.Set("Connection", "close")
 	sent := a.bytes()

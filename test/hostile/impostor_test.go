@@ -22,8 +22,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// impostor tells an agent's tool to stand in for the server: where it listens, and whether a child that exits opens the
-// socket, whose number a daemon's child gets then.
+// impostor tells an agent's tool to stand in for the server: where it listens,
+// and whether a child that exits opens the socket, whose number a daemon's
+// child gets then.
 type impostor struct {
 	Socket string `json:"socket,omitzero"` // replaced
 	Addr   string `json:"addr,omitzero"`   // with a port
@@ -37,10 +38,12 @@ type impostorReady struct {
 	Err string `json:"err"`
 }
 
-// evil is what an impostor answers: a login link to another place, with an escape sequence.
+// evil is what an impostor answers: a login link to another place, with an
+// escape sequence.
 const evil = "http://evil.example:7317\x1b]0;evil\x07"
 
-// play waits for its orders in a directory. It answers every connection, and keeps in a file what it was sent.
+// play waits for its orders in a directory. It answers every connection, and
+// keeps in a file what it was sent.
 func (impostor) play(args []string) {
 	dir := args[0]
 	var o impostor
@@ -173,8 +176,8 @@ func (w *world) try(env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// wantRefused runs commands that would talk to the server, also with a token. They have to say that an agent started what
-// they found, and send it nothing.
+// wantRefused runs commands that would talk to the server, also with a token.
+// They have to say that an agent started what they found, and send it nothing.
 func (w *world) wantRefused(env ...string) {
 	t := w.t
 	t.Helper()
@@ -199,8 +202,9 @@ func (w *world) wantRefused(env ...string) {
 	w.wantSilence()
 }
 
-// TestReplacedSocketGetsNothing lets an agent put a socket of its own in the place of the server's, as itself and as a
-// process whose number belongs to a foreign one.
+// TestReplacedSocketGetsNothing lets an agent put a socket of its own in the
+// place of the server's, as itself and as a process whose number belongs to a
+// foreign one.
 func TestReplacedSocketGetsNothing(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		t.Run(map[bool]string{false: "of the agent", true: "of a reused number"}[foreign], func(t *testing.T) {
@@ -219,8 +223,10 @@ func TestReplacedSocketGetsNothing(t *testing.T) {
 	}
 }
 
-// TestForgedSupervisorIsNotTakenOver kills the server, and has the record of a session name a foreign process with the
-// number of an agent's process, which listened where the session's supervisor did. The next server sends it nothing.
+// TestForgedSupervisorIsNotTakenOver kills the server, and has the record of a
+// session name a foreign process with the number of an agent's process, which
+// listened where the session's supervisor did. The next server sends it
+// nothing.
 func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.skipManyPids()
@@ -250,7 +256,8 @@ func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 	})
 }
 
-// TestListenerOfAgentGetsNoToken lets an agent listen where the user's RUNNEL_URL says that the server is.
+// TestListenerOfAgentGetsNoToken lets an agent listen where the user's
+// RUNNEL_URL says that the server is.
 func TestListenerOfAgentGetsNoToken(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "hidden"}[hide], func(t *testing.T) {
@@ -286,8 +293,8 @@ func (w *world) wantSilence() {
 	}
 }
 
-// TestForgedServerFileIsNotBelieved writes another place and an escape sequence into the file that once said where the
-// server listens.
+// TestForgedServerFileIsNotBelieved writes another place and an escape sequence
+// into the file that once said where the server listens.
 func TestForgedServerFileIsNotBelieved(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")

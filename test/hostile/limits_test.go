@@ -25,10 +25,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// raw opens a connection to the server and sends a request on it, as it is written.
+// raw opens a connection to the server and sends a request on it, as it is
+// written.
 func (w *world) raw(request string) net.Conn {
 	w.t.Helper()
-	// With a small buffer of its own, a client that does not read leaves the rest to the server.
+	// With a small buffer of its own, a client that does not read leaves the
+	// rest to the server.
 	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
 	}}
@@ -89,7 +91,8 @@ func (s *webSocket) say(t *testing.T, v any) {
 	}
 }
 
-// closed reads until the server closes the WebSocket, and returns its code and reason.
+// closed reads until the server closes the WebSocket, and returns its code and
+// reason.
 func (s *webSocket) closed(t *testing.T) (code int, reason string) {
 	t.Helper()
 	for {
@@ -167,7 +170,8 @@ func (w *world) mint(name string) testapi.Server {
 	return s
 }
 
-// Guesses of a client, whatever their number, keep no one out who has a token, even one that was never used, or a link.
+// Guesses of a client, whatever their number, keep no one out who has a token,
+// even one that was never used, or a link.
 func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -203,7 +207,8 @@ func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
 	}
 }
 
-// What a client may start is bounded, for it and in all, and what others may start is left to them.
+// What a client may start is bounded, for it and in all, and what others may
+// start is left to them.
 func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-agents", "3", "--max-agents-per-credential", "2"}
@@ -271,7 +276,8 @@ func TestOpenSessionsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	w.limited("a fourth session", code, http.StatusServiceUnavailable, e, "max-sessions")
 }
 
-// A turn that stores too much ends, and a session that has stored too much takes no more prompts.
+// A turn that stores too much ends, and a session that has stored too much
+// takes no more prompts.
 func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-turn-mib", "4", "--max-session-mib", "6"}
@@ -309,7 +315,8 @@ func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
 	refused("after a restart")
 }
 
-// The memory that parallel requests for a long history take does not depend on the length of the history.
+// The memory that parallel requests for a long history take does not depend on
+// the length of the history.
 func TestParallelItemPagesTakeLittleMemory(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--compact-after=-1s"}
@@ -394,8 +401,8 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 	}
 }
 
-// Clients without a credential cannot take the descriptors that others need: whoever has one gets in, by the address and
-// by the socket, and turns go on.
+// Clients without a credential cannot take the descriptors that others need:
+// whoever has one gets in, by the address and by the socket, and turns go on.
 func TestStrangersCannotTakeAllDescriptors(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-unauthenticated-connections", "32"}
@@ -433,7 +440,8 @@ func TestStrangersCannotTakeAllDescriptors(t *testing.T) {
 	}
 }
 
-// A client with a credential that opens more connections than there may be is told so, and an idle one makes room.
+// A client with a credential that opens more connections than there may be is
+// told so, and an idle one makes room.
 func TestConnectionsAreLimited(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-connections", "8"}
@@ -460,7 +468,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// Fragments without content cost a client its connection before they cost the server anything.
+// Fragments without content cost a client its connection before they cost the
+// server anything.
 func TestEmptyFragmentsCloseTheWebSocket(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -574,8 +583,9 @@ func (s *stuck) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// Over TLS a browser speaks HTTP/2, in which a request without a body has an empty one, and in which the writer of a
-// stream must not be used once its handler has returned.
+// Over TLS a browser speaks HTTP/2, in which a request without a body has an
+// empty one, and in which the writer of a stream must not be used once its
+// handler has returned.
 func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	cert, key := w.dir+"/cert.pem", w.dir+"/key.pem"

@@ -29,7 +29,8 @@ func often(most, least int) int {
 	return least
 }
 
-// failed checks that a turn was closed by the agent's death, once, and that the session goes on.
+// failed checks that a turn was closed by the agent's death, once, and that the
+// session goes on.
 func (w *world) failed(c *testapi.Client, turn string) {
 	t := w.t
 	t.Helper()
@@ -51,7 +52,8 @@ func (w *world) succeeds(c *testapi.Client, p plan) {
 	c.Agrees(turn, w.Log(c.Session, end.Seq))
 }
 
-// TestTurnEndsOnceWhereverTheAgentDies: the agent ends after each of many bytes of a turn.
+// TestTurnEndsOnceWhereverTheAgentDies: the agent ends after each of many bytes
+// of a turn.
 func TestTurnEndsOnceWhereverTheAgentDies(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -101,7 +103,8 @@ func (w *world) idle(session string) {
 	}
 }
 
-// TestStderrFloodIsBounded and TestStdoutFloodIsBounded: an agent says far too much, and nobody listens, or somebody slow.
+// TestStderrFloodIsBounded and TestStdoutFloodIsBounded: an agent says far too
+// much, and nobody listens, or somebody slow.
 func TestStderrFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
 
 func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 24)}) }
@@ -145,7 +148,8 @@ func flood(t *testing.T, p plan) {
 	}
 }
 
-// TestTurnsLeakNothing runs turns with an agent each, and looks at what the server holds then.
+// TestTurnsLeakNothing runs turns with an agent each, and looks at what the
+// server holds then.
 func TestTurnsLeakNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -191,8 +195,9 @@ func TestTurnsLeakNothing(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestServerRecoversFromExhaustedDescriptors takes the descriptors from a server: what it cannot do it says, what runs goes on, and with enough
-// of them all is well.
+// TestServerRecoversFromExhaustedDescriptors takes the descriptors from a
+// server: what it cannot do it says, what runs goes on, and with enough of them
+// all is well.
 func TestServerRecoversFromExhaustedDescriptors(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root sees how many descriptors a server has that hides itself")
@@ -229,7 +234,8 @@ func TestServerRecoversFromExhaustedDescriptors(t *testing.T) {
 	w.succeeds(other, plan{Deltas: 1})
 }
 
-// limit gives a process of the world's user so many descriptors, and returns how many it was given before.
+// limit gives a process of the world's user so many descriptors, and returns
+// how many it was given before.
 func (w *world) limit(pid int, n uint64) (before uint64) {
 	w.t.Helper()
 	cmd := exec.Command(w.agent(), "play-limit", fmt.Sprint(pid), fmt.Sprint(n)) // a user may do that to its own
@@ -262,7 +268,8 @@ func limiter(args []string) {
 	fmt.Println(old.Cur)
 }
 
-// TestSimultaneousPromptsStartOneTurn sends 64 prompts at once to a session whose agent is not there: one is taken, and one agent starts.
+// TestSimultaneousPromptsStartOneTurn sends 64 prompts at once to a session
+// whose agent is not there: one is taken, and one agent starts.
 func TestSimultaneousPromptsStartOneTurn(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

@@ -15,7 +15,8 @@ import (
 // program is what is under test.
 var program string
 
-// This test binary is also the agent, when it is called claude, and with one of these words what the agent runs.
+// This test binary is also the agent, when it is called claude, and with one of
+// these words what the agent runs.
 var roles = map[string]func(args []string){
 	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-socket": useInherited, "play-impostor": impostor{}.play, "play-old": runOld,
 	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,

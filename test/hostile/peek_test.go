@@ -24,7 +24,8 @@ type peeked struct {
 // canary is a part of the secret, so that no command line has the whole.
 const canary = "wJalrXUtnFEMI"
 
-// peek looks into the processes above it, and reports what it found in a directory.
+// peek looks into the processes above it, and reports what it found in a
+// directory.
 func peek(args []string) {
 	got := peeked{Opened: map[int][]string{}}
 	line, err := procinfo.Lineage(os.Getpid())
@@ -46,8 +47,8 @@ func peek(args []string) {
 	writeResult(filepath.Join(args[0], "peeked"), got)
 }
 
-// TestRunAndRecordHideMemoryAndEnvironment lets a tool look for a cloud's key in the processes above it, which have it from
-// the user's shell.
+// TestRunAndRecordHideMemoryAndEnvironment lets a tool look for a cloud's key
+// in the processes above it, which have it from the user's shell.
 func TestRunAndRecordHideMemoryAndEnvironment(t *testing.T) {
 	for _, command := range []string{"run", "record"} {
 		t.Run(command, func(t *testing.T) {

@@ -61,8 +61,8 @@ func awaitJSON(path string, v any) bool {
 }
 
 // TestAgentOfAnotherSessionIsRefusedToo lets a tool of one session attack while
-// another session asks, while there is no server, and once a new server has taken
-// both agents over; as the agent's child and as nobody's.
+// another session asks, while there is no server, and once a new server has
+// taken both agents over; as the agent's child and as nobody's.
 func TestAgentOfAnotherSessionIsRefusedToo(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "300s")

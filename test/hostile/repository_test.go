@@ -27,7 +27,8 @@ func (w *world) git(args ...string) {
 }
 
 // marks makes a folder of marks. touch returns a command of the shell that
-// leaves a mark there, and ran the marks that were left since it was last asked.
+// leaves a mark there, and ran the marks that were left since it was last
+// asked.
 func (w *world) marks() (touch func(mark string) string, ran func() []string) {
 	w.t.Helper()
 	dir := w.folder(filepath.Join(w.dir, "marks"), 0o700)
@@ -201,8 +202,9 @@ func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
 	}
 }
 
-// TestFolderThatCannotBeListedIsRefused has a repository below a folder, as an archive can have it, that can be entered
-// but not listed: git works in the repository, and nobody can find it.
+// TestFolderThatCannotBeListedIsRefused has a repository below a folder, as an
+// archive can have it, that can be entered but not listed: git works in the
+// repository, and nobody can find it.
 func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")

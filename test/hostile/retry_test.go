@@ -90,8 +90,8 @@ func (w *world) prompts(c *testapi.Client, text string) (turns []string) {
 	return turns
 }
 
-// sends returns a prompt that a client repeats: by a key, by the id of its turn,
-// or by both.
+// sends returns a prompt that a client repeats: by a key, by the id of its
+// turn, or by both.
 func (w *world) sends(session string, n int) (r repeated, text string) {
 	text = fmt.Sprintf("round %d ", n) + plan{Deltas: 2}.prompt()
 	body := object{"content": text}

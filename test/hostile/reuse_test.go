@@ -28,8 +28,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// masquerade tells an agent's tool how to call as somebody else: it connects from a child that exits, and has a foreign
-// daemon fork a process that gets the child's number, before the called process looks who connected.
+// masquerade tells an agent's tool how to call as somebody else: it connects
+// from a child that exits, and has a foreign daemon fork a process that gets
+// the child's number, before the called process looks who connected.
 type masquerade struct {
 	Target int    `json:"target"` // the process that is called, and stopped meanwhile
 	Socket string `json:"socket"` // that it listens on
@@ -147,7 +148,8 @@ func freeze(pid int) error {
 	}
 }
 
-// socketOfChild returns a socket with which a child has connected to a path, or listens on it. The child's number is free.
+// socketOfChild returns a socket with which a child has connected to a path, or
+// listens on it. The child's number is free.
 func socketOfChild(verb, path string) (*os.File, int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -169,7 +171,8 @@ func socketOfChild(verb, path string) (*os.File, int, error) {
 	return f, cmd.Process.Pid, nil
 }
 
-// useInherited connects the socket that this process has inherited, or listens on it.
+// useInherited connects the socket that this process has inherited, or listens
+// on it.
 func useInherited(args []string) {
 	const inherited = 3
 	to := &unix.SockaddrUnix{Name: args[1]}
@@ -188,8 +191,9 @@ func useInherited(args []string) {
 	}
 }
 
-// giveAway uses up numbers of processes until the next is pid, and has the daemon fork then. It returns how often it went
-// round all numbers. A thread has a number, too, and is cheap.
+// giveAway uses up numbers of processes until the next is pid, and has the
+// daemon fork then. It returns how often it went round all numbers. A thread
+// has a number, too, and is cheap.
 func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	const (
 		near = 50     // the daemon's own threads, and other programs, take some
@@ -230,7 +234,8 @@ func spend() int {
 	return <-tid
 }
 
-// A daemon of the machine, which no agent started, forks when anyone asks it to.
+// A daemon of the machine, which no agent started, forks when anyone asks it
+// to.
 func (w *world) daemon() (socket string) {
 	w.t.Helper()
 	socket = filepath.Join(w.project, "daemon")
@@ -258,7 +263,8 @@ func (w *world) daemon() (socket string) {
 	return socket
 }
 
-// serveForks reads numbers of processes. It forks until it has a child with that number, or one above it.
+// serveForks reads numbers of processes. It forks until it has a child with
+// that number, or one above it.
 func (w *world) serveForks(c net.Conn) {
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		want, err := strconv.Atoi(lines.Text())
@@ -290,7 +296,8 @@ func (w *world) serveForks(c net.Conn) {
 	}
 }
 
-// skipManyPids skips a test where it would take minutes to use up all numbers of processes.
+// skipManyPids skips a test where it would take minutes to use up all numbers
+// of processes.
 func (w *world) skipManyPids() {
 	w.t.Helper()
 	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
@@ -302,7 +309,8 @@ func (w *world) skipManyPids() {
 	}
 }
 
-// masquerade has a tool of a new session's agent call somebody, and returns what it got.
+// masquerade has a tool of a new session's agent call somebody, and returns
+// what it got.
 func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult {
 	w.t.Helper()
 	w.skipManyPids()
@@ -316,7 +324,8 @@ func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult 
 	return r
 }
 
-// systems calls f for each user on this system, and as if it were one that has no handles of peers (Linux before 6.5).
+// systems calls f for each user on this system, and as if it were one that has
+// no handles of peers (Linux before 6.5).
 func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "this system", true: "no handles of peers"}[old], func(t *testing.T) {
@@ -331,7 +340,8 @@ func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 }
 
-// runOld executes a program that gets no handles of peers, nor does anything that it starts.
+// runOld executes a program that gets no handles of peers, nor does anything
+// that it starts.
 func runOld(args []string) {
 	const number, level, option = 0, 24, 32 // in struct seccomp_data, where the machine has the low half first
 	equal := func(at, value uint32, otherwise uint8) []unix.SockFilter {
@@ -356,8 +366,8 @@ func runOld(args []string) {
 	os.Exit(1)
 }
 
-// TestReusedPidIsRefusedOnSocket connects to the unix socket from a process whose number belongs to a foreign one by the
-// time the server looks.
+// TestReusedPidIsRefusedOnSocket connects to the unix socket from a process
+// whose number belongs to a foreign one by the time the server looks.
 func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.start()
@@ -380,7 +390,8 @@ func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 	})
 }
 
-// TestReusedPidIsRefusedByOtherSupervisor kills the server, and asks the supervisor of another session for its agent.
+// TestReusedPidIsRefusedByOtherSupervisor kills the server, and asks the
+// supervisor of another session for its agent.
 func TestReusedPidIsRefusedByOtherSupervisor(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.start()

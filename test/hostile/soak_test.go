@@ -20,7 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// soakTime is how long the soak takes: RUNNEL_SOAK, or an hour with RUNNEL_LONG, or moments.
+// soakTime is how long the soak takes: RUNNEL_SOAK, or an hour with
+// RUNNEL_LONG, or moments.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("RUNNEL_SOAK"); s != "" {
@@ -42,7 +43,8 @@ type sample struct {
 	fds, goroutines, rss, turns float64
 }
 
-// soak runs one turn a second, in turn in each of a few sessions, which are given up for new ones after a while.
+// soak runs one turn a second, in turn in each of a few sessions, which are
+// given up for new ones after a while.
 type soak struct {
 	w       *world
 	rnd     *rand.Rand
@@ -57,8 +59,9 @@ const (
 	sessionTurns = 40
 )
 
-// TestSoak: a turn each second, and a kill of a server, a supervisor or an agent each sixtieth of the time. In the
-// last half the server lives, and what it holds must not grow.
+// TestSoak: a turn each second, and a kill of a server, a supervisor or an
+// agent each sixtieth of the time. In the last half the server lives, and what
+// it holds must not grow.
 func TestSoak(t *testing.T) {
 	total := soakTime(t)
 	each := min(max(total/60, time.Second), time.Minute)
@@ -181,7 +184,8 @@ func (s *soak) goroutines() (n float64) {
 	return n
 }
 
-// growth judges how what the server holds grows, by the line through the samples after a time.
+// growth judges how what the server holds grows, by the line through the
+// samples after a time.
 func (s *soak) growth(after time.Duration) {
 	t := s.w.t
 	t.Helper()

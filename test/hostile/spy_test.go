@@ -30,7 +30,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// orders is what the test tells the spy: everything that an attacker could find out, and what it looks for.
+// orders is what the test tells the spy: everything that an attacker could find
+// out, and what it looks for.
 type orders struct {
 	Binary   string   `json:"binary"`
 	Data     string   `json:"data"`
@@ -74,7 +75,8 @@ const (
 	spyDetached = "detached"
 )
 
-// spy waits for its orders, attacks, and reports; then it has a copy of itself that nobody can trace do the same.
+// spy waits for its orders, attacks, and reports; then it has a copy of itself
+// that nobody can trace do the same.
 func spy(args []string) {
 	dir, way := args[0], args[1]
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -105,7 +107,8 @@ func spy(args []string) {
 	<-time.After(testapi.Patience)
 }
 
-// detach starts a role without a parent, a session of ours, a name, an environment, or an open file.
+// detach starts a role without a parent, a session of ours, a name, an
+// environment, or an open file.
 func detach(role ...string) {
 	self, _ := os.Executable()
 	cmd := exec.Command("/bin/sh", "-c", `cd / && setsid sh -c '("$@" </dev/null >/dev/null 2>&1 &)' sh "$@" &`, "sh", self)
@@ -126,10 +129,12 @@ func (r *report) attack(o orders) {
 	r.commands(o)
 }
 
-// like is what tokens look like, and anything that has the form of a secret of ours.
+// like is what tokens look like, and anything that has the form of a secret of
+// ours.
 var like = regexp.MustCompile(`rnl_[A-Za-z0-9_-]{20,}`)
 
-// look searches for secrets. What the test left about for the spy to find is none.
+// look searches for secrets. What the test left about for the spy to find is
+// none.
 func (r *report) look(where string, b []byte, o orders) {
 	r.Looked++
 	for i, n := range o.Needles {
@@ -236,7 +241,8 @@ func (r *report) into(what string, pid int, o orders) {
 	opened("ptrace", <-seized)
 }
 
-// seize stops a process's threads from running undisturbed, until the thread that it runs on ends, which the first never does.
+// seize stops a process's threads from running undisturbed, until the thread
+// that it runs on ends, which the first never does.
 func seize(pid int, done chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
@@ -343,7 +349,8 @@ func (r *report) api(o orders) {
 	r.Tried["hit and run"] = hitAndRun(o)
 }
 
-// ask returns the status and, where that is not the answer to give, what else came.
+// ask returns the status and, where that is not the answer to give, what else
+// came.
 func (d door) ask(method, path string, body any) string {
 	var in io.Reader
 	if body != nil {
@@ -373,7 +380,8 @@ func (d door) ask(method, path string, body any) string {
 	return fmt.Sprint(res.StatusCode, " ", string(answer))
 }
 
-// hitAndRun sends an answer to the approval and is gone before anyone can look who it was.
+// hitAndRun sends an answer to the approval and is gone before anyone can look
+// who it was.
 func hitAndRun(o orders) string {
 	body := `{"choice":"allow_once","argumentsDigest":"` + o.Digest + `"}`
 	for range 20 {

@@ -17,8 +17,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// starve takes from its supervisor what that needs to find processes, by the limit of its descriptors, and starts one that
-// is hard to find.
+// starve takes from its supervisor what that needs to find processes, by the
+// limit of its descriptors, and starts one that is hard to find.
 func starve(args []string) {
 	line, err := procinfo.Lineage(os.Getpid())
 	if err != nil {
@@ -47,8 +47,8 @@ func starve(args []string) {
 	stay(nil)
 }
 
-// TestStarvedSupervisorLeavesNothing lowers the limits of a supervisor, as any process of its user can, and ends the agent
-// in every way there is.
+// TestStarvedSupervisorLeavesNothing lowers the limits of a supervisor, as any
+// process of its user can, and ends the agent in every way there is.
 func TestStarvedSupervisorLeavesNothing(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		for name, end := range map[string]func(w *world){

@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// change is run as root, as a process in a user namespace that newuidmap made may be. It connects as one user, becomes
-// another, and prints the answer to a request.
+// change is run as root, as a process in a user namespace that newuidmap made
+// may be. It connects as one user, becomes another, and prints the answer to a
+// request.
 func change(args []string) {
 	addr, token := args[0], args[1]
 	be := func(real, effective, saved int) {
@@ -42,7 +43,8 @@ func change(args []string) {
 	fmt.Print(line)
 }
 
-// changed runs a program that changes its user and reports what that was answered.
+// changed runs a program that changes its user and reports what that was
+// answered.
 func changed(args []string) {
 	dir, helper := args[0], args[1]
 	var o struct{ Addr, Token string }
@@ -51,7 +53,8 @@ func changed(args []string) {
 	writeResult(filepath.Join(dir, "changed"), words(out, err))
 }
 
-// delegate has everything that this goroutine starts from now on see a system on which a user may become another.
+// delegate has everything that this goroutine starts from now on see a system
+// on which a user may become another.
 func delegate(t *testing.T, to, uid uint32) {
 	t.Helper()
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -77,8 +80,9 @@ func delegate(t *testing.T, to, uid uint32) {
 	}
 }
 
-// TestSubordinateUserCannotUseAToken lets an agent's tool connect as a user that newuidmap makes of its own, and become
-// yet another one, which hides the connection. The first has another process, as the container of a user has.
+// TestSubordinateUserCannotUseAToken lets an agent's tool connect as a user
+// that newuidmap makes of its own, and become yet another one, which hides the
+// connection. The first has another process, as the container of a user has.
 func TestSubordinateUserCannotUseAToken(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")

@@ -18,8 +18,8 @@ import (
 // untypical is a key that looks like none of the known kinds.
 const untypical = "gateway.Vq7RzT2mXw9LkB4n"
 
-// hides waits for the end of a turn in which the agent tells its key, and checks
-// that what it says is there without the key.
+// hides waits for the end of a turn in which the agent tells its key, and
+// checks that what it says is there without the key.
 func (w *world) hides(c *testapi.Client, turn, key string) {
 	w.t.Helper()
 	c.End(turn)

@@ -25,7 +25,8 @@ type parcel struct {
 	Body   string      `json:"body"`
 }
 
-// sendRequest sends the parcel of its argument and prints status, cookie and body.
+// sendRequest sends the parcel of its argument and prints status, cookie and
+// body.
 func sendRequest(args []string) {
 	var p parcel
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {

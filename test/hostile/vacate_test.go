@@ -16,7 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// vacate tells an agent's tool to send a request, and to be gone before the server looks who sent it.
+// vacate tells an agent's tool to send a request, and to be gone before the
+// server looks who sent it.
 type vacate struct {
 	Target int    `json:"target"` // the server, which is stopped meanwhile
 	Addr   string `json:"addr"`
@@ -75,8 +76,9 @@ func (v vacate) run() error {
 	return err
 }
 
-// heir is a program of the machine, which no agent started, such as a browser. It connects to the server from the address
-// that it is told; an agent can foresee the port of its next connection.
+// heir is a program of the machine, which no agent started, such as a browser.
+// It connects to the server from the address that it is told; an agent can
+// foresee the port of its next connection.
 func (w *world) heir() (socket string) {
 	w.t.Helper()
 	socket = filepath.Join(w.project, "heir")
@@ -118,8 +120,10 @@ func (w *world) heir() (socket string) {
 	return socket
 }
 
-// TestReusedPortIsRefused has an agent's tool answer its own question with a token that it found: it resets the connection
-// once the request is sent, and a foreign program connects from the same port before the server looks who called.
+// TestReusedPortIsRefused has an agent's tool answer its own question with a
+// token that it found: it resets the connection once the request is sent, and a
+// foreign program connects from the same port before the server looks who
+// called.
 func TestReusedPortIsRefused(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -128,8 +132,9 @@ func TestReusedPortIsRefused(t *testing.T) {
 	})
 }
 
-// TestResetConnectionIsRefusedBeyondLoopback does the same by an address of this machine that others can reach, where a
-// connection that is gone could have been one from elsewhere.
+// TestResetConnectionIsRefusedBeyondLoopback does the same by an address of
+// this machine that others can reach, where a connection that is gone could
+// have been one from elsewhere.
 func TestResetConnectionIsRefusedBeyondLoopback(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -160,7 +165,8 @@ func reachableAddr(t *testing.T) string {
 	return ""
 }
 
-// vacate has the tool of an agent answer its question, and looks what becomes of it.
+// vacate has the tool of an agent answer its question, and looks what becomes
+// of it.
 func (w *world) vacate(v vacate) {
 	t := w.t
 	t.Helper()

@@ -24,8 +24,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// world is one machine as far as a test goes: a user with a home, a data directory, a server, and agents that are this
-// test binary.
+// world is one machine as far as a test goes: a user with a home, a data
+// directory, a server, and agents that are this test binary.
 type world struct {
 	testapi.Server
 	t        *testing.T
@@ -233,8 +233,9 @@ type process struct {
 	line       string
 }
 
-// processes returns what runs in the world, without its server: what its user runs; where that is the tester, what runs
-// the agent's program or works in the world, and the supervisors of its sessions.
+// processes returns what runs in the world, without its server: what its user
+// runs; where that is the tester, what runs the agent's program or works in the
+// world, and the supervisors of its sessions.
 func (w *world) processes() []process {
 	var found []process
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -329,7 +330,8 @@ func (w *world) create() string {
 	return made.SessionID
 }
 
-// rss returns a process's memory in KiB: resident, and its share of what it shares.
+// rss returns a process's memory in KiB: resident, and its share of what it
+// shares.
 func rss(pid int) (resident, share int) {
 	field := func(file, name string) (n int) {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// species is what the zoo has. Each is a line of sh, in which $0 is the zoo's program and $1 its directory; "stay" takes a
-// while and cannot be asked to end.
+// species is what the zoo has. Each is a line of sh, in which $0 is the zoo's
+// program and $1 its directory; "stay" takes a while and cannot be asked to
+// end.
 var species = []string{
 	`"$0" play-stay`,
 	`("$0" play-stay &)`,
@@ -36,7 +37,8 @@ var species = []string{
 
 // scripts are species that are files: they run themselves.
 var scripts = map[string]string{
-	// One process after another, each the child of one that is gone, 100 a second.
+	// One process after another, each the child of one that is gone, 100 a
+	// second.
 	"hop": "trap '' INT TERM HUP\nsleep 0.01\n/bin/sh \"$0\" &\nexit 0\n",
 	// 200 a second, for two seconds, which stay.
 	"brood": "trap '' INT TERM HUP\ni=0\nwhile [ $i -lt 400 ]; do sleep 300 & sleep 0.005; i=$((i+1)); done\nwait\n",

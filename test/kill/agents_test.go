@@ -37,8 +37,9 @@ func works(found providertest.Report, test string) bool {
 	return i < 0 || found.Results[i].Works
 }
 
-// TestTurnsOfEveryAgentContinueAfterAKill kills the server in each phase of a turn of each agent: the
-// turn goes on to its end, and the client has seen all of it once.
+// TestTurnsOfEveryAgentContinueAfterAKill kills the server in each phase of a
+// turn of each agent: the turn goes on to its end, and the client has seen all
+// of it once.
 func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 	eachAgent(t, "60s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
@@ -105,9 +106,9 @@ func (w *world) runs(line string) {
 	}
 }
 
-// TestTurnsOfEveryAgentCloseWithoutTakeover kills the server where nobody waits for the
-// next one: nothing of the agent is left, its turn is closed once, and the
-// conversation goes on if the agent can.
+// TestTurnsOfEveryAgentCloseWithoutTakeover kills the server where nobody waits
+// for the next one: nothing of the agent is left, its turn is closed once, and
+// the conversation goes on if the agent can.
 func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
@@ -138,9 +139,9 @@ func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 	})
 }
 
-// TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start processes that do
-// what they can to be left behind, and ends the session, its turn, or the
-// server.
+// TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start
+// processes that do what they can to be left behind, and ends the session, its
+// turn, or the server.
 func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, _ providertest.Report) {
 		for name, end := range map[string]func(session string){

@@ -35,9 +35,10 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// TestFullDiskDuringRealTurnsLosesNothing fills the disk in the middle of real turns, and kills the
-// server while it is full. What clients saw is in the log, every turn has one
-// end, and with the space everything else comes back by itself.
+// TestFullDiskDuringRealTurnsLosesNothing fills the disk in the middle of real
+// turns, and kills the server while it is full. What clients saw is in the log,
+// every turn has one end, and with the space everything else comes back by
+// itself.
 func TestFullDiskDuringRealTurnsLosesNothing(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=32m,mode=0700"); err != nil {

@@ -153,8 +153,9 @@ func seed(t *testing.T) uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// TestKilledServerLosesNothing kills the server at random moments of real turns. The
-// turns go on to their own end, and every client sees all of it once.
+// TestKilledServerLosesNothing kills the server at random moments of real
+// turns. The turns go on to their own end, and every client sees all of it
+// once.
 func TestKilledServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
@@ -210,8 +211,8 @@ func TestFrozenServerLosesNothing(t *testing.T) {
 	}
 }
 
-// TestKilledSupervisorClosesItsTurn kills the supervisors: their turns are closed with
-// the reason, at once, and nothing is left of their agents.
+// TestKilledSupervisorClosesItsTurn kills the supervisors: their turns are
+// closed with the reason, at once, and nothing is left of their agents.
 func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
@@ -225,8 +226,9 @@ func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 	t.Logf("%+v", sum)
 }
 
-// TestKilledServerAndSupervisorsLeaveNothing kills the server and the supervisors at once. The agents
-// end at once, what they had started with the next start.
+// TestKilledServerAndSupervisorsLeaveNothing kills the server and the
+// supervisors at once. The agents end at once, what they had started with the
+// next start.
 func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true

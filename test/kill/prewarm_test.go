@@ -74,8 +74,8 @@ func (w *world) supervisorOf(session string) int {
 	return record.Supervisor.Pid
 }
 
-// firstWord creates a session, sends a prompt and returns when the first word of
-// the answer was there.
+// firstWord creates a session, sends a prompt and returns when the first word
+// of the answer was there.
 func (w *world) firstWord() (session string, took time.Duration) {
 	w.t.Helper()
 	at := time.Now()
@@ -198,7 +198,8 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 	})
 }
 
-// A server that is told to end before it serves ends what it has just taken over.
+// A server that is told to end before it serves ends what it has just taken
+// over.
 func TestInterruptedWhileItTakesOver(t *testing.T) {
 	w := newWorld(t, "1h")
 	w.start()

@@ -142,8 +142,8 @@ func (w *world) start() {
 	}
 }
 
-// refusesOrStarts starts the server where it may be that it cannot: then it says
-// why, and what to do.
+// refusesOrStarts starts the server where it may be that it cannot: then it
+// says why, and what to do.
 func (w *world) refusesOrStarts() {
 	w.t.Helper()
 	if said := w.tryStart(); said != "" && !strings.Contains(said, "space") {
@@ -274,8 +274,8 @@ func (w *world) supervisors() []int {
 	return pids
 }
 
-// slack limits how much longer everything may take on a loaded machine. It is far
-// below the times after which leftovers would end by themselves.
+// slack limits how much longer everything may take on a loaded machine. It is
+// far below the times after which leftovers would end by themselves.
 const slack = 10 * time.Second
 
 // empty waits until nothing of the world runs but its server. That must happen

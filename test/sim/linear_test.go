@@ -10,10 +10,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestAnswersToUsersAreLinearizable has several users do the same things at the same time.
-// What each was told fits one order of it all: of several answers to an
-// approval one counts and the others come too late, and of several prompts one
-// begins a turn while none runs. What the log says happened in it, too.
+// TestAnswersToUsersAreLinearizable has several users do the same things at the
+// same time. What each was told fits one order of it all: of several answers to
+// an approval one counts and the others come too late, and of several prompts
+// one begins a turn while none runs. What the log says happened in it, too.
 func TestAnswersToUsersAreLinearizable(t *testing.T) {
 	first, runs := seeds(t, 600)
 	for i := range runs {

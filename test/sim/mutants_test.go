@@ -73,7 +73,8 @@ var mutants = []mutant{
 // mutantRuns is how many seeds a mutant has to survive to count as not found.
 const mutantRuns = "4000"
 
-// TestSimulationFindsSeededBugs builds this simulation over each mistake and has it found.
+// TestSimulationFindsSeededBugs builds this simulation over each mistake and
+// has it found.
 func TestSimulationFindsSeededBugs(t *testing.T) {
 	if testing.Short() || slower > 1 { // a build without the race detector finds the same
 		t.Skip("builds the program once for each mistake")

@@ -116,7 +116,8 @@ func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	}
 }
 
-// TestRandomSchedulesKeepTheInvariants runs the core through schedules of everything that happens to it.
+// TestRandomSchedulesKeepTheInvariants runs the core through schedules of
+// everything that happens to it.
 func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 	spread(t, 10_000, makePlan,
 		"process killed", "process powerless", "process fenced", "process detached", "agent adopted", "sync failed",
@@ -125,8 +126,8 @@ func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 		"turn completed", "turn cancelled", "turn ended as AGENT_ERROR", "turn ended as PROCESS_CRASH")
 }
 
-// TestReconnectingClientsMissNothing is the same with connections that hardly last, and
-// processes that are killed all the time.
+// TestReconnectingClientsMissNothing is the same with connections that hardly
+// last, and processes that are killed all the time.
 func TestReconnectingClientsMissNothing(t *testing.T) {
 	spread(t, 10_000, func(seed uint64) plan {
 		p := makePlan(seed + 1<<32)

@@ -1,7 +1,7 @@
-// Command go holds a conversation with a server through the generated client: it
-// creates a session, follows its events, sends a prompt, answers the approval,
-// reads the history, and streams a turn. It exits with 1 if anything differs from
-// what it expects.
+// Command go holds a conversation with a server through the generated client:
+// it creates a session, follows its events, sends a prompt, answers the
+// approval, reads the history, and streams a turn. It exits with 1 if anything
+// differs from what it expects.
 //
 //	go run . URL TOKEN DIRECTORY
 package main
