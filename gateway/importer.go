@@ -39,7 +39,7 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil { // no agent could be started there
 			return Status{}, err
 		}
-		if err := g.reopen(ctx, id); err != nil {
+		if err := g.importer.reopen(ctx, id); err != nil {
 			return Status{}, err
 		}
 		g.feed.touch(id)
@@ -57,23 +57,6 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	return e.status(), nil
 }
 
-// reopen records a dead session as open. A session that is deleted at the same
-// time stays deleted.
-func (g *Gateway) reopen(ctx context.Context, id string) error {
-	_, err := g.sessions.hold(ctx, id, nil, func() error {
-		rec, err := g.opener.record(ctx, id)
-		if err != nil || rec.State != event.StateDead {
-			return err
-		}
-		rec.State, rec.LastActiveAt = event.StateOpen, time.Now().UTC()
-		if err := g.cfg.Catalogue.PutSession(ctx, rec); err != nil {
-			return storeError(err)
-		}
-		return nil
-	})
-	return err
-}
-
 // Resolve returns our id for what a client may call a session: that id, or
 // cliType:agentId of a conversation that we know. With a project dir the
 // sessions of others have no part in the answer.
@@ -87,6 +70,23 @@ type importer struct {
 	opener   *opener
 	sessions *sessions
 	group    singleflight.Group // of copies, by conversation
+}
+
+// reopen records a dead session as open. A session that is deleted at the same
+// time stays deleted.
+func (m *importer) reopen(ctx context.Context, id string) error {
+	_, err := m.sessions.hold(ctx, id, nil, func() error {
+		rec, err := m.opener.record(ctx, id)
+		if err != nil || rec.State != event.StateDead {
+			return err
+		}
+		rec.State, rec.LastActiveAt = event.StateOpen, time.Now().UTC()
+		if err := m.opener.cfg.Catalogue.PutSession(ctx, rec); err != nil {
+			return storeError(err)
+		}
+		return nil
+	})
+	return err
 }
 
 // resolve is Gateway.Resolve for all projects. With copyIt it copies a
