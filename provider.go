@@ -118,7 +118,7 @@ type (
 // What a Provider may also do.
 type (
 	// A Historian can read conversations that the agent has stored. History
-	// returns the same events as Conn.Next did.
+	// translates them as Conn.Next translates the agent's output.
 	Historian interface {
 		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}
