@@ -1,0 +1,91 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// plainFolders are the folders whose comments were rewritten in plain English.
+// Add a folder once its comments are.
+var plainFolders = []string{
+	".", "event", "upsert", "universal", "store", "store/memory", "store/sqlite",
+	"provider/acp", "provider/all", "provider/claude", "provider/codex", "provider/script",
+	"internal/agentconn", "internal/agentrig", "internal/fakemodel", "internal/gitconfig", "internal/jsonl",
+	"internal/jsonrpc", "internal/proc", "internal/procinfo", "internal/realagents", "internal/recordtest",
+	"internal/redact", "internal/supervisor", "internal/translate",
+}
+
+// unclear matches phrases that make a reader search for their subject. Name the
+// program, value or person instead.
+var unclear = regexp.MustCompile(`(?i)\b(what there is( not)?|who it is|what it says of itself|whoever|(is|are) told|be gone|is gone|` +
+	`says? so|has to do with|takes? up|hears of|of its own accord|for good|what is asked|it is there|all the same|as ever|anew|` +
+	`what comes|what it takes|lets go|looks at|nobody wanted|those who take)\b`)
+
+// idioms are names that were private words for things that have a usual name.
+var idioms = regexp.MustCompile(`^(vigil|farewell|obey|obeys|hear|heard|overhear|fly|aside|told)$`)
+
+func TestCommentsAvoidUnclearPhrases(t *testing.T) {
+	for _, path := range plainFiles(t) {
+		for _, problem := range checkWords(t, path, nil) {
+			t.Error(problem)
+		}
+	}
+}
+
+func TestSeededUnclearPhrases(t *testing.T) {
+	src := "package p\n\n// vigil waits for whoever\n// is told.\nfunc vigil() {}\n\n// The session logs the event.\nvar seq int\n"
+	got := strings.Join(checkWords(t, "p.go", src), "\n")
+	want := "p.go:3: comment has \"whoever\"; name the subject\np.go:3: comment has \"is told\"; name the subject\np.go:5: the name vigil is an idiom; use the usual term"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// plainFiles returns the Go files of plainFolders that are no tests.
+func plainFiles(t *testing.T) (files []string) {
+	t.Helper()
+	for _, folder := range plainFolders {
+		found, err := filepath.Glob(filepath.Join("../..", folder, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d Go files, %v", folder, len(found), err)
+		}
+		for _, f := range found {
+			if !strings.HasSuffix(f, "_test.go") {
+				files = append(files, f)
+			}
+		}
+	}
+	return files
+}
+
+// checkWords returns what is unclear in a file, or in src if that is not nil.
+func checkWords(t *testing.T, path string, src any) (problems []string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(pos token.Pos) string {
+		p := fset.Position(pos)
+		p.Column = 0
+		return p.String()
+	}
+	for _, c := range file.Comments {
+		for _, phrase := range unclear.FindAllString(strings.Join(strings.Fields(c.Text()), " "), -1) {
+			problems = append(problems, at(c.Pos())+": comment has \""+phrase+"\"; name the subject")
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.FuncDecl); ok && idioms.MatchString(f.Name.Name) {
+			problems = append(problems, at(f.Pos())+": the name "+f.Name.Name+" is an idiom; use the usual term")
+		}
+		return true
+	})
+	return problems
+}
