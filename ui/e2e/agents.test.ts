@@ -243,7 +243,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await expect.poll(focused).toBe("name");
     await good();
     await bar().getByRole("textbox", { name: "Name of the service" }).fill("greeter");
-    await bar().getByRole("textbox", { name: "Who is told" }).fill("ops@example.org");
+    await bar().getByRole("textbox", { name: "Contact for failures" }).fill("ops@example.org");
     await bar().getByRole("radio", { name: "Medium" }).check();
     await bar().getByRole("textbox", { name: "Replicas" }).fill("3");
     await bar().getByLabel("First day").fill("2026-11-22");
