@@ -55,7 +55,8 @@ var (
 	}
 )
 
-// AgentSays returns a notice with a text of the agent. text must be one line.
+// AgentSays returns a notice that shows text, which the agent wrote. text must
+// be one line.
 func AgentSays(level event.Level, text string) event.Notice {
 	return event.Notice{Level: level, Code: "AGENT_SAYS", Message: text}
 }

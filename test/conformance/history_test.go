@@ -113,7 +113,7 @@ func (c *stored) load(t *testing.T) {
 	user("<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n<summary>Background command finished</summary>\n</task-notification>", nil)
 	said("m3", object{"type": "text", "text": "noted"}, "end_turn")
 	add("system", object{"subtype": "compact_boundary", "content": "Conversation compacted", "compactMetadata": object{"trigger": "manual", "preTokens": 10}})
-	user("This session is being continued from a previous conversation", object{"isCompactSummary": true, "isVisibleInTranscriptOnly": true})
+	user("This session is being continued from a previous conversation", object{"isCompactSummary": true})
 	user("second prompt", nil)
 	said("m4", object{"type": "text", "text": "half an"}, nil)
 	user([]object{{"type": "text", "text": "[Request interrupted by user]"}}, nil)

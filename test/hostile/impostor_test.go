@@ -176,8 +176,9 @@ func (w *world) try(env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// wantRefused runs commands that would talk to the server, also with a token.
-// They have to say that an agent started what they found, and send it nothing.
+// wantRefused runs commands that connect to the server, with and without a
+// token. Each must report that an agent started the process behind the address,
+// and must send that process nothing.
 func (w *world) wantRefused(env ...string) {
 	t := w.t
 	t.Helper()
