@@ -151,7 +151,13 @@ func (h Home) qwenFiles() map[string]string {
 		"privacy":   object{"usageStatisticsEnabled": false},
 		"telemetry": object{"enabled": false},
 		"general":   object{"enableAutoUpdate": false},
-		"tools":     object{"useRipgrep": false, "todoWrite": object{"enabled": true}}, // off by default
+		"tools": object{
+			"useRipgrep": false,
+			"todoWrite":  object{"enabled": true}, // off by default
+			// In the terminal that it else gives its commands, a busy machine
+			// has one that ends at once fail by a hangup (0.24.4).
+			"shell": object{"enableInteractiveShell": false},
+		},
 	}.json()}
 }
 

@@ -167,7 +167,9 @@ var subjects = map[string]func(*providertest.Subject){
 		}
 		s.Notes = append(s.Notes,
 			"Its list of tasks, todo_write, is off unless `tools.todoWrite.enabled` is set in its settings (Qwen Code 0.24.4).",
-			"Its history leaves out a prompt of attachments without a text: the answer to it is part of the turn before (Qwen Code 0.24.4).")
+			"Its history leaves out a prompt of attachments without a text: the answer to it is part of the turn before (Qwen Code 0.24.4).",
+			"On a busy machine, the terminal that it runs commands in can hang up on one that ends at once, which is then reported as failed; `tools.shell.enableInteractiveShell: false` in its settings avoids that (Qwen Code 0.24.4).",
+			"The arguments of a call that fails before it is asked about, or run, are known only when its history is read (Qwen Code 0.24.4).")
 		s.Cannot[providertest.Denial] = "its only denial ends the turn (Qwen Code 0.24.4, denied-stop)"
 		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn that nobody asked for: what is said after the turn is a notice, and what is asked is denied"
 	},
