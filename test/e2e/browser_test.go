@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +95,12 @@ func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, err := json.Marshal(map[string]any{"agents": found, "project": home.Project, "env": env})
+	gates := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		model.Gate(strings.TrimPrefix(r.URL.Path, "/")).Open()
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(gates.Close)
+	told, err := json.Marshal(map[string]any{"agents": found, "project": home.Project, "env": env, "gates": gates.URL + "/"})
 	if err != nil {
 		t.Fatal(err)
 	}

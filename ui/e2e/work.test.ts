@@ -12,9 +12,10 @@ interface Work {
   agents: string[];
   project: string;
   env: string[]; // "NAME=value", what the agents need
+  gates: string; // a URL that lets the model go on, with the name of a gate at its end
 }
 
-const work: Work = JSON.parse(process.env.RUNNEL_WORK ?? '{"agents":[],"project":"","env":[]}');
+const work: Work = JSON.parse(process.env.RUNNEL_WORK ?? '{"agents":[],"project":"","env":[],"gates":""}');
 const env: Record<string, string> = Object.fromEntries(work.env.map((e) => e.split(/=(.*)/s).slice(0, 2)));
 const has = (agent: string) => work.agents.includes(agent);
 
@@ -73,10 +74,16 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
         const [box, all] = [text, text?.closest("section")].map((x) => x?.getBoundingClientRect());
         return box !== undefined && all !== undefined && box.bottom > all.top && box.top < all.bottom;
       }, n);
-    /** A turn whose prompt has to be seen once it is sent, and whose end once it is there. */
-    const turn = async (prompt: string, asked = 0) => {
+    /**
+     * A turn whose prompt has to be seen once it is sent, before the model
+     * answers, and whose end once it is there.
+     */
+    const turn = async ({ prompt, asked = 0 }: Kind) => {
       const before = await ends();
-      await Promise.all([seen(before), send(prompt)]);
+      const hold = `turn ${++turns}`;
+      await Promise.all([seen(before), send(prompt({ hold }))]);
+      const opened = await fetch(work.gates + encodeURIComponent(hold), { method: "POST" });
+      expect(opened.status).toBe(204);
       for (let i = 0; i < asked; i++) {
         await page
           .locator(`[data-row=approval]`)
@@ -90,32 +97,41 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await atEnd();
     };
 
-    const first = { firstDelayMs: 500 }; // in which the prompt is to be seen
+    interface Kind {
+      prompt: (first: object) => string; // with what its first step begins with
+      asked?: number;
+      image?: boolean;
+    }
+    let turns = 0;
     const code = `\`\`\`ts\n${"export const a = 1; // and so on\n".repeat(60)}\`\`\`\n\n`;
     const paragraphs = "A paragraph of some length that is wrapped over the lines of the page. ".repeat(6);
-    const kinds: Record<string, { prompt: string; asked?: number; image?: boolean }> = {
+    const coding: Kind = { prompt: (first) => play({ ...first, text: code.repeat(3), pace: 1000 }) };
+    const kinds: Record<string, Kind> = {
       "long outputs": {
-        prompt: play({
-          ...first,
-          blocks: [{ type: "text", text: `${paragraphs}\n\n`, repeat: 20 }],
-          pace: 1000,
-        }),
+        prompt: (first) =>
+          play({
+            ...first,
+            blocks: [{ type: "text", text: `${paragraphs}\n\n`, repeat: 20 }],
+            pace: 1000,
+          }),
       },
       "tool calls": {
-        prompt: play(
-          { ...first, ...run("cat notes.txt") },
-          ...Array.from({ length: 8 }, () => run("cat notes.txt")),
-          { text: paragraphs },
-        ),
+        prompt: (first) =>
+          play(
+            { ...first, ...run("cat notes.txt") },
+            ...Array.from({ length: 8 }, () => run("cat notes.txt")),
+            { text: paragraphs },
+          ),
       },
-      code: { prompt: play({ ...first, text: code.repeat(3), pace: 1000 }) },
-      images: { prompt: play({ ...first, text: paragraphs.repeat(10) }), image: true },
+      code: coding,
+      images: { prompt: (first) => play({ ...first, text: paragraphs.repeat(10) }), image: true },
       approvals: {
-        prompt: play(
-          { ...first, text: paragraphs.repeat(6), ...run("touch one") },
-          { text: paragraphs.repeat(6), ...run("touch two") },
-          { text: paragraphs },
-        ),
+        prompt: (first) =>
+          play(
+            { ...first, text: paragraphs.repeat(6), ...run("touch one") },
+            { text: paragraphs.repeat(6), ...run("touch two") },
+            { text: paragraphs },
+          ),
         asked: 2,
       },
     };
@@ -128,7 +144,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
             .setInputFiles({ name: "dot.png", mimeType: "image/png", buffer: dot });
         if (kind.image)
           await page.getByRole("button", { name: "Send" }).and(page.locator(":enabled")).waitFor();
-        await turn(kind.prompt, kind.asked);
+        await turn(kind);
       }
       await shot(page, `end-${name}`);
     });
@@ -141,7 +157,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await stream().hover();
       await page.mouse.wheel(0, -900);
       await page.getByRole("button", { name: "To the end" }).waitFor();
-      await turn(kinds.code?.prompt ?? "");
+      await turn(coding);
     });
   });
 
