@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
@@ -32,7 +29,7 @@ const (
 // ServeHTTP is the one chain that every request goes through, whatever it asks
 // for: limits, Host, Origin, authentication, scope, handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread}
+	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1}
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)
@@ -44,6 +41,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.panicked(sw, r, p)
 		}
 		s.metrics.request(route, sw.status, time.Since(began))
+		sw.finish()
 	}()
 	secure(sw.Header())
 	if err := limits(sw, r); err != nil {
@@ -163,64 +161,3 @@ func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 	}
 	_ = reply.JSON(w, http.StatusInternalServerError, reply.ErrorBody{Error: reply.Hidden(id)}) // always encodes
 }
-
-// statusWriter remembers whether and how an answer began.
-type statusWriter struct {
-	http.ResponseWriter
-	head   bool // the answer has no body
-	status int
-	watch  *watch                                   // of a request with a credential
-	unread func(bytes int, cut func()) (end func()) // see Streams.Unread; nil: writes are not counted
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	if w.watch.over() {
-		return
-	}
-	if w.status == 0 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	if w.watch.over() {
-		return 0, auth.ErrEnded
-	}
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	if w.unread != nil {
-		defer w.unread(len(p), w.cut)()
-	}
-	n, err := w.ResponseWriter.Write(p)
-	if w.head { // over HTTP/2 a write fails once the header has been sent
-		return len(p), nil
-	}
-	return n, err
-}
-
-// cut ends a write.
-func (w *statusWriter) cut() { _ = w.SetWriteDeadline(time.Now()) }
-
-// FlushError serves http.ResponseController, like the next two.
-func (w *statusWriter) FlushError() error {
-	if w.watch.over() {
-		return auth.ErrEnded
-	}
-	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-// Hijack leaves the connection to its new owner, who sees to its credential.
-func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	if w.watch != nil {
-		w.watch.leave()
-	}
-	if w.watch.over() {
-		return nil, nil, auth.ErrEnded
-	}
-	return http.NewResponseController(w.ResponseWriter).Hijack()
-}
-
-// Unwrap serves http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

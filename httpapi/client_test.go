@@ -67,11 +67,22 @@ type site struct {
 
 func serve(t *testing.T, edit ...func(*Config, *gateway.Config)) *site {
 	t.Helper()
+	return serveOver(t, 1, edit...)
+}
+
+// serveOver serves a version of HTTP; without TLS, which a bubble of virtual
+// time cannot have.
+func serveOver(t *testing.T, version int, edit ...func(*Config, *gateway.Config)) *site {
+	t.Helper()
 	s := &site{rig: newRig(t, edit...), ln: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
 	hs := s.HTTPServer()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(version == 1)
+	protocols.SetUnencryptedHTTP2(version == 2)
+	hs.Protocols = protocols
 	done := make(chan struct{})
 	go func() { defer close(done); _ = hs.Serve(s.ln) }()
-	tr := &http.Transport{DialContext: s.ln.dial}
+	tr := &http.Transport{DialContext: s.ln.dial, Protocols: protocols}
 	s.client = &http.Client{Transport: tr}
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()

@@ -120,17 +120,14 @@ func (w *statusWriter) SetReadDeadline(t time.Time) error {
 	return w.watch.rc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets that of the answer.
-func (w *statusWriter) SetWriteDeadline(t time.Time) error {
-	if w.watch == nil {
-		return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+// setWriteDeadline sets that of the answer, but no later than hasten did.
+func (wt *watch) setWriteDeadline(t time.Time) error {
+	wt.mu.Lock()
+	defer wt.mu.Unlock()
+	if !wt.until.IsZero() && (t.IsZero() || t.After(wt.until)) {
+		t = wt.until
 	}
-	w.watch.mu.Lock()
-	defer w.watch.mu.Unlock()
-	if until := w.watch.until; !until.IsZero() && (t.IsZero() || t.After(until)) {
-		t = until
-	}
-	return w.watch.rc.SetWriteDeadline(t)
+	return wt.rc.SetWriteDeadline(t)
 }
 
 // A watchedBody is a body that ends with the credential, also what has arrived

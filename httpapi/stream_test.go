@@ -3,8 +3,10 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,7 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -439,11 +443,23 @@ func TestCursorAtTheEdges(t *testing.T) {
 	}
 }
 
+// bothVersions runs a test in virtual time over HTTP/1.1 and over HTTP/2.
+func bothVersions(t *testing.T, test func(t *testing.T, version int)) {
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprint("HTTP", version), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, version) })
+		})
+	}
+}
+
 func TestHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := serve(t)
+	bothVersions(t, func(t *testing.T, version int) {
+		s := serveOver(t, version)
 		id := s.create()
 		res := s.get("/api/session/" + id + "/events")
+		if res.ProtoMajor != version {
+			t.Fatalf("over %s", res.Proto)
+		}
 		r := bufio.NewReader(res.Body)
 		if f, err := readFrame(r); err != nil || f.name != "stream:open" {
 			t.Fatalf("%+v, %v", f, err)
@@ -460,6 +476,32 @@ func TestHeartbeat(t *testing.T) {
 			_, _ = r.ReadString('\n')
 		}
 		res.Body.Close()
+	})
+}
+
+// A lateAgent takes its time to start.
+type lateAgent struct{ silentAgent }
+
+func (lateAgent) Name() string { return "late" }
+
+func (a lateAgent) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	select {
+	case <-time.After(50 * time.Second): // longer than the writing of an answer may take
+		return a.silentAgent.Open(ctx, opt)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestAnswerWaitsForAnAgentThatStartsSlowly(t *testing.T) {
+	bothVersions(t, func(t *testing.T, version int) {
+		s := serveOver(t, version, func(_ *Config, g *gateway.Config) { g.Providers = append(g.Providers, lateAgent{}) })
+		began := time.Now()
+		res := s.roundTrip("POST", "/api/harness/session/create", fmt.Sprintf(`{"cliType":"late","projectRoot":%q}`, s.dir))
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK || time.Since(began) < 50*time.Second {
+			t.Errorf("after %v: %d %s %v", time.Since(began), res.StatusCode, body, err)
+		}
 	})
 }
 
