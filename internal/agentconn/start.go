@@ -126,14 +126,19 @@ const maxOutput = 64 << 10
 // the answer is no. The program runs in an empty directory of this user. It
 // does not run in a directory for temporary files, because agents apply
 // settings from the current directory and its parents.
-func Output(ctx context.Context, path string, env []string, args ...string) ([]byte, error) {
-	p, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env})
+//
+// The program has a supervisor like an agent, so nothing that it started is
+// left when Output returns, or after this process was killed. mark is as in
+// [Command].
+func Output(ctx context.Context, path string, env []string, mark string, args ...string) ([]byte, error) {
+	p, err := Ask(ctx, path, env, mark, args...)
 	if err != nil {
 		return nil, err
 	}
+	defer p.Stop(context.WithoutCancel(ctx), proc.Now)
 	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
 	defer stop()
-	p.CloseStdin()
+	p.CloseInput()
 	var buf bytes.Buffer
 	_, err = io.Copy(&buf, io.LimitReader(p.Stdout(), maxOutput))
 	if err == nil {
@@ -141,4 +146,10 @@ func Output(ctx context.Context, path string, env []string, args ...string) ([]b
 	}
 	_, waitErr := p.Wait(context.WithoutCancel(ctx))
 	return buf.Bytes(), errors.Join(err, waitErr, ctx.Err())
+}
+
+// Ask starts a program that is asked about itself and not for a session. It
+// runs as with [Output]. The caller must stop it.
+func Ask(ctx context.Context, path string, env []string, mark string, args ...string) (supervisor.Agent, error) {
+	return supervisor.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env, Mark: mark}, supervisor.Keep{})
 }

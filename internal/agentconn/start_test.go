@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/proc"
 )
 
 // Output starts a program to get its version. The program applies settings from
@@ -33,7 +34,7 @@ func TestOutputRunsInEmptyDirectory(t *testing.T) {
 	if err != nil {
 		t.Skip("sh is not installed")
 	}
-	out, err := Output(t.Context(), sh, nil, "-c", "pwd -P; ls -A")
+	out, err := Output(t.Context(), sh, nil, "TEST_"+proc.MarkSuffix, "-c", "pwd -P; ls -A")
 	if err != nil {
 		t.Fatal(err)
 	}

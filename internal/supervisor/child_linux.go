@@ -314,6 +314,9 @@ func (ch *child) gone() bool {
 	}
 }
 
+// CloseInput implements [Agent].
+func (ch *child) CloseInput() { _ = ch.outbox.Send(appendFrame(nil, kindClose)) }
+
 // Begin implements [Agent].
 func (ch *child) Begin(point Checkpoint, after int64) {
 	b, err := json.Marshal(point)

@@ -48,6 +48,10 @@ type Agent interface {
 	// order. Send returns proc.ErrOutboxFull or proc.ErrStdinClosed.
 	Send(line []byte, after int64) error
 
+	// CloseInput closes the agent's input after the queued lines. It does not
+	// wait.
+	CloseInput()
+
 	// Begin marks the start of a turn. A server that takes over receives point
 	// and everything that passes from here on. after is as for Send.
 	Begin(point Checkpoint, after int64)
@@ -104,5 +108,6 @@ func Start(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
 type direct struct{ *proc.Process }
 
 func (d direct) Send(line []byte, _ int64) error { return d.Process.Send(line) }
+func (d direct) CloseInput()                     { d.Process.CloseStdin() }
 func (direct) Begin(Checkpoint, int64)           {}
 func (direct) Detach() bool                      { return false }

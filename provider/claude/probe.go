@@ -31,7 +31,7 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 		in.Problem = runnel.Safe(err).Message
 	}
 	env := p.credential().Apply(environ(parentEnviron(), p.program.Configured(opt)), key, opt)
-	out, err := agentconn.Output(ctx, path, env, slices.Concat(first, []string{"--version"})...)
+	out, err := agentconn.Output(ctx, path, env, mark, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
 		in.Problem = "Claude Code did not print its version. Try it in a terminal: claude --version"
@@ -41,7 +41,7 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 	if in.Problem != "" {
 		return in
 	}
-	out, err = agentconn.Output(ctx, path, env, slices.Concat(first, []string{"auth", "status", "--json"})...)
+	out, err = agentconn.Output(ctx, path, env, mark, slices.Concat(first, []string{"auth", "status", "--json"})...)
 	var status struct {
 		LoggedIn *bool `json:"loggedIn"`
 	}

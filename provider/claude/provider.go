@@ -114,6 +114,10 @@ func (p *Provider) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, e
 	return p.open(ctx, opt, true)
 }
 
+// mark is the environment variable by which the supervisor finds the processes
+// that it started.
+const mark = "CLAUDE_CODE_" + proc.MarkSuffix
+
 func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (runnel.Conn, error) {
 	opt = p.program.Configured(opt)
 	args, err := argv(opt, fork)
@@ -134,7 +138,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	}
 	env := p.credential().Apply(environ(parentEnviron(), opt), key, opt)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}

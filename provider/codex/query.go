@@ -19,9 +19,11 @@ const maxStored = 128 << 20
 
 // asker sends requests to an app-server in which no conversation is open.
 type asker struct {
-	process *proc.Process
-	lines   *jsonl.Reader
-	peer    jsonrpc.Peer
+	process interface {
+		Send(line []byte, after int64) error
+	}
+	lines *jsonl.Reader
+	peer  jsonrpc.Peer
 }
 
 // query starts an app-server, calls do with it, and stops it. The app-server
@@ -35,7 +37,7 @@ func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *ask
 		return err
 	}
 	path, managed := native(path)
-	process, err := proc.Start(ctx, proc.Command{Path: path, Args: args, Dir: agentconn.EmptyDir(), Env: append(environ(os.Environ(), opt), managed...), Mark: mark})
+	process, err := agentconn.Ask(ctx, path, append(environ(os.Environ(), opt), managed...), mark, args...)
 	if err != nil {
 		return runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
 	}
@@ -66,7 +68,7 @@ func (a *asker) send(m jsonrpc.Message, err error) error {
 		return err
 	}
 	a.peer.Sent(m)
-	return a.process.Send(line)
+	return a.process.Send(line, 0)
 }
 
 // ask sends a request, waits for its response and decodes the result.

@@ -58,6 +58,7 @@ type agent struct {
 }
 
 func agentMain(args []string) int {
+	playProbe(args)
 	if slices.Contains(args, "--version") {
 		fmt.Println("2.1.329 (Claude Code)")
 		return 0

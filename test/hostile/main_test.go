@@ -15,8 +15,8 @@ import (
 // program is what is under test.
 var program string
 
-// This test binary is also the agent, when it is called claude, and with one of
-// these words what the agent runs.
+// This test binary is also the agent, when it is called claude or codex, and
+// with one of these words what the agent runs.
 var roles = map[string]func(args []string){
 	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-socket": useInherited, "play-impostor": impostor{}.play, "play-old": runOld,
 	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,
@@ -27,8 +27,11 @@ func TestMain(m *testing.M) {
 		roles[os.Args[1]](os.Args[2:])
 		os.Exit(0)
 	}
-	if filepath.Base(os.Args[0]) == "claude" {
+	switch filepath.Base(os.Args[0]) {
+	case "claude":
 		os.Exit(agentMain(os.Args[1:]))
+	case "codex":
+		os.Exit(codexMain(os.Args[1:]))
 	}
 	flag.Parse()
 	if testing.Short() { // the cache of test results does not see the built program
