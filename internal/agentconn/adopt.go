@@ -89,10 +89,8 @@ func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 		return nil
 	case len(line) > jsonl.DefaultMax:
 		return []event.Event{{At: l.At, Body: tooLong}}
-	case !jsonl.Valid(line):
-		line = nil
 	}
-	evs, messages := c.tr.Printed(line, l.At)
+	evs, messages := c.tr.Printed(decodable(line), l.At)
 	for _, m := range messages {
 		if text, err := encode(m); err == nil {
 			due[c.tr.About(text).Settles] = m
@@ -135,10 +133,7 @@ func Feed(tr Translator, l runnel.Line) ([]event.Event, []any) {
 	case runnel.DirIn:
 		return tr.Sent(l.Text, l.At), nil
 	case runnel.DirOut:
-		if !jsonl.Valid(l.Text) {
-			return tr.Printed(nil, l.At)
-		}
-		return tr.Printed(l.Text, l.At)
+		return tr.Printed(decodable(l.Text), l.At)
 	}
 	return nil, nil
 }

@@ -59,7 +59,8 @@ type Translator interface {
 	Sent(line []byte, at time.Time) []event.Event
 
 	// Printed processes a line that the agent printed. line is nil if the line
-	// is not UTF-8 or contains NUL. The second result is the messages to write
+	// is not UTF-8 or contains NUL. Values in it that the agent nested deeper
+	// than jsonl.MaxLevels are null. The second result is the messages to write
 	// at once. They pass through Sent as well.
 	Printed(line []byte, at time.Time) ([]event.Event, []any)
 
@@ -192,7 +193,7 @@ func (c *Conn) next() ([]byte, error) {
 			return nil, err
 		}
 		c.ready = append(c.ready, c.translate(line)...)
-		return line, nil
+		return jsonl.Shallow(line), nil
 	}
 }
 
@@ -213,11 +214,8 @@ func (c *Conn) translate(line []byte) []event.Event {
 	if c.tap != nil {
 		c.tap(runnel.DirOut, line)
 	}
-	if !jsonl.Valid(line) {
-		line = nil
-	}
 	messages, lines := c.tr.Skipped()
-	evs, due := c.tr.Printed(line, time.Now())
+	evs, due := c.tr.Printed(decodable(line), time.Now())
 	moreMessages, moreLines := c.tr.Skipped()
 	if n := moreMessages - messages; n > 0 { // sessions share the counters, so most lines do not touch them
 		c.counts.Messages.Add(int64(n))
@@ -229,6 +227,16 @@ func (c *Conn) translate(line []byte) []event.Event {
 		_ = c.write(m) // a process that cannot be written to is about to exit
 	}
 	return evs
+}
+
+// decodable returns what a translator receives of a line of the agent: nil if
+// the line is no text, and null in the place of values that are nested too deep
+// to be decoded.
+func decodable(line []byte) []byte {
+	if !jsonl.Valid(line) {
+		return nil
+	}
+	return jsonl.Shallow(line)
 }
 
 // write queues one message. The caller holds c.mu. write drops the events of

@@ -439,3 +439,23 @@ func TestLateWords(t *testing.T) {
 		t.Errorf("%s\n%s", d, dump(evs))
 	}
 }
+
+// TestTooDeepArgumentsAreDenied: no decoder accepts a question with such
+// arguments. It is denied at once, and the turn ends as the agent says.
+func TestTooDeepArgumentsAreDenied(t *testing.T) {
+	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
+	evs, due := run(t, withBegun(
+		out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1","title":"touch x","kind":"execute","rawInput":{"command":"touch x","more":`+deep+`}},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"},{"optionId":"r","name":"No","kind":"reject_once"}]}}`),
+		upd("tool_call_update", `"toolCallId":"c1","status":"failed","rawOutput":`+deep), ended,
+	)...)
+	if len(due) != 1 || !strings.Contains(due[0], `"id":0`) || !strings.Contains(due[0], `"outcome":"cancelled"`) {
+		t.Errorf("replies %q", due)
+	}
+	if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {
+		t.Errorf("%d questions were asked", n)
+	}
+	closed(t, evs)
+	if n := len(bodies[event.ResponseDone](evs)); n != 1 {
+		t.Errorf("the turn ended %d times", n)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel"
@@ -376,4 +377,30 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTooDeepMembersChangeNothing adds members to the messages that no decoder
+// accepts. Every question is asked all the same, under another id, and every
+// turn ends.
+func TestTooDeepMembersChangeNothing(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
+		read := func(lines []runnel.Line) []event.Event {
+			evs := recordtest.Events(t, New(a).(runnel.Translator), lines)
+			for i, ev := range evs {
+				switch b := ev.Body.(type) {
+				case event.ApprovalRequested:
+					b.Approval.ID = "question"
+					evs[i].Body = b
+				case event.ApprovalResolved:
+					b.ApprovalID = "question"
+					evs[i].Body = b
+				}
+			}
+			return evs
+		}
+		lines := recordtest.All(t, section(arc, "in"))
+		if d := cmp.Diff(read(lines), read(recordtest.Deepened(lines))); d != "" {
+			t.Errorf("(-without +with):\n%s", d)
+		}
+	})
 }

@@ -93,7 +93,7 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 			return nil, err
 		}
 		e := &entry{line: n, place: n, size: int64(len(line))}
-		switch ok := !isTooLong && e.decode(line); {
+		switch ok := !isTooLong && e.decode(jsonl.Shallow(line)); {
 		case ok && e.UUID != "":
 			out = append(out, e)
 		case !ok && !lines.Torn():

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
@@ -24,5 +25,25 @@ func TestWriteStdinApprovalNamesItsOwnTool(t *testing.T) {
 		if len(tools) != 1 || tools[0] != want {
 			t.Errorf("%s: tools %q, want %q", kind, tools, want)
 		}
+	}
+}
+
+// TestTooDeepQuestionIsDenied: no decoder accepts such a question. It is denied
+// at once, with a notice, and the turn ends as the agent says.
+func TestTooDeepQuestionIsDenied(t *testing.T) {
+	d := newHarness(t)
+	d.prompt("a")
+	d.begins("th", "n1")
+	d.out(`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"n1","itemId":"x1","command":"ls","cwd":"/p","additionalPermissions":{"network":` + strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000) + `}}}`)
+	d.ends("th", "n1", "completed")
+	if len(d.due) != 1 || !strings.Contains(d.due[0], `"id":0`) || !strings.Contains(d.due[0], `"error"`) {
+		t.Errorf("replies %q", d.due)
+	}
+	notices := bodies[event.Notice](d.evs)
+	if len(notices) != 1 || notices[0].Code != "QUESTION_REFUSED" {
+		t.Errorf("notices %+v", notices)
+	}
+	if asked, ends := len(bodies[event.ApprovalRequested](d.evs)), len(bodies[event.ResponseDone](d.evs)); asked != 0 || ends != 1 {
+		t.Errorf("%d questions were asked, and the turn ended %d times", asked, ends)
 	}
 }

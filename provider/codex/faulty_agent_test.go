@@ -292,3 +292,14 @@ func replace(pattern, with string) func([]runnel.Line) []runnel.Line {
 		return ls
 	}
 }
+
+// TestTooDeepMembersChangeNothing adds members to the messages that no decoder
+// accepts. Every question is asked all the same, and every turn ends.
+func TestTooDeepMembersChangeNothing(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
+		lines := allLines(t, a)
+		if want, got := dump(ruled(t, lines)), dump(ruled(t, recordtest.Deepened(lines))); want != got {
+			t.Errorf("without:\n%s\nwith:\n%s", want, got)
+		}
+	})
+}

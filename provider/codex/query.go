@@ -88,7 +88,7 @@ func (a *asker) ask(method string, params, result any) error {
 		if err != nil {
 			return runnel.Fail(runnel.AgentError, "Codex exited before it answered a request.", err)
 		}
-		m, err := jsonrpc.Decode(line)
+		m, err := jsonrpc.Decode(jsonl.Shallow(line))
 		if err != nil {
 			continue
 		}

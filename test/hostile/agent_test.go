@@ -46,6 +46,9 @@ func (p plan) prompt() string {
 
 type object = map[string]any
 
+// deepValue stands for the lists in lists of a plan.
+const deepValue = "lists in lists"
+
 // agent speaks the lines of JSON that Claude Code speaks.
 type agent struct {
 	mu      sync.Mutex
@@ -53,6 +56,7 @@ type agent struct {
 	session string
 	turns   int
 	left    int           // bytes until it exits, if it does
+	deep    int           // levels of lists in place of deepValue
 	stop    chan struct{} // closed when the running turn is interrupted
 	answers chan json.RawMessage
 }
@@ -142,6 +146,9 @@ func (a *agent) write(v object) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.deep > 0 { // by hand: more levels cannot be encoded
+		line = bytes.ReplaceAll(line, []byte(`"`+deepValue+`"`), []byte(strings.Repeat("[", a.deep)+strings.Repeat("]", a.deep)))
+	}
 	line = append(line, '\n')
 	if a.left > 0 && len(line) >= a.left {
 		_, _ = a.w.Write(line[:a.left])
@@ -168,7 +175,7 @@ func (a *agent) message(id string, content object) object {
 // turn is one answer: text, then the tool, then a word.
 func (a *agent) turn(p plan, stop chan struct{}) {
 	a.mu.Lock()
-	a.left = p.DieAt
+	a.left, a.deep = p.DieAt, p.Deep
 	a.mu.Unlock()
 	a.write(object{"type": "system", "subtype": "init", "session_id": a.session, "model": "hostile", "tools": []string{}, "permissionMode": "default", "claude_code_version": "2.1.329"})
 	a.flood(p.Stderr)
@@ -250,7 +257,7 @@ func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 	call := "toolu_" + id
 	input := object{"command": "hostile", "description": "Try"}
 	if p.Deep > 0 {
-		input["lists"] = json.RawMessage(strings.Repeat("[", p.Deep) + strings.Repeat("]", p.Deep))
+		input["lists"] = deepValue
 	}
 	use := object{"type": "tool_use", "id": call, "name": "Bash", "input": input}
 	a.event(object{"type": "content_block_start", "index": 1, "content_block": object{"type": "tool_use", "id": call, "name": "Bash", "input": object{}}})

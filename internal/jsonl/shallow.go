@@ -1,0 +1,43 @@
+package jsonl
+
+import "bytes"
+
+// MaxLevels is the number of levels of nesting that Shallow keeps. It is far
+// above event.MaxDepth, so a check of a part of the message still detects that
+// the part is too deep. It is far below the 10,000 levels that encoding/json
+// decodes.
+const MaxLevels = 1000
+
+// Shallow returns line with null in the place of every list and object that is
+// nested deeper than MaxLevels. Without it, such a message could not be decoded
+// at all: a question in it would never be answered. Shallow returns line itself
+// if nothing in it is nested deeper.
+func Shallow(line []byte) []byte {
+	if bytes.Count(line, []byte{'['})+bytes.Count(line, []byte{'{'}) <= MaxLevels {
+		return line
+	}
+	var out []byte
+	depth, quoted, kept := 0, false, 0 // kept: up to where line is in out
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth == MaxLevels+1 {
+				out = append(append(out, line[kept:i]...), "null"...)
+			}
+		case c == ']' || c == '}':
+			if depth == MaxLevels+1 {
+				kept = i + 1
+			}
+			depth--
+		}
+	}
+	if out == nil || depth > MaxLevels { // the second is no JSON
+		return line
+	}
+	return append(out, line[kept:]...)
+}
