@@ -28,17 +28,36 @@ type refuseMsg struct {
 func (refuseMsg) message() {}
 
 func (s *Session) refuse(in Input, why *Error) error {
+	err := s.free(in.Turn) // it may close the turn
 	if s.over[in.Turn] {
 		return nil
 	}
-	if err := s.free(in.Turn); err != nil {
+	if err != nil {
 		return err
 	}
 	if in.Turn == "" {
 		in.Turn = uuid.NewString()
+	} else if over, err := s.endedBefore(in.Turn); over || err != nil {
+		return err
 	}
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
 	s.take(lt, lt.rules.user(time.Now(), in))
 	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(why)}))
 	return s.flush()
+}
+
+// endedBefore reports whether the log has the end of a turn that this session
+// does not know: the turn of an earlier Session, or of an append that the log
+// made although it reported an error.
+func (s *Session) endedBefore(turn string) (bool, error) {
+	for ev, err := range s.log.Read(s.ctx, s.id, 0) {
+		if err != nil {
+			return false, Safe(err)
+		}
+		if ev.Turn == turn && event.Ends(ev.Body) {
+			s.over[turn] = true
+			return true, nil
+		}
+	}
+	return false, nil
 }

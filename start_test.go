@@ -154,3 +154,80 @@ func TestRefusedPromptIsATurnThatFailed(t *testing.T) {
 		}
 	})
 }
+
+// unsure is a log whose next append may succeed and report an error, or only
+// report the error.
+type unsure struct {
+	runnel.Memory
+	fails, stores bool
+}
+
+func (l *unsure) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	if !l.fails {
+		return l.Memory.Append(ctx, session, head, evs...)
+	}
+	l.fails = false
+	if l.stores {
+		if err := l.Memory.Append(ctx, session, head, evs...); err != nil {
+			return err
+		}
+	}
+	return errors.New("the disk is gone")
+}
+
+// The turn of a refused prompt ends once, although the log fails when the end is
+// written and the refusal is repeated. The session continues.
+func TestRefusedTurnEndsOnceAlthoughTheLogFails(t *testing.T) {
+	for name, stores := range map[string]bool{"nothing was stored": false, "all was stored": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &unsure{stores: stores}
+				open := func() *runnel.Session {
+					p := &script.Provider{Script: script.Script{Steps: []script.Step{say}}}
+					s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{ID: "s", Log: log, Dormant: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				}
+				s := open()
+				in := runnel.Input{Text: "hi", Turn: "0192f0c1-7d5e-7c3a-9d0e-000000000001"}
+				refuse := func(when string, want runnel.Code) {
+					if err := s.Refuse(t.Context(), in, runnel.Fail(runnel.InvalidRequest, "model: no longer offered")); runnel.CodeOf(err) != want {
+						t.Errorf("%s: %v, want %q", when, err, want)
+					}
+				}
+				log.fails = true
+				refuse("while the log fails", runnel.StoreUnavailable)
+				refuse("afterwards", "")
+				refuse("once more", "")
+				if _, err := send(t, s).Wait(t.Context()); err != nil {
+					t.Errorf("the next prompt: %v", err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = open()
+				refuse("after reopening", "")
+				if _, err := send(t, s).Wait(t.Context()); err != nil {
+					t.Errorf("the next prompt after reopening: %v", err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for ev, err := range log.Read(t.Context(), "s", 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if ev.Turn == in.Turn {
+						got = append(got, event.Type(ev.Body))
+					}
+				}
+				if d := cmp.Diff([]string{"item_start", "item_done", "response_start", "response_error"}, got); d != "" {
+					t.Errorf("the log (-want +got):\n%s", d)
+				}
+			})
+		})
+	}
+}
