@@ -234,3 +234,87 @@ func TestSessionEndsWhileAPromptWaitsForTheStart(t *testing.T) {
 		}
 	})
 }
+
+// A client that disconnects while its prompt waits for the agent was promised
+// nothing: the prompt leaves no trace. The same request, sent again, has one
+// turn.
+func TestClientThatLeavesDuringTheWaitForTheStartCanRepeatItsPrompt(t *testing.T) {
+	const turn = "0192f0c1-7d5e-7c3a-9d0e-000000000001"
+	for way, target := range map[string]struct{ path, body string }{
+		"send":         {"/api/session/ID/send", `{"content":"text"MORE}`},
+		"harness turn": {"/api/harness/turn", `{"sessionId":"ID","message":"text"MORE}`},
+	} {
+		for known, by := range map[string]struct {
+			field string
+			edit  func(*http.Request)
+		}{
+			"by nothing":     {"", func(*http.Request) {}},
+			"by its key":     {"", header("Idempotency-Key", "k")},
+			"by its turn id": {`,"turnId":"` + turn + `"`, func(*http.Request) {}},
+		} {
+			t.Run(way+" "+known, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newGuarded()
+					s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+					id := s.asleep()
+					fill := strings.NewReplacer("ID", id, "MORE", by.field)
+					path, body := fill.Replace(target.path), fill.Replace(target.body)
+					before, err := s.log.State(t.Context(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.change(nil, true)
+					ctx, leave := context.WithCancel(t.Context())
+					left := make(chan error)
+					go func() {
+						req, err := http.NewRequestWithContext(ctx, "POST", "http://own.localhost:7777"+path, strings.NewReader(body))
+						if err == nil {
+							req.Header.Set("Authorization", "Bearer "+s.token)
+							req.Header.Set("Content-Type", "application/json")
+							by.edit(req)
+							_, err = s.client.Do(req)
+						}
+						left <- err
+					}()
+					<-p.held
+					leave()
+					if err := <-left; err == nil {
+						t.Fatal("the prompt was answered before the client left")
+					}
+					synctest.Wait()
+					close(p.release)
+					time.Sleep(time.Minute) //nolint:forbidigo // virtual time, in which a prompt that was kept would run
+					if st, err := s.log.State(t.Context(), id); err != nil || st.Head != before.Head {
+						t.Errorf("the log has %d events of the prompt, %v", st.Head-before.Head, err)
+					}
+					p.change(nil, false)
+					for n := range 2 { // the second is answered as the first, if it is known
+						res := s.roundTrip("POST", path, body, by.edit)
+						if data := all(t, res.Body); res.StatusCode/100 != 2 {
+							t.Errorf("sent again: %d %s", res.StatusCode, data)
+						}
+						if known == "by nothing" {
+							break
+						}
+						if again := res.Header.Get("Idempotency-Replayed") == "true"; again != (n == 1) {
+							t.Errorf("attempt %d: replayed %v", n, again)
+						}
+					}
+					time.Sleep(time.Minute) //nolint:forbidigo // virtual time, in which the turn ends
+					prompts := make(map[string]bool)
+					for ev, err := range s.log.Read(t.Context(), id, before.Head) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if _, ok := ev.Body.(event.ResponseDone); ok {
+							prompts[ev.Turn] = true
+						}
+					}
+					if len(prompts) != 1 {
+						t.Errorf("%d turns, want 1", len(prompts))
+					}
+				})
+			})
+		}
+	}
+}
