@@ -458,3 +458,56 @@ func arrivingBodiesAreBounded(t *testing.T) {
 	}
 	time.Sleep(time.Second) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
 }
+
+// A body without a declared length counts as what has arrived of it: many slow
+// requests with little in them leave room for others of the credential.
+func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t)
+		id := s.create()
+		open := func(body string) net.Conn {
+			c, err := s.ln.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = fmt.Fprintf(c, "POST /api/session/%s/send HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", id, s.token, len(body), body)
+			}()
+			return c
+		}
+		var conns []net.Conn
+		for range maxArriving / reply.MaxBody * 2 {
+			conns = append(conns, open("{"))
+		}
+		synctest.Wait()
+		if w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`); w.Code != http.StatusAccepted {
+			t.Errorf("beside %d slow requests of a byte each: got %d %s", len(conns), w.Code, w.Body)
+		}
+		const beyond = 6
+		refused := make(chan int, maxArriving/reply.MaxBody+beyond)
+		for range cap(refused) {
+			c := open(strings.Repeat(" ", reply.MaxBody-1))
+			conns = append(conns, c)
+			go func() {
+				if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+					refused <- res.StatusCode
+				}
+			}()
+		}
+		for range beyond {
+			if got := <-refused; got != http.StatusTooManyRequests {
+				t.Errorf("beside %d MiB of other requests: got %d", maxArriving>>20, got)
+			}
+		}
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
+		if w := s.do("POST", "/api/session/"+id+"/cancel", `{}`); w.Code != http.StatusOK {
+			t.Errorf("after the clients have left: got %d %s", w.Code, w.Body)
+		}
+		if n := len(s.arriving.bytes); n != 0 {
+			t.Errorf("%d credentials still count", n)
+		}
+	})
+}

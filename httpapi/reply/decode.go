@@ -35,6 +35,9 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("the body is larger than %d bytes; send files as uploads", big.Limit))
 	}
+	if limited, ok := errors.AsType[*runnel.Error](err); ok { // of the credential's bodies, or of the credential
+		return limited
+	}
 	if err != nil {
 		return Refuse(http.StatusRequestTimeout, "the body did not arrive")
 	}
