@@ -85,12 +85,15 @@ func landlock() int {
 	return int(version)
 }
 
-// namespaceProbe is the name under which this program starts and exits at once.
-// Tests of this package start their own binary under it.
+// namespaceProbe is the name under which this program, without arguments,
+// starts and exits at once. Tests of this package start their own binary under
+// it.
 const namespaceProbe = "runnel-namespace-probe"
 
+// Any program can start this one under this name. A command must not succeed
+// without doing anything then, so the name alone does not end the process.
 func init() {
-	if os.Args[0] == namespaceProbe {
+	if len(os.Args) == 1 && os.Args[0] == namespaceProbe {
 		os.Exit(0) //nolint:forbidigo // this process is only a probe
 	}
 }

@@ -120,6 +120,17 @@ func TestProbeLeavesNothingBehind(t *testing.T) {
 	})
 }
 
+// TestNameOfTheProgramChangesNoCommand starts the program under the name under
+// which it starts itself to look for user namespaces. Agents choose the names
+// under which they start programs.
+func TestNameOfTheProgramChangesNoCommand(t *testing.T) {
+	cmd := exec.Command(program, "version")
+	cmd.Args[0], cmd.Env = "runnel-namespace-probe", []string{"HOME=" + t.TempDir()}
+	if out, err := cmd.CombinedOutput(); len(out) == 0 || err != nil {
+		t.Errorf("the program printed %q, and ended with %v", out, err)
+	}
+}
+
 // askAgents has the server ask all agents about themselves.
 func (w *world) askAgents(ctx context.Context, name string, answers bool) {
 	t := w.t
