@@ -5,10 +5,12 @@ package conformance
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -20,6 +22,7 @@ import (
 //	ends         ends before it is ready
 //	fails        fails every prompt with an internal error
 //	forgetful    answers, but resumes no conversation
+//	holds        begins to answer every prompt, and ends it when it is released
 //	key          fails every prompt, since the model API refuses the key
 //	limited      fails every prompt, since the model API limits the rate
 //	login        opens no conversation without a login
@@ -42,6 +45,37 @@ func agentFile(t *testing.T, behaviour string) (program, file string) {
 		t.Fatal(err)
 	}
 	return program, file
+}
+
+// holdingAgent returns a program that is the fake agent with the behaviour
+// holds, and a function that releases one prompt.
+func holdingAgent(t *testing.T) (program, file string, release func()) {
+	t.Helper()
+	program, file = agentFile(t, "holds")
+	if err := syscall.Mkfifo(file+".release", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(file+".release", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pipe.Close() })
+	return program, file, func() {
+		t.Helper()
+		if _, err := pipe.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitRelease returns when holdingAgent's release is called.
+func awaitRelease(file string) error {
+	pipe, err := os.Open(file + ".release")
+	if err != nil {
+		return err
+	}
+	_, err = pipe.Read(make([]byte, 1))
+	return errors.Join(err, pipe.Close())
 }
 
 // configure writes the server's configuration file. Call it before start.
@@ -129,9 +163,14 @@ func playAgent(file string) error {
 				update := object{"sessionUpdate": "agent_message_chunk", "content": object{"type": "text", "text": text}}
 				_ = out.Encode(object{"jsonrpc": "2.0", "method": "session/update", "params": object{"sessionId": m.Params.SessionID, "update": update}})
 				answer["result"] = object{"stopReason": "end_turn"}
-				if behaviour == "waits" {
+				switch behaviour {
+				case "waits":
 					waiting = m.ID
 					continue
+				case "holds":
+					if err := awaitRelease(file); err != nil {
+						return err
+					}
 				}
 			}
 		case "session/cancel":

@@ -12,10 +12,7 @@ import (
 	"testing"
 )
 
-var (
-	_ = register(38, histories)
-	_ = register(39, storage)
-)
+var _ = register(38, histories)
 
 // A stored is a conversation that an agent left in a terminal, loaded by the
 // server.
@@ -214,70 +211,4 @@ var historyRows = []struct {
 		again := c.s.events(t, c.session, func(f frame) bool { return at(f.payload(), "finalItem", "content") == "last answer" })
 		equal(t, "events", again.names(), c.events.names())
 	}},
-}
-
-// storage is the table of what is kept and what survives.
-func storage() table {
-	tab := table{
-		name: "storage", title: "Storage and recovery", file: "history_test.go",
-		intro: "What is kept, and what survives a crash, a full disk and an upgrade. Killing servers, supervisors and agents takes minutes, so the rows link the tests that do it.",
-		head:  []string{"promise", "condition"},
-	}
-	tab.rows = append(tab.rows, row{[]string{"nothing that a client read is lost", "the server is killed with SIGKILL"}, survivesKill, ""})
-	for _, r := range [][3]string{
-		{"nobody reads an event that is not in the log", "always", "test/sim.TestRandomSchedulesKeepTheInvariants"},
-		{"the log is what clients read", "seeded mistakes in the core are found by the simulation", "test/sim.TestSimulationFindsSeededBugs"},
-		{"one order explains what all clients were told", "several clients act at the same time", "test/sim.TestAnswersToUsersAreLinearizable"},
-		{"events are kept in order and without holes", "every store", "store/sqlite.TestLog"},
-		{"an append of a writer that lags is refused", "two writers", "store/sqlite.TestConflictAmongOthers"},
-		{"a second server on the same data directory is refused", "the first one runs", "store/sqlite.TestSecondServerIsRefused"},
-		{"what was acknowledged survives", "the process is killed while it appends", "store/sqlite.TestKillWhileAppendingLosesNothingAcknowledged"},
-		{"what was decided survives", "loss of power", "store/sqlite.TestPowerLossLosesNothingDecided"},
-		{"a running turn goes on", "the server is killed and starts again while the supervisor holds the agent", "test/kill.TestKilledServerLosesNothing"},
-		{"a running turn goes on with every agent", "the server is killed in each phase of a turn", "test/kill.TestTurnsOfEveryAgentContinueAfterAKill"},
-		{"a running turn goes on", "the server is replaced by a new version", "test/kill.TestUpgradeUnderRunningTurns"},
-		{"a turn whose agent is gone ends as `PROCESS_CRASH`, with its items and approvals", "the supervisor is killed", "test/kill.TestKilledSupervisorClosesItsTurn"},
-		{"a turn whose agent is gone ends as `PROCESS_CRASH`, with its items and approvals", "the server restarts without the agent", "..TestRecoveryClosesTheTurn"},
-		{"no process of an agent is left over", "server and supervisor are killed", "test/kill.TestKilledServerAndSupervisorsLeaveNothing"},
-		{"no process of an agent is left over", "nobody takes the turn over in time", "test/kill.TestWindowEnds"},
-		{"the next prompt resumes the session", "the server was restarted", "gateway.TestRestart"},
-		{"queued prompts survive", "the server is killed", "test/kill.TestQueueSurvives"},
-		{"a full disk is `STORE_UNAVAILABLE`, never a silent gap", "the disk is full while turns run", "test/kill.TestFullDiskDuringRealTurnsLosesNothing"},
-		{"deleting sessions makes room", "the disk is full", "store/sqlite.TestDeletingASessionOnAFullDiskMakesRoom"},
-		{"a store that fails is `STORE_UNAVAILABLE`", "errors of the disk", "store/sqlite.TestFailingSystemCallsLoseNothingAcknowledged"},
-		{"a log that broke is never a gap", "an append fails", "..TestFailedAppendLeavesNoGap"},
-		{"damage is found, and nothing damaged is read", "bytes of the database change", "store/sqlite.TestFlippedBitsOfTheDatabaseAreReported"},
-		{"compaction removes the deltas of finished items and nothing else", "after a turn", "store/sqlite.TestCompaction"},
-		{"a jump in `seq` is no loss", "a client reads a compacted log", "httpapi.TestCompactedLog"},
-		{"older schemas migrate forward", "a database of an older version", "store/sqlite.TestSchemaUpgrade"},
-		{"an unknown newer schema is refused", "a database of a newer version", "store/sqlite.TestNewerOrForeignDatabaseIsRefusedUnchanged"},
-		{"a deleted session leaves no bytes", "a session is deleted", "store/sqlite.TestDeletedSessionLeavesNoBytes"},
-		{"a backup of a running server is whole", "turns run", "store/sqlite.TestBackupWhileWritingHoldsEverythingAcknowledged"},
-		{"the position of another log is `reset`", "a backup was restored", "store/sqlite.TestRestoredBackupIsAnotherLog"},
-		{"a clock that jumps changes no order", "the clock jumps back", "store/sqlite.TestOrderAndTimesSurviveClockJumps"},
-		{"the data directory is private", "its modes are loose", "store/sqlite.TestDirectoryIsMadePrivate"},
-	} {
-		tab.rows = append(tab.rows, row{r[:2], nil, r[2]})
-	}
-	return tab
-}
-
-// survivesKill kills a server whose turn a client has read, and compares the
-// log of the next server with what the client read.
-func survivesKill(t *testing.T) {
-	var s server
-	s.start(t)
-	session, head := finished(t, &s)
-	before := s.events(t, session, func(f frame) bool { return f.id == fmt.Sprint(head) })
-	s.Kill()
-	next := server{project: s.project}
-	next.Home, next.Data = s.Home, s.Data
-	next.start(t)
-	after := next.events(t, session, func(f frame) bool { return f.id == fmt.Sprint(head) })
-	if after.names() != before.names() {
-		t.Fatalf("got %s, want %s", after.names(), before.names())
-	}
-	for i := 1; i < len(after); i++ { // the first frame is no event
-		equal(t, "event", after[i].data, before[i].data)
-	}
 }

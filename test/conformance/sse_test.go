@@ -17,7 +17,8 @@ func eventStreams() table {
 	tab := table{
 		name: "sse", title: "Event streams", file: "sse_test.go",
 		intro: "The frames of `GET /api/session/{id}/events` and how every stream says whether a client that resumes gets all that it lacks: " +
-			"`resume: {status: ok | gap | reset, from?, to?, reason?, logId?}` in its first frame.",
+			"`resume: {status: ok | gap | reset, from?, to?, reason?, logId?}` in its first frame. The rows of [storage](#storage-and-recovery) have positions in a compacted, " +
+			"a restored and a damaged log, and say why no log of this store has a `gap`.",
 		head: []string{"stream", "condition", "what the client reads"},
 		setup: func(t *testing.T) {
 			s = server{}
@@ -31,8 +32,6 @@ func eventStreams() table {
 		{"events", "nothing happens", "a comment every 15 s at most", "httpapi.TestHeartbeat"},
 		{"events", "cut at every event, and resumed", "no event is missing or comes twice", "httpapi.TestEveryCutOfSSE"},
 		{"events", "the deltas of finished items were removed from the log", "the events that are left, with their old `seq`; `resume` is `ok`", "httpapi.TestCompactedLog"},
-		{"events", "the log of the server was restored from a backup", "`resume` is `reset` with a reason", "store/sqlite.TestRestoredBackupIsAnotherLog"},
-		{"events", "the log lost an event that no compaction removed", "the stream ends with an error; no `gap` hides the loss", "store/sqlite.TestMissingEventIsReported"},
 		{"events", "the store fails", "`stream:end` with an error", "httpapi.TestStreamsOfAFailedStore"},
 		{"events", "the credential ends", "the stream ends at once", "httpapi.TestRevokeClosesStreams"},
 		{"events", "the client does not read", "the stream ends; others are not delayed", "httpapi.TestSlowReader"},
@@ -154,6 +153,7 @@ var sseRows = []struct {
 	}},
 	{"events", "the position is negative", "400 `INVALID_REQUEST` before the stream opens", badPosition("-1")},
 	{"events", "the position is a word", "400 `INVALID_REQUEST` before the stream opens", badPosition("x")},
+	{"events", "the position is greater than any `seq` can be", "400 `INVALID_REQUEST` before the stream opens", badPosition("9223372036854775808")},
 	{"events", "the position is a fraction", "400 `INVALID_REQUEST` before the stream opens", badPosition("1.5")},
 	{"events", "the session does not exist", "404 `SESSION_NOT_FOUND` before the stream opens", func(t *testing.T, s *server) {
 		s.get(t, "/api/session/"+nobody+"/events").fails(t, 404, "SESSION_NOT_FOUND")

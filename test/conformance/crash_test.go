@@ -1,0 +1,169 @@
+//go:build unix
+
+package conformance
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/testprogram"
+)
+
+// A crash is a server that was killed in the middle of four turns, and the
+// server that started later with the same data, when the agents were gone.
+type crash struct {
+	server                   // the later one
+	seen   map[string]frames // what clients had read of each session
+	agent  int               // process of the agent of the session held
+	gone   bool              // it ended before the later server started
+
+	held    string // session of an agent that had begun to answer
+	asked   string // session with an open approval
+	queued  string // session with a prompt that waited
+	waiting string // turnId of that prompt
+	fast    string // session whose answer was streaming
+}
+
+// kill fills c.
+func (c *crash) kill(t *testing.T) {
+	t.Helper()
+	*c = crash{seen: make(map[string]frames)}
+	var s server
+	program, behaviour, _ := holdingAgent(t)
+	s.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n", program))
+	s.Args = append(s.Args, "--reattach-window", "100ms")
+	s.start(t)
+
+	c.held = s.sessionOf(t, "mine")
+	s.send(t, c.held, "hello")
+	c.seen[c.held] = s.events(t, c.held, func(f frame) bool { return f.event == "item_delta" })
+	c.agent = agentOf(t, c.seen[c.held])
+
+	c.asked = s.session(t, nil)
+	s.send(t, c.asked, script(object{"tool": command}))
+	c.seen[c.asked] = s.events(t, c.asked, func(f frame) bool { return f.event == "approval_requested" })
+
+	c.queued = s.session(t, nil)
+	s.send(t, c.queued, "hang")
+	c.waiting = s.post(t, "/api/session/"+c.queued+"/send", object{"content": script(object{"text": "at last"}), "queue": true}).ok(t, http.StatusAccepted)["turnId"].(string)
+
+	c.fast = s.session(t, nil)
+	s.send(t, c.fast, script(object{"text": "word ", "repeat": 100000, "rate": 1000}))
+	deltas := 0
+	c.seen[c.fast] = s.events(t, c.fast, func(f frame) bool {
+		if f.event == "item_delta" {
+			deltas++
+		}
+		return deltas == 20
+	})
+	s.Kill()
+
+	for deadline := time.Now().Add(patience); !c.gone && time.Now().Before(deadline); {
+		c.gone = syscall.Kill(c.agent, 0) == syscall.ESRCH
+	}
+	write(t, filepath.Dir(behaviour), filepath.Base(behaviour), "answers")
+	c.server = *s.another(s.Data)
+	c.start(t)
+}
+
+// agentOf returns the process of the fake agent of a session, whose id of the
+// conversation names it.
+func agentOf(t *testing.T, seen frames) (pid int) {
+	t.Helper()
+	for _, f := range seen {
+		if id, ok := f.payload()["agentSessionId"].(string); ok {
+			if _, err := fmt.Sscanf(id, "new-%d-", &pid); err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("no agentSessionId in %s", seen.names())
+	return 0
+}
+
+func (c *crash) keepsWhatWasRead(t *testing.T) {
+	for session, seen := range c.seen {
+		after := c.events(t, session, func(f frame) bool { return f.seq() == seen[len(seen)-1].seq() })
+		equalFrames(t, after[1:], seen[1:])
+	}
+}
+
+// rest returns what the later server added to the turn that ran in a session.
+func (c *crash) rest(t *testing.T, session string) frames {
+	t.Helper()
+	seen := c.seen[session]
+	return from(c.events(t, session, frame.ends), seen[len(seen)-1].seq())
+}
+
+func (c *crash) closesItems(t *testing.T) {
+	rest := c.rest(t, c.held)
+	equal(t, "events", rest.names(), "item_cancelled response_error")
+	equal(t, "reason", rest[0].payload()["reason"], "process_death")
+	equal(t, "code", at(rest[1].payload(), "error", "code"), "PROCESS_CRASH")
+}
+
+func (c *crash) closesApprovals(t *testing.T) {
+	rest := c.rest(t, c.asked)
+	equal(t, "choice", rest.find("approval_resolved").payload()["choice"], "withdrawn")
+	equal(t, "code", at(rest[len(rest)-1].payload(), "error", "code"), "PROCESS_CRASH")
+	seen := c.seen[c.asked]
+	id := at(seen[len(seen)-1].payload(), "approval", "id")
+	c.post(t, fmt.Sprintf("/api/session/%s/approvals/%s", c.asked, id), object{"choice": "deny"}).fails(t, http.StatusConflict, "APPROVAL_GONE")
+}
+
+func (c *crash) leavesNoProcess(t *testing.T) {
+	if !c.gone {
+		t.Errorf("the agent, process %d, still runs", c.agent)
+	}
+}
+
+func (c *crash) resumes(t *testing.T) {
+	turn := c.turn(t, c.held, c.send(t, c.held, "again"))
+	equal(t, "status", turn[len(turn)-1].payload()["status"], "completed")
+	status := c.get(t, "/api/session/"+c.held+"/status").ok(t, http.StatusOK)
+	if id := fmt.Sprint(status["agentSessionId"]); !strings.HasPrefix(id, fmt.Sprintf("new-%d-", c.agent)) {
+		t.Errorf("the agent's conversation is %s, want that of process %d", id, c.agent)
+	}
+}
+
+func (c *crash) keepsQueue(t *testing.T) {
+	turn := c.turn(t, c.queued, c.waiting)
+	equal(t, "status", turn[len(turn)-1].payload()["status"], "completed")
+}
+
+// goesOn returns a check that ends a server with end in the middle of a turn,
+// and lets the agent go on only when another server has taken the turn over.
+func goesOn(end func(*testprogram.Server)) func(*testing.T) {
+	return func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("agents outlive their server on Linux only")
+		}
+		var s server
+		program, _, release := holdingAgent(t)
+		s.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n", program))
+		s.start(t)
+		session := s.sessionOf(t, "mine")
+		turn := s.send(t, session, "hello")
+		seen := s.events(t, session, func(f frame) bool { return f.event == "item_delta" })
+		end(&s.Server)
+		next := s.another(s.Data)
+		next.start(t)
+		status := next.get(t, "/api/session/"+session+"/status").ok(t, http.StatusOK)
+		equal(t, "turn of the next server", []any{status["turnId"], status["activity"]}, []any{turn, "working"})
+		release()
+		after := next.events(t, session, frame.ends)
+		equalFrames(t, after[1:len(seen)], seen[1:])
+		last := after[len(after)-1]
+		equal(t, "end", []any{last.data["turnId"], last.payload()["status"]}, []any{turn, "completed"})
+		if names := after.names(); strings.Count(names, "response_start") != 1 {
+			t.Errorf("got %s", names)
+		}
+	}
+}
