@@ -332,9 +332,9 @@ func envelope() table {
 		row{cells: []string{"the phases and sizes of calls", "start, complete or fail, with the bytes of output and changes"}, test: "universal.TestToolFacetHasNoArgumentsAndNoOutput"},
 		row{cells: []string{"the id of the conversation", "on exactly one early Status"}, test: "universal.TestHandleIsOnOneStatus"},
 		row{cells: []string{"messages that programs compare", "`approval required`, `no session found` and `session not found`, and no more words"}, test: "universal.TestPinnedMessagesHaveNoMoreWords"},
-		row{cells: []string{"the library: `Handle` beside the iterators", "calls `OnUpsert` and `OnTurn` in order, before `Wait` returns"}, test: "..TestHandlersSeeTheRunInOrderBeforeWaitReturns"},
-		row{cells: []string{"the library: `Destroy` of a reader", "closes its open items with the reason"}, test: "..TestDestroyClosesOpenItemsWithItsReason"},
-		row{cells: []string{"the library: `Wait`", "gives the same answer for ever"}, test: "..TestRunGivesTheSameAnswerForEver"},
-		row{cells: []string{"the library: the defaults of a provider", "count where a request has no value; the request's variables win"}, test: "..TestDefaultsHoldWhereARequestSaysNothing"},
+		row{cells: []string{"the library: `Handle` beside the iterators", "calls `OnUpsert` and `OnTurn` in order, before `Wait` returns"}, check: handlersSeeTheRun},
+		row{cells: []string{"the library: `Destroy` of a reader", "closes its open items with the reason"}, check: destroyClosesItems},
+		row{cells: []string{"the library: `Wait`", "gives the same answer for ever"}, check: sameAnswer},
+		row{cells: []string{"the library: the defaults of a provider", "count where a request has no value; the request's variables win"}, check: defaultsHold},
 	)
 }

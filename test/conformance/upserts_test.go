@@ -18,13 +18,12 @@ type shown struct {
 	byTurn         map[string][]object // upserts and turn events, by the name of the turn
 }
 
-// upserts is the table of upserts, turn events and pacing.
+// upserts is the table of upserts and turn events.
 func upserts() table {
 	var c shown
 	tab := table{
-		name: "upserts", title: "Upserts and pacing", file: "upserts_test.go",
-		intro: "Every field of an upsert and of a turn event as a client of the family `upsert-v1` reads it from the built server, and every rule of how items are folded and paced. " +
-			"The pacer is a pure function of events and time, so tests of the package `upsert` show the rules about time and sizes.",
+		name: "upserts", title: "Upserts", file: "upserts_test.go",
+		intro: "Every field of an upsert and of a turn event as a client of the family `upsert-v1` reads it from the built server, and every rule of how items are folded.",
 		head:  []string{"object", "field or rule", "JSON type", "when"},
 		setup: c.read,
 	}
@@ -48,9 +47,6 @@ func upserts() table {
 	for _, r := range foldRules {
 		tab.rows = append(tab.rows, row{[]string{r.object, r.rule, "–", r.when}, func(t *testing.T) { r.check(t, &c) }, ""})
 	}
-	for _, r := range pacingRules {
-		tab.rows = append(tab.rows, row{[]string{r.object, r.rule, "–", r.when}, nil, r.test})
-	}
 	return tab
 }
 
@@ -66,11 +62,12 @@ func (c *shown) read(t *testing.T) {
 	c.follow(t, &s.server, k, "long", s.server.session(t, nil), script(object{"text": "word ", "repeat": 400, "rate": 2000}))
 	c.follow(t, &s.server, k, "cancelled", s.server.session(t, nil), script(object{"text": "one two", "rate": 0.01}, object{"tool": object{"name": "Bash"}}))
 	c.follow(t, &s.server, k, "unanswered", s.session, native{Lines: []string{nativeInit, toolUse("u1", "Bash", "c"), nativeResult}}.prompt())
+	c.follow(t, &s.server, k, "begun", s.nativeSession(t), native{Lines: []string{nativeInit, messageStart("b1"), textStart("half a")}, Stopped: []string{nativeStop}}.prompt())
 	c.follow(t, &s.server, k, "crashed", s.nativeSession(t), native{Lines: []string{nativeInit, messageStart("c1"), textStart("half a"), textDelta(" sentence")}, Exit: true}.prompt())
 }
 
 // follow plays a turn and keeps what the client reads of it. It answers
-// approvals, and cancels the turn that is called cancelled.
+// approvals, and cancels the turns that are called begun and cancelled.
 func (c *shown) follow(t *testing.T, s *server, k *socket, name, session, prompt string) {
 	t.Helper()
 	k.subscribe(t, session, nil)
@@ -81,6 +78,8 @@ func (c *shown) follow(t *testing.T, s *server, k *socket, name, session, prompt
 		switch {
 		case m["type"] == "session:approval" && p["status"] == "pending" && a["title"] != "withdrawn":
 			s.post(t, fmt.Sprintf("/api/session/%s/approvals/%s", session, a["id"]), object{"choice": "allow", "argumentsDigest": a["argumentsDigest"]}).ok(t, http.StatusOK)
+		case m["type"] == "session:upsert" && at(p, "message", "origin") == "agent" && name == "begun":
+			s.post(t, "/api/session/"+session+"/cancel", object{}).ok(t, http.StatusOK)
 		case m["type"] == "session:turn" && p["type"] == "turn_started" && name == "cancelled":
 			s.events(t, session, func(f frame) bool { return strings.HasSuffix(fmt.Sprint(f.payload()["itemId"]), ":1:0") })
 			s.post(t, "/api/session/"+session+"/cancel", object{}).ok(t, http.StatusOK)
@@ -212,7 +211,7 @@ var foldRules = []struct {
 		}
 	}},
 	{"message", "the first upsert is a `create` with the first delta, without a last word that may become a secret", "the text begins", func(t *testing.T, c *shown) {
-		first := c.item(t, "crashed", "message")[0]
+		first := c.item(t, "begun", "message")[0]
 		equal(t, "content", at(first, "message", "content"), "half ")
 		equal(t, "status", first["status"], "create")
 	}},
@@ -283,35 +282,4 @@ var foldRules = []struct {
 			}
 		}
 	}},
-}
-
-// pacingRules are shown by tests of the package upsert and of its readers.
-var pacingRules = []struct{ object, rule, when, test string }{
-	{"tool_call", "concurrent calls are independent", "tools run side by side", "upsert.TestPacerRules"},
-	{"tool_call", "an output whose call is unknown is a `complete` of its own", "the call was lost", "upsert.TestPacerRules"},
-	{"tool_call", "a call that is never answered is not sent again", "the turn is cancelled", "upsert.TestPacerRules"},
-	{"pacer", "the gradient is 10, 20, 40, 80, 120 tokens since the last emission, and the last one repeats while it is more than a third of the item", "text grows", "upsert.TestPacerRules"},
-	{"pacer", "the last step grows with the item: what the gradient emits of an item stays within eight times its final size", "a long text grows", "upsert.TestGradientSendsALongItemFewTimes"},
-	{"pacer", "it emits when there are strictly more tokens than that", "text grows", "upsert.TestPacerRules"},
-	{"pacer", "one large delta that crosses several thresholds emits once and advances past them", "text grows", "upsert.TestPacerRules"},
-	{"pacer", "an empty gradient means the default", "text grows", "upsert.TestPacerRules"},
-	{"pacer", "a token is a run of characters that are not space", "text grows", "upsert.TestTokens"},
-	{"pacer", "a run longer than 16 bytes counts a token for each 4 bytes", "text without spaces", "upsert.TestTokens"},
-	{"pacer", "a run that is cut by deltas is one run", "text grows", "upsert.TestTokensAcrossDeltas"},
-	{"pacer", "the first delta that is not empty emits `create` at once, and a setting turns that off", "text begins", "upsert.TestPacerRules"},
-	{"pacer", "nothing waits longer than 1 s from the oldest delta that was not sent; `batchTimeout` changes it", "text grows slowly", "upsert.TestPacerRules"},
-	{"pacer", "new deltas do not put the time off", "text grows slowly", "upsert.TestTextWaitsAtMostBatchTimeout"},
-	{"pacer", "`item_done` emits `complete` at once, also for empty content, and once", "an item is done", "upsert.TestPacerRules"},
-	{"pacer", "the end of a reader makes nothing `complete`: open items are errors", "a reader ends", "upsert.TestCloseReportsOpenItemsAsErrors"},
-	{"pacer", "a reader that ends with `user_cancel` emits nothing", "a reader ends", "upsert.TestDestroyClosesOpenItemsWithItsReason"},
-	{"pacer", "a slow reader gets fewer, larger upserts, and every end", "a reader is slow", "upsert.TestEndsAreNeverCoalesced"},
-	{"pacer", "a slow reader blocks no other", "a reader is slow", "httpapi.TestSlowReaderOfOthers"},
-	{"pacer", "a client that reads slowly is not closed for it, as long as it reads", "a reader is slow", "httpapi.TestSlowReaderGetsFewerUpserts"},
-	{"pacer", "`sourceTimestamp` is that of the newest event folded in, `emittedAt` the time of the upsert", always, "upsert.TestUpsertTimes"},
-	{"pacer", "live upserts end as history does", "any cut of the stream", "upsert.TestLiveIsHistory"},
-	{"pacer", "a client that resumes after the `seq` of any upsert misses nothing", "any cut of the stream", "upsert.TestResumeMissesNothing"},
-	{"pacer", "a character that is cut by deltas is whole in every upsert", "text in several bytes", "upsert.TestRuneSplitAcrossDeltasIsNotShownInPart"},
-	{"library", "`OnUpsert` and `OnTurn` see the run in order, beside the iterators", "a program embeds Runnel", "..TestHandlersSeeTheRunInOrderBeforeWaitReturns"},
-	{"library", "`destroy(reason)` closes the open items of a reader with the reason", "a program embeds Runnel", "..TestDestroyClosesOpenItemsWithItsReason"},
-	{"library", "the upserts of a run are whole items up to the end of the turn", "a program embeds Runnel", "..TestRunUpsertsAreWholeItemsToTheEndOfTheTurn"},
 }
