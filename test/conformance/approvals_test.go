@@ -8,6 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 )
 
 var (
@@ -122,7 +127,7 @@ func (o open) answer(choice string, more object) object {
 }
 
 func decisions() table {
-	var s, hurried server
+	var s, hurried, alone server
 	tab := table{
 		name: "decisions", title: "Approvals: answers", file: "approvals_test.go",
 		intro: "What each answer to an approval does. The scripted agent asks before it runs `git status`.",
@@ -132,6 +137,8 @@ func decisions() table {
 		s.start(t)
 		hurried.Args = []string{"--approval-timeout", "1ms"}
 		hurried.start(t)
+		alone.Args = []string{"--stall-timeout", "300ms"}
+		alone.start(t)
 	}
 	add := func(what, outcome string, check func(t *testing.T)) {
 		tab.rows = append(tab.rows, row{cells: []string{what, outcome}, check: check})
@@ -239,6 +246,29 @@ func decisions() table {
 		resolved := frames(events).find("approval_resolved").payload()
 		equal(t, "resolved", []any{resolved["choice"], resolved["by"]}, []any{"deny", "timeout"})
 	})
+	add("none, and no client is connected, on a server without `approval-timeout`", "the question is no yes and waits, also longer than `stall-timeout`; a client that comes later answers it", func(t *testing.T) {
+		o := alone.ask(t, command)
+		alone.http.CloseIdleConnections()
+		id := alone.session(t, nil)
+		_, events := alone.play(t, id, object{"hang": true}) // a turn that began later, and stalls
+		equal(t, "code", at(events[len(events)-1].payload(), "error", "code"), "AGENT_STALLED")
+		later := alone.as(alone.Token(t, "read,approve"))
+		equal(t, "approval", at(later.get(t, o.path).ok(t, http.StatusOK), "approval", "id"), o.approval["id"])
+		equal(t, "activity", later.get(t, "/api/session/"+o.session+"/status").ok(t, http.StatusOK)["activity"], "waiting")
+		later.post(t, o.path, o.answer("allow", nil)).ok(t, http.StatusOK)
+		turn := frames(alone.turn(t, o.session, o.turn))
+		resolved := turn.find("approval_resolved").payload()
+		equal(t, "outcome", []any{resolved["choice"], resolved["by"], turn[len(turn)-1].payload()["status"]}, []any{"allow", "user", "completed"})
+	})
+	add("none, and no client is connected, on a server with `approval-timeout`", "the approval is denied after that time", func(t *testing.T) {
+		id := hurried.session(t, nil)
+		hurried.send(t, id, script(object{"tool": command}))
+		for path := "/api/session/" + id + "/status"; hurried.get(t, path).ok(t, http.StatusOK)["activity"] != "idle"; {
+			hurried.http.CloseIdleConnections()
+		}
+		resolved := hurried.events(t, id, frame.ends).find("approval_resolved").payload()
+		equal(t, "resolved", []any{resolved["choice"], resolved["by"]}, []any{"deny", "timeout"})
+	})
 	add("`remember` with `allow`", "the rule is stored and decides the next call; once it is removed, the agent's question waits again", func(t *testing.T) {
 		tool := object{"name": "Bash", "kind": "execute", "arguments": object{"command": "git log"}, "ask": object{}}
 		o := s.ask(t, tool)
@@ -291,7 +321,27 @@ func decisions() table {
 	return with(tab,
 		row{cells: []string{"two at the same time", "the first counts, and every client sees the same"}, test: "gateway.TestFirstOfTwoApproversWins"},
 		row{cells: []string{"none, of a run with no approver", "denied at once, with the message `approval required`"}, test: "..TestRunDeniesWithoutAnApprover"},
-		row{cells: []string{"none, and no client is connected", "the question waits, until the time of `approval-timeout` if there is one"}, test: "..TestUnansweredApprovalsAreDenied"},
+		row{cells: []string{"none, in a session of the library without a time limit", "the question waits for a year, and is answered then"}, check: waitsForAYear},
+		row{cells: []string{"none, in a session of the library with a time limit", "the approval is denied after that time; with a negative one at once"}, test: "..TestUnansweredApprovalsAreDenied"},
 		row{cells: []string{"`updatedArguments` that a rule denies", "403 FORBIDDEN"}, test: "gateway.TestChangedArgumentsAreComparedWithDenyRules"},
 	)
+}
+
+// waitsForAYear asks in a session whose clock runs a year ahead at once.
+func waitsForAYear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := conversation(t, runnel.Config{})
+		turn := sent(t, s, object{"tool": command})
+		a := approvalOf(t, turn)
+		time.Sleep(365 * 24 * time.Hour)
+		if pending := s.Status().Pending; len(pending) != 1 || pending[0].ID != a.ID {
+			t.Fatalf("pending: %v", pending)
+		}
+		if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := turn.Wait(t.Context()); err != nil || res.Status != event.StatusCompleted {
+			t.Errorf("got %+v, %v", res, err)
+		}
+	})
 }
