@@ -3,12 +3,19 @@
 package conformance
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
 var _ = register(34, turnRules)
@@ -405,6 +412,63 @@ func strangeLines(add addRow, shown showRow) {
 		}
 	})
 	shown("9", "A raw line never reaches an error or a log", "internal/jsonl.TestTooLongErrorHasNoContent")
+	add("9", "A debug capture is opt-in: `runnel record -o FILE` writes the raw lines of its run, in both directions, as they were", captures)
+	add("9", "The file of a debug capture has the mode 0600, and is never one that existed", capturesPrivately)
+}
+
+// capture runs `runnel record` with the agent and returns its exit code, the
+// lines of the file by direction, and the file.
+func (s *nativeServer) capture(t *testing.T, file string, n native) (failed error, lines map[string][]string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), testprogram.Path(t), "record", "--agent", "claude-code", "--dir", s.project, "--output", file, n.prompt())
+	cmd.Env = s.Env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out), nil
+	}
+	lines = make(map[string][]string)
+	for _, text := range strings.Split(strings.TrimSpace(string(read(t, file))), "\n") {
+		var line struct{ Dir, Line string }
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		lines[line.Dir] = append(lines[line.Dir], line.Line)
+	}
+	return nil, lines
+}
+
+func captures(t *testing.T, s *nativeServer) {
+	const odd = `{"type":"no-type-that-we-know"}`
+	printed := append([]string{nativeInit, odd}, said("hi", nativeResult)[1:]...)
+	err, lines := s.capture(t, filepath.Join(folder(t), "lines"), native{Lines: printed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range printed {
+		if want = strings.ReplaceAll(want, "$again", "1"); !slices.Contains(lines["out"], want) {
+			t.Errorf("no line %s of the agent in %q", want, lines["out"])
+		}
+	}
+	if !slices.ContainsFunc(lines["in"], func(line string) bool {
+		return strings.Contains(line, `"type":"user"`) && strings.Contains(line, "no-type-that-we-know")
+	}) {
+		t.Errorf("no prompt among the lines to the agent: %q", lines["in"])
+	}
+}
+
+func capturesPrivately(t *testing.T, s *nativeServer) {
+	file := filepath.Join(folder(t), "lines")
+	n := native{Lines: said("hi", nativeResult)}
+	if err, _ := s.capture(t, file, n); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	before := read(t, file)
+	if err, _ := s.capture(t, file, n); err == nil || !bytes.Equal(read(t, file), before) {
+		t.Errorf("an existing file was taken: %v", err)
+	}
 }
 
 // counted reports an error unless the metric of what was dropped grows by a
