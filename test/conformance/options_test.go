@@ -255,35 +255,40 @@ func asJSON(t *testing.T, v any) (out object) {
 	return out
 }
 
+// agentsWithOptions are the agents of the table, in the order of its columns.
+var agentsWithOptions = []string{"claude-code", "codex", "gemini", "opencode", "copilot", "qwen", "codex-acp", "claude-agent-acp", "script"}
+
+// takenOptions has one letter for each agent: b takes the option at the start
+// and for one turn, s at the start, - not at all.
+var takenOptions = []struct{ option, value, letters string }{
+	{"model", `"m"`, "bbbbbbbbb"},
+	{"permissionMode", `"default"`, "bbbbbbbbb"},
+	{"reasoningEffort", `"low"`, "sb-bbbbbb"},
+	{"tools", `["Read"]`, "s------s-"},
+	{"maxTurns", `3`, "s------s-"},
+	{"maxThinkingTokens", `1000`, "s--------"},
+	{"disallowedTools", `["Bash"]`, "b--s---s-"},
+	{"thinkingDisplay", `"omitted"`, "b------s-"},
+	{"addDirs", `["/usr"]`, "ss----ss-"},
+	{"systemPromptAppend", `"text"`, "ss----ss-"},
+	{"mcpServers", `{}`, "ssssssss-"},
+	{"config", `{"x":"y"}`, "-bbbbbbbb"},
+	{"auth", `"api-key"`, "sss--s-s-"},
+}
+
 // optionsOfAgents has what each agent does with each option.
 func optionsOfAgents() table {
 	const (
 		start, both, refused = "at the start", "at the start and for one turn", "refused with UNSUPPORTED_CAPABILITY"
 	)
-	agents := []string{"claude-code", "codex", "gemini", "opencode", "copilot", "qwen", "codex-acp", "claude-agent-acp", "script"}
+	agents := agentsWithOptions
 	tab := table{
 		name: "options of agents", title: "Options: which agent takes which", file: "options_test.go",
-		intro: "What each agent does with each option when its session is created, and in the `opts` of a prompt. The check asks each provider before it starts anything. " +
-			"A value that only a running agent can judge, such as the efforts of a model, is refused in its handshake.",
+		intro: "What each agent does with each option when its session is created, and in the `opts` of a prompt. The check asks each provider before it starts anything; " +
+			"the next table says how it is known that the agents do so. A value that only a running agent can judge, such as the efforts of a model, is refused in its handshake.",
 		head: append([]string{"option"}, agents...),
 	}
-	// One letter for each agent: b takes the option at the start and for one
-	// turn, s at the start, - not at all.
-	for _, o := range []struct{ option, value, letters string }{
-		{"model", `"m"`, "bbbbbbbbb"},
-		{"permissionMode", `"default"`, "bbbbbbbbb"},
-		{"reasoningEffort", `"low"`, "sb-bbbbbb"},
-		{"tools", `["Read"]`, "s------s-"},
-		{"maxTurns", `3`, "s------s-"},
-		{"maxThinkingTokens", `1000`, "s--------"},
-		{"disallowedTools", `["Bash"]`, "b--s---s-"},
-		{"thinkingDisplay", `"omitted"`, "b------s-"},
-		{"addDirs", `["/usr"]`, "ss----ss-"},
-		{"systemPromptAppend", `"text"`, "ss----ss-"},
-		{"mcpServers", `{}`, "ssssssss-"},
-		{"config", `{"x":"y"}`, "-bbbbbbbb"},
-		{"auth", `"api-key"`, "sss--s-s-"},
-	} {
+	for _, o := range takenOptions {
 		cells := []string{"`" + o.option + "`"}
 		for _, letter := range o.letters {
 			cells = append(cells, map[rune]string{'b': both, 's': start, '-': refused}[letter])
