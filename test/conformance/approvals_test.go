@@ -263,8 +263,11 @@ func decisions() table {
 	add("none, and no client is connected, on a server with `approval-timeout`", "the approval is denied after that time", func(t *testing.T) {
 		id := hurried.session(t, nil)
 		hurried.send(t, id, script(object{"tool": command}))
-		for path := "/api/session/" + id + "/status"; hurried.get(t, path).ok(t, http.StatusOK)["activity"] != "idle"; {
-			hurried.http.CloseIdleConnections()
+		path, deadline := "/api/session/"+id+"/status", time.Now().Add(patience)
+		for hurried.get(t, path).ok(t, http.StatusOK)["activity"] != "idle" { // no stream is open
+			if time.Now().After(deadline) {
+				t.Fatal("the approval still waits")
+			}
 		}
 		resolved := hurried.events(t, id, frame.ends).find("approval_resolved").payload()
 		equal(t, "resolved", []any{resolved["choice"], resolved["by"]}, []any{"deny", "timeout"})
