@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"bufio"
 	"bytes"
 	"database/sql"
 	"errors"
@@ -167,11 +168,24 @@ func (s *server) refused(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testprogram.Path(t), "serve", "--listen", "127.0.0.1:0", "--data", s.Data)
 	cmd.Env = s.Env
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Fatalf("the server ended without an error: %s", out)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return string(out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err == nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("the server started: %s", line)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Fatalf("the server ended without an error: %s", stderr.String())
+	}
+	return stderr.String()
 }
 
 // another returns a server that is not started, with the home, the project and
