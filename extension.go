@@ -110,7 +110,7 @@ func hasKey(p Provider, opt Options, key string) error {
 	why := ""
 	switch {
 	case !extensionKey.MatchString(key) || !slices.Contains(have, Capability(key)):
-		why = nameOf(p) + " has no extension key " + shown(key) + "; it has " + oneOf(have)
+		why = DisplayName(p) + " has no extension key " + shown(key) + "; it has " + oneOf(have)
 	case Capability(key) == CapExternalSandbox && !opt.AllowBypass:
 		why = key + ": bypassing permissions is not allowed here; Options.AllowBypass allows it"
 	default:

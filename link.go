@@ -312,7 +312,7 @@ func openConn(ctx context.Context, p Provider, opt Options) (Conn, error) {
 	if opt.Fork {
 		f, ok := p.(Forker)
 		if !ok { // possible if p is no OptionTaker
-			return nil, lacks(nameOf(p), "fork")
+			return nil, lacks(DisplayName(p), "fork")
 		}
 		open = f.Fork
 	}

@@ -181,7 +181,7 @@ func optionChecks() []optionCheck {
 // checkTaken is CheckOptions without access to the file system. It reports an
 // option that the agent does not accept before any invalid value.
 func checkTaken(p Provider, opt Options, offered []event.ConfigOption) error {
-	c := checked{agent: nameOf(p), opt: &opt, offered: offered}
+	c := checked{agent: DisplayName(p), opt: &opt, offered: offered}
 	if t, ok := p.(OptionTaker); ok {
 		takes := t.Takes()
 		_, takes.fork = p.(Forker)
@@ -216,8 +216,9 @@ func lacks(agent, option string) error {
 	return &Error{Code: UnsupportedCapability, Message: option + ": " + agent + " does not take this option; leave it out", Details: details}
 }
 
-// nameOf returns the display name of a provider's agent.
-func nameOf(p Provider) string {
+// DisplayName returns the name of a provider's agent for people, such as Claude
+// Code; without one it returns the provider's name.
+func DisplayName(p Provider) string {
 	if d, ok := p.(interface{ DisplayName() string }); ok {
 		return d.DisplayName()
 	}

@@ -22,7 +22,7 @@ func withConversation(ctx context.Context, p Provider, opt Options) (Options, er
 	d, ok := discoverer(p, opt)
 	if !ok {
 		return opt, &Error{Code: UnsupportedCapability,
-			Message: "resume: " + nameOf(p) + " cannot list its conversations, so the last one is not known; give the id of one",
+			Message: "resume: " + DisplayName(p) + " cannot list its conversations, so the last one is not known; give the id of one",
 			Details: map[string]any{"option": "resume", "capability": CapSessionResume}}
 	}
 	dir, err := realDir(opt.Dir)
@@ -40,7 +40,7 @@ func withConversation(ctx context.Context, p Provider, opt Options) (Options, er
 		return opt, nil
 	}
 	return opt, Fail(SessionNotFound,
-		universal.NoSessionFound+": "+nameOf(p)+" has no conversation in "+text.Shorten(dir, maxAddDir)+"; leave resume out to begin one")
+		universal.NoSessionFound+": "+DisplayName(p)+" has no conversation in "+text.Shorten(dir, maxAddDir)+"; leave resume out to begin one")
 }
 
 // discoverer returns the Discoverer that looks where an agent with these

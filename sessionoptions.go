@@ -50,7 +50,7 @@ func checkTakes(p Provider, names []string) error {
 	takes := t.Takes()
 	for _, c := range optionChecks() {
 		if c.taken != nil && slices.Contains(names, c.name) && !c.taken(&takes) {
-			return lacks(nameOf(p), c.name)
+			return lacks(DisplayName(p), c.name)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func (s *Session) missing(set Settings) Settings {
 func notForOneTurn(p Provider, names []string) error {
 	return &Error{
 		Code:    UnsupportedCapability,
-		Message: oneOf(names) + ": " + nameOf(p) + " cannot change this for one turn; choose it for the session",
+		Message: oneOf(names) + ": " + DisplayName(p) + " cannot change this for one turn; choose it for the session",
 		Details: map[string]any{"options": names},
 	}
 }

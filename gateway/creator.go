@@ -65,7 +65,7 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 		n.rec.ID = n.agent.ID
 	}
 	if err := g.creator.create(ctx, n); err != nil {
-		return Status{}, err
+		return Status{}, res.rules.profile.Blame(err, res.by)
 	}
 	st, err := g.Status(ctx, n.rec.ID)
 	if err == nil {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -121,6 +122,34 @@ func TestServerWithoutItsDefaultProfileDoesNotStart(t *testing.T) {
 		_, err := gateway.Open(t.Context(), gateway.Config{Log: log, ProfilesDir: config, Profile: name})
 		if runnel.CodeOf(err) != runnel.InvalidRequest || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestErrorForAProfileThatTheAgentCannotTakeNamesProfileFileAndLine(t *testing.T) {
+	rg := withProfiles(t, map[string]string{
+		"prompter": "---\ndescription: Has a text\n---\n\n\nYou review.\n", "tooled": "---\n\ntools: [Read]\n---\n", "limited": "---\nmax_turns: 3\n---\n",
+	}, nil)
+	for name, want := range map[string]string{
+		"prompter": `prompter.md:6: the profile "prompter" has a text, but script takes no system prompt text; choose another agent, or remove the text below the settings`,
+		"tooled":   `tooled.md:3: the profile "tooled" sets tools, which script does not take; choose another agent, or remove the setting from the profile`,
+		"limited":  `limited.md:2: the profile "limited" sets max_turns, which script does not take; choose another agent, or remove the setting from the profile`,
+	} {
+		w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"persona":"`+name+`"}}`)
+		var got struct {
+			Error struct {
+				Message string
+				Details struct{ Profile, At string }
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != 400 || code(w) != "UNSUPPORTED_CAPABILITY" || got.Error.Message != filepath.Join(rg.profiles, want) {
+			t.Errorf("%s: got %d %s\nwant %s", name, w.Code, w.Body, want)
+		}
+		if d := got.Error.Details; d.Profile != name || !strings.HasPrefix(got.Error.Message, d.At+": ") {
+			t.Errorf("%s: details %+v", name, d)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (e *FileError) Error() string {
 // that occurs twice and a value of another kind are errors.
 func Parse(name string, data []byte) (Profile, error) {
 	p, file := Profile{Name: name}, name+".md"
-	front, rest, err := split(data)
+	front, rest, at, err := split(data)
 	if err != nil {
 		return p, err.in(file)
 	}
@@ -67,7 +67,9 @@ func Parse(name string, data []byte) (Profile, error) {
 	if err := p.decode(root); err != nil {
 		return p, err.in(file)
 	}
-	p.Text = rest
+	if p.Text = rest; rest != "" {
+		p.lines[textKey] = at
+	}
 	return p, nil
 }
 
@@ -83,29 +85,34 @@ func wrong(line int, format string, args ...any) *problem {
 	return &problem{line, fmt.Sprintf(format, args...)}
 }
 
-// split returns the front matter of a file and the text after it. An empty line
-// stands for the opening line of the front matter, so that a line of front has
-// the number that it has in the file.
-func split(data []byte) (front []byte, rest string, err *problem) {
+// textKey stands for the text of a profile among the keys of its front matter.
+const textKey = ""
+
+// split returns the front matter of a file, the text after it, and the number of
+// the text's first line. An empty line stands for the opening line of the front
+// matter, so that a line of front has the number that it has in the file.
+func split(data []byte) (front []byte, rest string, at int, err *problem) {
 	if len(data) > MaxFile {
-		return nil, "", wrong(0, "has %d bytes; at most %d are allowed", len(data), MaxFile)
+		return nil, "", 0, wrong(0, "has %d bytes; at most %d are allowed", len(data), MaxFile)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if at := invalidText(data); at >= 0 {
-		return nil, "", wrong(lineOf(data, at), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
+		return nil, "", 0, wrong(lineOf(data, at), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
 	}
 	lines := strings.Split(string(data), "\n")
 	if strings.TrimRight(lines[0], " \t") != "---" {
-		return nil, "", wrong(1, "does not begin with front matter; write a line --- before and after the settings")
+		return nil, "", 0, wrong(1, "does not begin with front matter; write a line --- before and after the settings")
 	}
 	for i, line := range lines[1:] {
 		if strings.TrimRight(line, " \t") == "---" {
 			front = []byte("\n" + strings.Join(lines[1:1+i], "\n"))
-			return front, strings.Trim(strings.Join(lines[2+i:], "\n"), "\n"), nil
+			rest, at = strings.Join(lines[2+i:], "\n"), i+3
+			text := strings.TrimLeft(rest, "\n")
+			return front, strings.TrimRight(text, "\n"), at + len(rest) - len(text), nil
 		}
 	}
-	return nil, "", wrong(1, "the front matter does not end; write a line --- behind the settings")
+	return nil, "", 0, wrong(1, "the front matter does not end; write a line --- behind the settings")
 }
 
 // invalidText returns the position of the first byte that is not text, or -1.
@@ -196,10 +203,11 @@ func fields() []field {
 
 // decode reads the settings of the front matter.
 func (p *Profile) decode(root *yaml.Node) *problem {
+	p.lines = make(map[string]int)
 	if root == nil {
 		return nil
 	}
-	known, lines := fields(), make(map[string]int)
+	known, lines := fields(), p.lines
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		at := slices.IndexFunc(known, func(f field) bool { return f.key == key.Value })

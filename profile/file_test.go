@@ -32,6 +32,10 @@ func TestParseReadsEveryKeyAndTheText(t *testing.T) {
 		Tools: []string{"Read", "Grep", "mcp__issues"}, MaxTurns: 12, Subagents: []string{"tester", "doc_writer"},
 		DisallowedTools: []string{"Bash", "Write"}, AutoApproveTools: []string{"Read"}, AgentType: TypeDelegate, AgentClass: ClassTask,
 		Text: "You review code.\n\n    indented",
+		lines: map[string]int{
+			"description": 2, "model": 3, "tools": 4, "max_turns": 5, "subagents": 6, "disallowed_tools": 9,
+			"auto_approve_tools": 10, "AGENT_TYPE": 11, "AGENT_CLASS": 12, textKey: 15,
+		},
 	}
 	for name, data := range map[string]string{
 		"plain": whole, "byte-order mark": "\ufeff" + whole, "CRLF": strings.ReplaceAll(whole, "\n", "\r\n"),

@@ -26,6 +26,8 @@ type Profile struct {
 
 	Path    string // of the file
 	Project bool   // the file lies in the project, not beside the configuration
+
+	lines map[string]int // of the file, by key; textKey is the first line of Text
 }
 
 // Subagent returns the definition of the subagent that p is, for agents that

@@ -21,7 +21,9 @@ import (
 func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
 	var others []Source
 	if prof != nil {
-		others = append(others, Of(*prof))
+		s := Of(*prof)
+		s.agent = runnel.DisplayName(p)
+		others = append(others, s)
 	}
 	if given.Trusted {
 		s, ok, err := Project(given.Dir)

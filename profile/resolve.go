@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -34,6 +35,9 @@ type Source struct {
 	Agent   string         // the name of the provider that it counts for. Default: it counts for all
 	Options runnel.Options // those that have a name in JSON
 	Lines   map[string]int // of the file, by option. Default: not known
+
+	profile *Profile // that the source is; nil for all other sources
+	agent   string   // the display name of the agent that the options are for
 }
 
 // A ResolvedOption is what an option was resolved to.
@@ -271,14 +275,55 @@ func (s Source) wrong(name string, err error) error {
 		return fmt.Errorf("%s: %w", at, err)
 	}
 	out := *e
-	out.Message = at + ": " + e.Message
-	out.Details = map[string]any{"option": name, "source": s.From, "at": at}
+	details := map[string]any{"option": name, "source": s.From, "at": at}
+	why := e.Message
+	if s.profile != nil {
+		details["profile"] = s.profile.Name
+		why = s.profile.refusal(s.agent, name, e)
+	}
+	out.Message, out.Details = at+": "+why, details
 	return &out
 }
 
+// keys maps the options that a profile has to their keys in its file.
+var keys = map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns", "systemPromptAppend": textKey}
+
 // Of returns the source that a profile is.
 func Of(p Profile) Source {
-	return Source{From: FromProfile, Name: p.Path, Options: runnel.Options{
+	lines := make(map[string]int)
+	for option, key := range keys {
+		lines[option] = p.lines[key]
+	}
+	return Source{From: FromProfile, Name: p.Path, Lines: lines, profile: &p, Options: runnel.Options{
 		Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, SystemPromptAppend: p.Text,
 	}}
+}
+
+// refusal returns the words of an error about an option that is from the
+// profile. agent is the display name of the agent.
+func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
+	name := "the profile " + strconv.Quote(p.Name)
+	switch {
+	case e.Code != runnel.UnsupportedCapability:
+		return name + ": " + e.Message
+	case keys[option] == textKey:
+		return name + " has a text, but " + agent + " takes no system prompt text; choose another agent, or remove the text below the settings"
+	}
+	return name + " sets " + keys[option] + ", which " + agent + " does not take; choose another agent, or remove the setting from the profile"
+}
+
+// Blame names the profile in the error of an agent that did not start because of
+// an option that is from the profile. by says which options those are. Blame
+// returns any other error unchanged; p may be nil.
+func (p *Profile) Blame(err error, by Resolved) error {
+	e, ok := errors.AsType[*runnel.Error](err)
+	if !ok || p == nil {
+		return err
+	}
+	for option := range keys {
+		if by[option].From == FromProfile && strings.HasPrefix(e.Message, option+": ") {
+			return Of(*p).wrong(option, err)
+		}
+	}
+	return err
 }

@@ -187,6 +187,26 @@ func TestOptionsOfATurnAreAddedToTheResolved(t *testing.T) {
 	}
 }
 
+func TestErrorOfAnAgentNamesTheProfileWhoseOptionItRejects(t *testing.T) {
+	p, err := Parse("reviewer", []byte("---\nmax_turns: 3\nmodel: gone\n---\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Path = "/profiles/reviewer.md"
+	rejected := runnel.Fail(runnel.InvalidRequest, "model: Gemini CLI does not accept gone")
+	_, by := Resolve(Source{From: FromSession}, Of(p))
+	if got, want := runnel.Safe(p.Blame(rejected, by)).Message, `/profiles/reviewer.md:3: the profile "reviewer": model: Gemini CLI does not accept gone`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	_, by = Resolve(Source{From: FromSession, Options: runnel.Options{Model: "gone"}}, Of(p))
+	if got := p.Blame(rejected, by); got != error(rejected) {
+		t.Errorf("the session's own model: got %v", got)
+	}
+	if got := (*Profile)(nil).Blame(rejected, by); got != error(rejected) {
+		t.Errorf("without a profile: got %v", got)
+	}
+}
+
 func TestErrorNamesTheSourceAndTheLineOfAnOption(t *testing.T) {
 	check := func(opt runnel.Options) (runnel.Options, error) {
 		if opt.Model == "bad" {
