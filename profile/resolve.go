@@ -76,7 +76,34 @@ func Resolve(sources ...Source) (runnel.Options, Resolved) {
 	for _, o := range options {
 		o.resolve(sources, &out, by)
 	}
+	showDisallowed(sources, by)
 	return out, by
+}
+
+// showDisallowed adds the tools that a profile disallows to what by shows of
+// disallowedTools. They are not part of the resolved option, which only some
+// agents take: whatever the agent, its calls of these tools are denied.
+func showDisallowed(sources []Source, by Resolved) {
+	var shown ResolvedOption
+	var tools []string
+	for _, s := range sources {
+		own := s.Options.DisallowedTools
+		if s.profile != nil {
+			own = s.profile.DisallowedTools
+		}
+		switch {
+		case len(own) == 0:
+			continue
+		case shown.From == "":
+			shown.From = s.From
+		default:
+			shown.Also = append(shown.Also, s.From)
+		}
+		tools = union(tools, own)
+	}
+	if shown.Value = tools; len(tools) > 0 {
+		by["disallowedTools"] = shown
+	}
 }
 
 // option is a field of runnel.Options that has a name in JSON.

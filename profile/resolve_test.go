@@ -138,6 +138,36 @@ func TestWhatOneSourceForbidsNoOtherAllows(t *testing.T) {
 	}
 }
 
+// shownDisallowed returns what is shown of disallowedTools for a session with a
+// profile. sources are the other sources; the session comes first.
+func shownDisallowed(p Profile, sources []Source) ResolvedOption {
+	_, by := Resolve(append([]Source{sources[0], Of(p)}, sources[1:]...)...)
+	return by["disallowedTools"]
+}
+
+func TestToolsThatAProfileDisallowsAreShownBesideThoseOfOtherSources(t *testing.T) {
+	forbid := func(from From, tools ...string) Source {
+		return Source{From: from, Options: runnel.Options{DisallowedTools: tools}}
+	}
+	p := Profile{DisallowedTools: []string{"Bash", "Write"}}
+	for name, c := range map[string]struct {
+		sources []Source
+		want    ResolvedOption
+	}{
+		"the profile alone": {[]Source{{From: FromSession}}, ResolvedOption{Value: []string{"Bash", "Write"}, From: FromProfile}},
+		"the session, too": {[]Source{forbid(FromSession, "Read", "Bash")},
+			ResolvedOption{Value: []string{"Read", "Bash", "Write"}, From: FromSession, Also: []From{FromProfile}}},
+		"the project, too": {[]Source{{From: FromSession}, forbid(FromProject, "Read")},
+			ResolvedOption{Value: []string{"Bash", "Write", "Read"}, From: FromProfile, Also: []From{FromProject}}},
+		"all of them": {[]Source{forbid(FromSession, "Read"), forbid(FromProject, "Edit"), forbid(FromGlobal, "Fetch")},
+			ResolvedOption{Value: []string{"Read", "Bash", "Write", "Edit", "Fetch"}, From: FromSession, Also: []From{FromProfile, FromProject, FromGlobal}}},
+	} {
+		if diff := cmp.Diff(c.want, shownDisallowed(p, c.sources)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestResolvedShowsNamesOfServersOnly(t *testing.T) {
 	opt, by := Resolve(Source{From: FromSession, Options: runnel.Options{MCPServers: json.RawMessage(`{"b":{"env":{"KEY":"hunter2"}},"a":{}}`)}})
 	data, _ := json.Marshal(by)
