@@ -180,7 +180,7 @@ func (s *Session) decide(id string, d Decision) error {
 	now := time.Now()
 	lt.asked[id].maker = d.Maker
 	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
-		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, UpdatedArguments: d.UpdatedArguments,
+		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, Rule: d.Maker.Rule, UpdatedArguments: d.UpdatedArguments,
 	}}))
 	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
 	if stop {

@@ -251,7 +251,7 @@ func TestEveryResolvedApprovalIsReportedOnce(t *testing.T) {
 			want   runnel.Decided
 		}{
 			{runnel.Config{}, person, runnel.Decided{Maker: runnel.Maker{Name: "laptop"}, Resolved: event.ApprovalResolved{Choice: "allow", By: event.ByUser}}},
-			{runnel.Config{Judge: judge}, nil, runnel.Decided{Maker: runnel.Maker{Name: "rules", Rule: 7}, Resolved: event.ApprovalResolved{Choice: "deny", By: event.ByPolicy, Reason: "rule 7"}}},
+			{runnel.Config{Judge: judge}, nil, runnel.Decided{Maker: runnel.Maker{Name: "rules", Rule: 7}, Resolved: event.ApprovalResolved{Choice: "deny", By: event.ByPolicy, Reason: "rule 7", Rule: 7}}},
 			{runnel.Config{ApprovalTimeout: time.Second}, nil, runnel.Decided{Resolved: event.ApprovalResolved{Choice: "deny", By: event.ByTimeout, Reason: "no answer arrived in time"}}},
 			{runnel.Config{}, func(s *runnel.Session, _ event.Approval) { _ = s.Cancel(t.Context()) },
 				runnel.Decided{Resolved: event.ApprovalResolved{Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: "the turn was cancelled"}}},

@@ -389,7 +389,7 @@ type Decision struct {
 	// By says who decided. Default: event.ByUser.
 	By event.Resolver `json:"-"`
 
-	// Maker is for Config.Decided alone.
+	// Maker is for Config.Decided; of it only the rule is in the log.
 	Maker Maker `json:"-"`
 }
 
@@ -398,7 +398,7 @@ type Decision struct {
 type Maker struct {
 	Name       string // of a person's or a program's credential, or of a source of policies
 	Credential string // its id
-	Rule       int64  // number of the stored rule that decided
+	Rule       int64  // number of the stored rule that decided, or that was stored with a person's decision
 }
 
 // Decided is how an approval was resolved.

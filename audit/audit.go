@@ -26,7 +26,7 @@ type Record struct {
 	Why        string         // the reason that was given
 	Digest     string         // of the arguments that were decided on
 	Edited     bool           // other arguments were put in their place
-	Rule       int64          // number of the stored rule that decided; 0 for none
+	Rule       int64          // number of the stored rule that decided, or that was stored with a person's decision; 0 for none
 }
 
 const maxWhat = 300 // bytes

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -108,6 +109,10 @@ type (
 		Choice     string   `json:"choice"` // id of the choice; [ChoiceWithdrawn] if the approval was withdrawn
 		By         Resolver `json:"by"`
 		Reason     string   `json:"reason,omitzero"`
+
+		// Rule is the number of the stored rule that decided, if By is ByPolicy;
+		// if By is ByUser, of the rule that was stored with the decision.
+		Rule int64 `json:"rule,omitzero"`
 
 		// UpdatedArguments replace the arguments of the request.
 		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
@@ -318,6 +323,18 @@ const (
 	ChoiceDeny         ChoiceKind = "deny"
 	ChoiceDenyStop     ChoiceKind = "deny_stop" // deny and end the turn
 )
+
+// RuleNote returns what a stored rule did for an answer to an approval, such as
+// "decided by rule 3"; "" if rule is 0.
+func RuleNote(by Resolver, rule int64) string {
+	switch {
+	case rule == 0:
+		return ""
+	case by == ByUser:
+		return fmt.Sprintf("stored as rule %d", rule)
+	}
+	return fmt.Sprintf("decided by rule %d", rule)
+}
 
 // ChoiceWithdrawn is the Choice of an [ApprovalResolved] whose approval can no
 // longer be answered: the agent withdrew it, or its turn has ended.

@@ -30,8 +30,7 @@ func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, erro
 	if err != nil {
 		return r, runnel.Fail(runnel.InvalidRequest, err.Error())
 	}
-	r, _, err = as.g.rules.add(ctx, r)
-	return r, err
+	return as.g.rules.add(ctx, r)
 }
 
 // RemoveRule removes a rule, or returns store.ErrNotFound.
@@ -101,12 +100,20 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
 	}
-	// The rule is stored last: a judge that has not passed yet would find it,
-	// and answer in place of the caller.
-	if err := e.session.Decide(ctx, approval, d); err != nil {
-		return r, err
+	// The rule holds only after the decision: a judge that has not passed yet
+	// would find it, and answer in place of the caller. A caller that leaves
+	// does not end the wait for the decision, which may be made all the same.
+	ctx, decided := context.WithoutCancel(ctx), false
+	stored, err := as.g.rules.addWith(ctx, r, func(rule int64) error {
+		d.Maker.Rule, decided = rule, true
+		return e.session.Decide(ctx, approval, d)
+	})
+	if decided {
+		return stored, err
 	}
-	r, _, err = as.g.rules.add(ctx, r)
+	if failed := e.session.Decide(ctx, approval, d); failed != nil {
+		return r, failed
+	}
 	return r, err
 }
 

@@ -120,7 +120,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 // decided returns the Config.Decided of a session.
 func (o *opener) decided(session string) func(runnel.Decided) {
 	return func(d runnel.Decided) {
-		if d.Maker.Rule != 0 {
+		if d.Maker.Rule != 0 && d.Resolved.By == event.ByPolicy {
 			o.rules.used(d.Maker.Rule, d.At)
 		}
 		o.tally.approval(d)

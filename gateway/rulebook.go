@@ -59,23 +59,37 @@ func (b *rulebook) all() []store.Rule {
 }
 
 // add stores a rule, which holds from then on. It returns the stored rule, also
-// if it was stored before; made reports whether it is new.
-func (b *rulebook) add(ctx context.Context, r store.Rule) (stored store.Rule, made bool, err error) {
+// if it was stored before.
+func (b *rulebook) add(ctx context.Context, r store.Rule) (store.Rule, error) {
+	return b.addWith(ctx, r, func(int64) error { return nil })
+}
+
+// addWith stores a rule and calls decide with its number. The rule holds once
+// decide returns; if decide fails, the rule is removed. decide is not called if
+// the rule cannot be stored.
+func (b *rulebook) addWith(ctx context.Context, r store.Rule, decide func(rule int64) error) (store.Rule, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	list := b.all()
 	if i := slices.IndexFunc(list, func(old store.Rule) bool { return sameRule(old, r) }); i >= 0 {
-		return list[i], false, nil
+		return list[i], decide(list[i].ID)
 	}
 	if len(list) >= maxRules {
-		return r, false, runnel.Fail(runnel.RateLimited, fmt.Sprintf("there are %d rules, and there may be no more; remove some", maxRules))
+		return r, runnel.Fail(runnel.RateLimited, fmt.Sprintf("there are %d rules, and there may be no more; remove some", maxRules))
 	}
 	r.CreatedAt = time.Now().UTC()
+	var err error
 	if r.ID, err = b.catalogue.AddRule(ctx, r); err != nil {
-		return r, false, storeError(err)
+		return r, storeError(err)
 	}
-	b.replace(append(list, r))
-	return r, true, nil
+	if err := decide(r.ID); err != nil {
+		if failed := b.catalogue.DeleteRule(context.WithoutCancel(ctx), r.ID); failed != nil {
+			b.log.LogAttrs(ctx, slog.LevelError, "rule of a failed decision not removed", slog.Int64("rule", r.ID), slog.String("error", failed.Error()))
+		}
+		return r, err
+	}
+	b.replace(append(b.all(), r)) // decide may have counted uses
+	return r, nil
 }
 
 // sameRule reports whether two rules decide the same calls in the same way.

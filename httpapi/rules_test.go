@@ -50,6 +50,9 @@ func TestRulesAreMadeListedAndRemoved(t *testing.T) {
 	for _, ev := range evs {
 		if b, ok := ev.Body.(event.ApprovalResolved); ok {
 			resolved = fmt.Sprintf("%s %s %s", b.Choice, b.By, b.Reason)
+			if body, _ := json.Marshal(b); !strings.Contains(string(body), `"rule":1`) {
+				t.Errorf("the event names no rule: %s", body)
+			}
 		}
 	}
 	if want := "allow policy allowed by rule 1, made by " + rule.By + " on 20"; !strings.HasPrefix(resolved, want) {
@@ -121,6 +124,30 @@ func TestADecisionBecomesARule(t *testing.T) {
 }
 
 // A credential that may not answer approvals cannot have a rule answer them.
+func TestEventOfARememberedDecisionNamesTheStoredRule(t *testing.T) {
+	rg := newRig(t)
+	rg.addRule(`{"effect":"deny","kind":"tool","tool":"other"}`, 201)
+	id := rg.create()
+	a := rg.asked(id, "git status")
+	path := "/api/session/" + id + "/approvals/" + url.PathEscape(a.ID)
+	body := fmt.Sprintf(`{"choice":"allow","argumentsDigest":%q,"remember":{"kind":"execute","pattern":"git status"}}`, a.ArgumentsDigest)
+	made := call[command.DecideAnswer](rg, "POST", path, body, 200)
+	ev := rg.until(id, is[event.ApprovalResolved])
+	if got, _ := json.Marshal(ev.Body); made.Rule == nil || made.Rule.ID != 2 || !strings.Contains(string(got), `"by":"user","rule":2}`) {
+		t.Errorf("made %+v, and the event is %s", made.Rule, got)
+	}
+	if md := rg.do("GET", "/api/session/"+id+"/export?format=md", ""); !strings.Contains(md.Body.String(), "Answered: allow, stored as rule 2") {
+		t.Errorf("the transcript does not name the rule: %s", md.Body)
+	}
+	if list := call[rulesAnswer](rg, "GET", "/api/rules", "", 200).Rules; len(list) != 2 || list[1].Uses != 0 {
+		t.Errorf("the rule decided nothing yet: %+v", list)
+	}
+	rg.wantError("POST", path, strings.Replace(body, "git status", "git *", 1), 409, runnel.ApprovalGone)
+	if list := call[rulesAnswer](rg, "GET", "/api/rules", "", 200).Rules; len(list) != 2 {
+		t.Errorf("an answer that came too late made a rule: %+v", list)
+	}
+}
+
 func TestRulesNeedTheScopeApprove(t *testing.T) {
 	rg := newRig(t)
 	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"rm *"}`, 201)

@@ -111,6 +111,6 @@ func (b *reducer) answer(ev event.Event, r event.ApprovalResolved) Approval {
 	}
 	return Approval{
 		TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalResolved,
-		Approval: a, Choice: r.Choice, By: r.By, Reason: r.Reason,
+		Approval: a, Choice: r.Choice, By: r.By, Reason: r.Reason, Rule: r.Rule,
 	}
 }

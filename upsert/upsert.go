@@ -171,6 +171,7 @@ type Approval struct {
 	Choice    string         `json:"choice,omitzero"`
 	By        event.Resolver `json:"by,omitzero"`
 	Reason    string         `json:"reason,omitzero"`
+	Rule      int64          `json:"rule,omitzero"` // as in [event.ApprovalResolved]
 }
 
 // A Notice is an [event.Notice] with its position in the log.

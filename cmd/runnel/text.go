@@ -109,7 +109,11 @@ func (v *textView) event(ev event.Event) error {
 			v.note("? %s", oneLine(b.Approval.Title, 200))
 		}
 	case event.ApprovalResolved:
-		v.note("  %s, by %s", oneLine(b.Choice, 80), b.By)
+		answer := fmt.Sprintf("%s, by %s", oneLine(b.Choice, 80), b.By)
+		if note := event.RuleNote(b.By, b.Rule); note != "" {
+			answer += ", " + note
+		}
+		v.note("  %s", answer)
 	}
 	if event.Ends(ev.Body) {
 		v.transcript.Forget(ev.Turn)

@@ -215,7 +215,11 @@ func describe(o upsert.Out) (head, text string, code bool) {
 		}
 	case upsert.Approval:
 		if o.Status == upsert.ApprovalResolved {
-			return "", "Answered: " + o.Choice, false
+			answer := "Answered: " + o.Choice
+			if note := event.RuleNote(o.By, o.Rule); note != "" {
+				answer += ", " + note
+			}
+			return "", answer, false
 		}
 		return "", "Asked: " + o.Approval.Title, false
 	case upsert.Notice:

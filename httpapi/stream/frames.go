@@ -76,6 +76,7 @@ type (
 		Choice     string         `json:"choice"`
 		By         event.Resolver `json:"by"`
 		Reason     string         `json:"reason,omitempty"`
+		Rule       int64          `json:"rule,omitempty"`
 	}
 	noticeFrame struct {
 		About
@@ -189,7 +190,7 @@ func (t *TurnFrames) body(ev event.Event, a About) []TurnFrame {
 		a.ItemID = b.Approval.ItemID
 		return []TurnFrame{{"permission:request", permissionFrame{a, b.Approval}}}
 	case event.ApprovalResolved:
-		return []TurnFrame{{"permission:resolved", resolvedFrame{a, b.ApprovalID, b.Choice, b.By, b.Reason}}}
+		return []TurnFrame{{"permission:resolved", resolvedFrame{a, b.ApprovalID, b.Choice, b.By, b.Reason, b.Rule}}}
 	case event.Notice:
 		return []TurnFrame{{"notice", noticeFrame{a, b}}}
 	case event.UsageUpdated:

@@ -37,6 +37,9 @@ export const ApprovalCard = memo(function ApprovalCard({
         </time>
       </button>
       {event.reason && <p className="text-sm text-muted">Reason: {plain(event.reason, 2000)}</p>}
+      {event.rule !== undefined && event.by === "user" && (
+        <p className="text-sm text-muted">Stored as rule {event.rule}.</p>
+      )}
       {open && (
         <div className="pt-1 pb-2">
           <Asked approval={a} call={call} dir={dir} />

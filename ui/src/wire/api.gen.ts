@@ -865,6 +865,8 @@ export interface components {
             by: components["schemas"]["Resolver"];
             choice: string;
             reason?: string;
+            /** Format: int64 */
+            rule?: number;
             /** @enum {string} */
             type: "approval_resolved";
             updatedArguments?: unknown;
@@ -1915,6 +1917,8 @@ export interface components {
             /** @description id of the item, the same in all that is about it */
             itemId?: string;
             reason?: string;
+            /** Format: int64 */
+            rule?: number;
             /**
              * Format: int64
              * @description position in the session's log: a client resumes after it
@@ -2979,6 +2983,8 @@ export interface components {
             by?: components["schemas"]["Resolver"];
             choice?: string;
             reason?: string;
+            /** Format: int64 */
+            rule?: number;
             /**
              * Format: int64
              * @description position in the session's log: a client resumes after it

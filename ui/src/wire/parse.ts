@@ -145,6 +145,7 @@ export function parseEntry(v: unknown): Entry | undefined {
           choice: optStr(p.choice),
           by: oneOf(p.by, ["user", "policy", "timeout", "agent"], "agent"),
           reason: optStr(p.reason),
+          rule: optNum(p.rule),
         },
       };
     }

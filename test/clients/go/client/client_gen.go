@@ -1980,6 +1980,7 @@ type ApprovalResolved struct {
 	By               Resolver             `json:"by"`
 	Choice           string               `json:"choice"`
 	Reason           *string              `json:"reason,omitempty"`
+	Rule             *int64               `json:"rule,omitempty"`
 	Type             ApprovalResolvedType `json:"type"`
 	UpdatedArguments interface{}          `json:"updatedArguments,omitempty"`
 }
@@ -3195,6 +3196,7 @@ type ResolvedData struct {
 	// ItemId id of the item, the same in all that is about it
 	ItemId *string `json:"itemId,omitempty"`
 	Reason *string `json:"reason,omitempty"`
+	Rule   *int64  `json:"rule,omitempty"`
 
 	// Seq position in the session's log: a client resumes after it
 	Seq int64 `json:"seq"`
@@ -4093,6 +4095,7 @@ type UpsertApproval struct {
 	By       *Resolver `json:"by,omitempty"`
 	Choice   *string   `json:"choice,omitempty"`
 	Reason   *string   `json:"reason,omitempty"`
+	Rule     *int64    `json:"rule,omitempty"`
 
 	// Seq position in the session's log: a client resumes after it
 	Seq    int64          `json:"seq"`
