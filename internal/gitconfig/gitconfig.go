@@ -16,20 +16,21 @@ import (
 )
 
 // A Finding is a key that makes git run a program or overwrite files elsewhere,
-// or a configuration that could not be checked.
+// a hook that the pins do not stop, or a configuration that could not be
+// checked.
 type Finding struct {
 	Key     string // as git lists it; "" if Problem is set
-	File    string // absolute path of the configuration
-	Problem string // why the configuration could not be checked
+	File    string // absolute path of the configuration or the hook
+	Problem string // what the hook does, or why the configuration could not be checked
 }
 
 // ErrNoGit means that git is required to read a configuration and is not
 // installed.
 var ErrNoGit = errors.New("git is not installed, or not in PATH")
 
-// Find returns the findings in the configurations that git would read in dir,
-// in the folders below it and in those above it: of repositories, worktrees,
-// submodules and bare repositories. It reads every included file, whatever its
+// Find returns the findings in the configurations and hooks that git would use
+// in dir, in the folders below it and in those above it: of repositories,
+// worktrees, submodules and bare repositories. It reads every included file, whatever its
 // condition. If a repository contains dir, Find follows links from dir to other
 // parts of that repository. dir must be absolute. Find runs the git in the PATH
 // of env to parse the files, and no other program.

@@ -124,6 +124,7 @@ func TestKeysThatRunPrograms(t *testing.T) {
 		"diff.x.xfuncname":           {"", "x"},
 		"protocol.https.allow":       {"", "always"},
 		"merge.tool":                 {"", "meld"},
+		"receive.denyCurrentBranch":  {"updateInstead", "refuse"},
 		"core.fsmonitorhookversion":  {"", "2"},
 	} {
 		if values[0] != "" && !runs(key, values[0]) {
@@ -272,6 +273,21 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 			write(t, dir+"/a/.git/commondir", "..\n")
 		}, "a/.git/config (not a regular file)"},
 		"too long": {func(t *testing.T, dir string) { write(t, dir+"/.git/config", strings.Repeat("#", maxConfig+1)) }, ".git/config (too long to be read)"},
+		"hooks of a repository that receives": {func(t *testing.T, dir string) {
+			git(t, "", "init", "-q", "--bare", dir+"/a/store")
+			write(t, dir+"/a/store/hooks/post-update", "#!/bin/sh\n")
+			write(t, dir+"/a/store/hooks/update.sample", "#!/bin/sh\n")
+			write(t, dir+"/a/store/hooks/pre-commit", "#!/bin/sh\n")
+			write(t, dir+"/a/store/hooks/pre-receive", "#!/bin/sh\n")
+			for _, name := range []string{"post-update", "update.sample", "pre-commit"} {
+				if err := os.Chmod(dir+"/a/store/hooks/"+name, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink("../../nowhere", dir+"/.git/hooks/reference-transaction"); err != nil {
+				t.Fatal(err)
+			}
+		}, ".git/hooks/reference-transaction (" + hookProblem + "), a/store/hooks/post-update (" + hookProblem + ")"},
 		"not a pointer": {func(t *testing.T, dir string) {
 			write(t, dir+"/a/.git", "text")
 			write(t, dir+"/b/.git", "gitdir: nowhere\n")

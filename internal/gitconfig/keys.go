@@ -68,6 +68,7 @@ var named = map[string]judge{
 	"mergetool.*.path":            filled,
 	"protocol.allow":              allows,
 	"protocol.*.allow":            allowsHelper,
+	"receive.denycurrentbranch":   updates,
 	"remote.*.pushurl":            viaHelper,
 	"remote.*.receivepack":        filled,
 	"remote.*.uploadpack":         filled,
@@ -147,6 +148,10 @@ func isAlias(_, value string) bool {
 
 // isPath accepts paths.
 func isPath(_, value string) bool { return strings.ContainsAny(value, `/\`) }
+
+// updates accepts the value with which a push to the repository changes its
+// work tree. Git then runs the hook post-index-change despite the pins.
+func updates(_, value string) bool { return strings.EqualFold(value, "updateInstead") }
 
 // allows accepts policies that let git run any transport helper.
 func allows(_, value string) bool { return value != "" && !strings.EqualFold(value, "never") }

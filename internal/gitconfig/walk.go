@@ -132,10 +132,30 @@ func (f *finder) gitDir(dir string) {
 	}
 	f.config(filepath.Join(dir, "config"), dir)
 	f.config(filepath.Join(dir, "config.worktree"), dir)
+	f.hooks(dir)
 	if common := f.readPath(filepath.Join(dir, "commondir"), ""); common != "" {
 		f.config(filepath.Join(common, "config"), common)
+		f.hooks(common)
 		if isGitDir(common) {
 			f.later = append(f.later, common)
+		}
+	}
+}
+
+// receiving are the hooks that git runs in a repository to which something is
+// pushed. If the repository is on this machine, git starts the receiving side
+// itself, and removes the pins from its environment.
+var receiving = []string{"pre-receive", "update", "proc-receive", "reference-transaction", "push-to-checkout", "post-receive", "post-update", "pre-auto-gc"}
+
+const hookProblem = "git runs it when somebody pushes to this repository"
+
+// hooks reports the receiving hooks of a git directory. It skips files that
+// nobody may execute, since git skips them too.
+func (f *finder) hooks(dir string) {
+	for _, name := range receiving {
+		path := filepath.Join(dir, "hooks", name)
+		if st, err := os.Lstat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 != 0) {
+			f.add(Finding{File: path, Problem: hookProblem})
 		}
 	}
 }

@@ -176,6 +176,51 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 	})
 }
 
+// TestRepositoryWithReceivingHooksIsRefused pushes, with the pinned settings
+// that an agent's git has, to a bare repository among the files of the project.
+// Git starts the receiving side without those settings, so that its hooks run.
+func TestRepositoryWithReceivingHooksIsRefused(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	users(t, func(t *testing.T, user *syscall.Credential) {
+		w := newWorld(t, user, "60s")
+		touch, ran := w.marks()
+		w.git("init", "-q", ".")
+		w.git("-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "x")
+		w.git("init", "-q", "--bare", "store.git")
+		w.git("remote", "add", "origin", "./store.git")
+		w.start()
+		push := func(branch string) {
+			t.Helper()
+			work := plan{Deltas: 1, Tool: []string{"sh", "-c", "git push -q origin HEAD:refs/heads/" + branch + " && echo true > " + branch}}
+			c := w.Watch(w.create())
+			defer c.Leave()
+			c.End(c.Send(work.prompt()))
+			var done bool
+			w.file(branch, &done)
+			w.killSessions()
+		}
+		push("before")
+		hook := filepath.Join(w.project, "store.git", "hooks", "post-receive")
+		w.put(hook, "#!/bin/sh\n"+touch("hook")+"\n", 0o755)
+		var made struct {
+			Error problem `json:"error"`
+		}
+		code, _ := w.Call("POST", "/api/session/create", object{"cliType": "claude", "projectDir": w.project}, &made)
+		if code == http.StatusCreated {
+			push("after")
+			t.Fatalf("the agent got the folder, and of it ran %q", ran())
+		}
+		for _, want := range []string{"store.git/hooks/post-receive (", "--trusted-folders " + w.project} {
+			if !strings.Contains(made.Error.Message, want) {
+				t.Errorf("create: %d, and the refusal lacks %q: %s", code, want, made.Error.Message)
+			}
+		}
+		w.empty(5 * time.Second)
+	})
+}
+
 // TestLaunchersBehindWrappersAreRefused configures an agent that npx starts for
 // other programs. This npx, like the real one, prefers what the folder has.
 func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
