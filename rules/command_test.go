@@ -55,6 +55,7 @@ func TestPatternAllows(t *testing.T) {
 		{"git status", "git status|git  status|'git' \"status\"", "git status -s|git|git stat|git statuss|GIT status|/usr/bin/git status|git status; rm -rf ~"},
 		{"git log *", "git log|git log -p|git log 'a b'", "git logs|git|git log --open-files-in-pager=x|git log -Oless|git log -pOless|git log --ext-d|git log --output=x|git log --outp x|git log $X"},
 		{"go test *", "go test ./...|go test -run X ./...|go test -count=1 -short -v .", "go test -exec ./x|go test --exec=x|go test -toolexec=x|go test -ldflags=-extld=x|go test -o x|go test --o=x|go vet"},
+		{"go fix *", "go fix ./...|go fix -diff .", "go fix -fixtool=x .|go fix --fixtool x .|go fix -toolexec x"},
 		{"git archive *", "git archive HEAD", "git archive HEAD -o x|git archive -ox HEAD"},
 		{"git ls-files *", "git ls-files -o", "git ls-files --outp=x"},
 		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},

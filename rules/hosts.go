@@ -45,7 +45,7 @@ var hostOptions = map[string][]string{
 	"cargo": {"--config"},
 	"git": {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--output", "--output-directory",
 		"--receive-pack", "--template", "--textconv", "--upload-pack"},
-	"go":      {"--exec", "--toolexec", "--vettool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
+	"go":      {"--exec", "--toolexec", "--vettool", "--fixtool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
 	"kubectl": {"--kubeconfig"}, // it names programs that log in
 	"make":    {"--eval", "--file", "--makefile", "-E", "-f"},
 	"npm":     {"--script-shell", "--node-options"},

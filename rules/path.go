@@ -69,7 +69,8 @@ var errUnclear = errors.New("the path cannot be resolved")
 
 // resolve returns a path without links. Of a file that does not exist yet, the
 // folders that exist are resolved. It fails for a path with "..", which means
-// something else before and after its links are resolved.
+// something else before and after its links are resolved, and for a path through
+// a link that leads elsewhere for each process.
 func resolve(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, ".") + string(filepath.Separator) + path
@@ -78,6 +79,9 @@ func resolve(dir, path string) (string, error) {
 		return "", errUnclear
 	}
 	path = filepath.Clean(path)
+	if throughProcess(path) {
+		return "", errUnclear
+	}
 	rest := ""
 	for {
 		real, err := filepath.EvalSymlinks(path)

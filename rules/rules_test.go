@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,30 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 	moved.Approval.Changes = []event.Change{{Path: in("src/a"), MovedTo: filepath.Join(out, "x")}}
 	if Matches(edits, moved) || !Matches(denies, moved) {
 		t.Error("a file may be moved out of the folder")
+	}
+
+	// These links lead elsewhere for each process that opens them.
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "linux" {
+		link("/proc/self/cwd", "own")
+		for _, path := range []string{"/proc/self/cwd/x", "/proc/thread-self/cwd/x", fmt.Sprintf("/proc/%d/cwd/x", os.Getpid()), "/proc/self/root" + cwd + "/x", "/dev/fd/0", "/dev/stdin", in("own/x"), in("own")} {
+			for _, rule := range []store.Rule{allow(store.RuleEdit, "/"), allow(store.RuleEdit, cwd)} {
+				if Matches(rule, call(dir, "Write", args{"file_path": path})) {
+					t.Errorf("edit of %s: allowed in %s", path, rule.Pattern)
+				}
+			}
+			if _, denied, ask := NewSet([]store.Rule{denies}).Denies(call(dir, "Write", args{"file_path": path})); !denied && !ask {
+				t.Errorf("edit of %s: a rule that denies is sure", path)
+			}
+		}
+		git := allow(store.RuleExecute, "git status")
+		git.ProjectDir = cwd
+		if Matches(git, call(cwd, "shell", args{"command": "git status", "cwd": "/proc/self/cwd"})) {
+			t.Error("a command in /proc/self/cwd is allowed")
+		}
 	}
 
 	// The folder of the rule becomes a link: what the rule was made for is
