@@ -27,7 +27,11 @@ func claudeAgent() *quirks {
 			passesOptions: true, passesDisallowed: true,
 			showsThinking: true,
 			environ: func(opt runnel.Options) []string {
-				return []string{"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized))}
+				env := []string{"CLAUDE_CODE_THINKING_DISPLAY=" + string(cmp.Or(opt.ThinkingDisplay, runnel.ThinkingSummarized))}
+				if !opt.Trusted {
+					env = append(env, "CLAUDE_CODE_DISABLE_CRON=1") // the scheduler sends prompts that a file of the folder contains
+				}
+				return env
 			},
 			subagentTools: claudeSubagents,
 			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},

@@ -241,6 +241,9 @@ func environ(parent []string, opt runnel.Options) []string {
 	if opt.OneTurn { // 2.1.329 would run subagents in the background, and they would be stopped with the agent
 		extra["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] = "1"
 	}
+	if !opt.Trusted {
+		extra["CLAUDE_CODE_DISABLE_CRON"] = "1" // the scheduler sends prompts that the folder's .claude/scheduled_tasks.json contains
+	}
 	for _, e := range opt.Env {
 		if name, value, ok := strings.Cut(e, "="); ok {
 			extra[name] = value

@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
 func TestUntrustedRepositoryHooksDoNotRun(t *testing.T) {
@@ -108,4 +111,31 @@ func TestMemoryOfATrustedFolderCannotImportFilesOutside(t *testing.T) {
 
 func TestRepositoryWhoseGitSettingsRunProgramsIsRejected(t *testing.T) {
 	eachAgent(t, func(_ *testing.T, r *rig) { r.WithstandsGit() })
+}
+
+// Claude Code sends the prompts in .claude/scheduled_tasks.json to the model
+// when they are due, without a prompt of the user. The ones of an untrusted
+// folder stay unsent, because the agent has no scheduler there.
+func TestScheduledTasksOfUntrustedFolderAreNotSent(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		if err := os.MkdirAll(r.File(".claude"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r.Write(".claude/scheduled_tasks.json", realagents.ScheduledTask("canary-task"))
+		for range 2 { // a task that becomes due in the first turn is sent before the second
+			r.Play(says("ok"))
+			r.Finish("")
+		}
+		if r.Told("canary-task") {
+			t.Error("the model received the folder's task")
+		}
+		r.Conn.Close()
+		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
+		r.Play(says("ok"))
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if _, err := r.Model.Await(ctx, func(req fakemodel.Request) bool { return bytes.Contains(req.Body, []byte("canary-task")) }); err != nil {
+			t.Errorf("the task of a trusted folder: %v", err)
+		}
+	})
 }
