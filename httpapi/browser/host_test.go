@@ -3,6 +3,7 @@ package browser
 import (
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -97,6 +98,37 @@ func TestPageOriginsAreChecked(t *testing.T) {
 	} {
 		if _, err := NewHosts(nil, nil, nil, []string{origin}); (err == nil) != ok {
 			t.Errorf("%q: got %v, want ok %v", origin, err, ok)
+		}
+	}
+}
+
+// Who controls the network can serve a page at the plain twin of an address
+// that is given with --origin. A proxy speaks TLS for that address, so that the
+// request itself arrives in plain text.
+func TestPlainTwinOfAnHTTPSOriginIsRefused(t *testing.T) {
+	origins, err := NewOrigins([]string{"https://runnel.example", "https://other.example:8443"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		host, origin string
+		ok           bool
+	}{
+		{"runnel.example", "https://runnel.example", true},
+		{"runnel.example", "http://runnel.example", false},
+		{"RUNNEL.example:443", "http://runnel.example:443", false},
+		{"runnel.example:80", "http://runnel.example:80", false},
+		{"runnel.example", "", false},
+		{"other.example:8443", "https://other.example:8443", true},
+		{"other.example:8443", "http://other.example:8443", false},
+		{"own.localhost:7317", "http://own.localhost:7317", true},
+		{"127.0.0.1:7317", "http://127.0.0.1:7317", true},
+	} {
+		r := httptest.NewRequest("POST", "/api/session/x/kill", nil)
+		r.Host = c.host
+		r.Header["Origin"] = []string{c.origin}
+		if err := origins.Judge(r, HostOfPage); (err == nil) != c.ok {
+			t.Errorf("the page of %s at %s: %v, want ok %v", c.origin, c.host, err, c.ok)
 		}
 	}
 }

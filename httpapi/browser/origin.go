@@ -11,13 +11,19 @@ import (
 // Origins judges which pages may talk to the server.
 type Origins struct {
 	own, cors []string
+	secure    map[string]bool // hosts of own origins with TLS, with and without a default port
 	second    *http.CrossOriginProtection
 }
 
 // NewOrigins accepts the server's own origin, further origins of its own page,
 // and other pages that call with a bearer token.
 func NewOrigins(own, cors []string) (*Origins, error) {
-	o := &Origins{own, cors, http.NewCrossOriginProtection()}
+	o := &Origins{own, cors, map[string]bool{}, http.NewCrossOriginProtection()}
+	for _, origin := range own {
+		if host, ok := strings.CutPrefix(origin, "https://"); ok {
+			o.secure[host], o.secure[host+":80"], o.secure[host+":443"] = true, true, true
+		}
+	}
 	for _, origin := range slices.Concat(own, cors) {
 		if err := o.second.AddTrustedOrigin(origin); err != nil {
 			return nil, err
@@ -35,6 +41,9 @@ func NewOrigins(own, cors []string) (*Origins, error) {
 // token.
 func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	own := scheme(r) + "://" + strings.ToLower(r.Host)
+	if r.TLS == nil && o.secure[strings.ToLower(r.Host)] {
+		own = "https://" + strings.ToLower(r.Host) // a proxy speaks TLS: a page without it is another origin
+	}
 	origins, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	if len(origins) > 1 || len(site) > 1 {
 		return Forbidden("the request names more than one origin")
