@@ -11,9 +11,9 @@ import (
 var hosts = strings.Fields(`
 	. ash at awk batch bash builtin bunx busybox chroot chrt command coproc crontab csh dash deno doas docker
 	ed emacs env eval ex exec expect fakeroot fd fdfind find fish flock gawk gdb git-shell hyperfine ionice
-	ksh ld.so lldb ltrace lua man mawk mosh more less nano nerdctl nice node nohup npx nsenter nu ocaml osascript
-	parallel perf perl php pipx pkexec pnpx podman powershell pwsh python python2 python3 rlwrap rsync ruby
-	runuser scp screen script sed setarch setpriv setsid sftp sg sh socat source ssh sshpass stdbuf strace su sudo
+	ksh ld.so lldb ltrace lua man mawk mosh more less nano nerdctl nice node nohup npx nsenter nu nvim ocaml osascript
+	parallel perf perl php pipx pkexec pnpx podman powershell psql pwsh python python2 python3 rlwrap rsync ruby
+	runuser scp screen script sed setarch setpriv setsid sftp sg sh socat source sqlite3 ssh sshpass stdbuf strace su sudo
 	systemd-run tar taskset tclsh tcsh telnet time timeout tmux trap tsx unshare uvx valgrind vi view vim watch
 	xargs xterm yash zip zsh`)
 
@@ -22,16 +22,16 @@ var hosts = strings.Fields(`
 var hostCommands = map[string][]string{
 	"bun":   {"x", "create", "exec"},
 	"cargo": {"xtask"},
-	"gh":    {"alias", "extension", "codespace"},
+	"gh":    {"alias", "config", "codespace", "cs", "ext", "extension", "extensions"},
 	"git": {"bisect", "citool", "clone", "config", "credential", "daemon", "difftool", "filter-branch", "for-each-repo", "gui", "hook", "instaweb",
 		"mergetool", "p4", "rebase", "receive-pack", "send-email", "shell", "submodule", "svn", "upload-pack"},
 	"go":      {"env", "generate", "run", "tool"}, // env -w keeps options for every later command
-	"kubectl": {"debug", "exec", "run"},
-	"npm":     {"config", "create", "exec", "init", "set", "x"},
+	"kubectl": {"config", "debug", "exec", "run"},
+	"npm":     {"c", "config", "create", "exec", "explore", "init", "innit", "set", "x"},
 	"pnpm":    {"config", "create", "dlx", "exec"},
 	"poetry":  {"run"},
 	"uv":      {"run", "tool"},
-	"yarn":    {"config", "create", "dlx", "exec"},
+	"yarn":    {"config", "create", "dlx", "exec", "node", "plugin", "policies", "set"},
 }
 
 // writers are commands that people think of as readers, and that write to any
@@ -111,10 +111,16 @@ func checkWildcard(p commandPattern) string {
 	if len(p.words) < 2 || strings.HasPrefix(p.words[1], "-") || strings.HasPrefix(p.words[1], "+") {
 		return name + " has subcommands and options that run other commands; name the subcommand first, such as " + name + " " + example(name) + " *"
 	}
-	if slices.Contains(subs, p.words[1]) {
+	if slices.ContainsFunc(subs, func(sub string) bool { return isSubcommand(name, p.words[1], sub) }) {
 		return name + " " + p.words[1] + " runs the commands that its arguments name, so the rule would allow every command"
 	}
 	return ""
+}
+
+// isSubcommand reports whether a word is a subcommand. npm completes a word
+// that is the beginning of one name only.
+func isSubcommand(name, word, sub string) bool {
+	return word == sub || name == "npm" && len(word) > 1 && word != "in" && strings.HasPrefix(sub, word) // in is install
 }
 
 func example(name string) string {
