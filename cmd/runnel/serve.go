@@ -78,6 +78,10 @@ made with 'runnel token create' before the start.`,
 // shutdownTime bounds an orderly end: of streams and requests, then of agents.
 const shutdownTime = 20 * time.Second
 
+// waitingTime is how long a request that waits, such as for an agent to start,
+// goes on once the server was asked to end.
+const waitingTime = 3 * time.Second
+
 // serve runs the server until it is told to end.
 func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := refuseAgent(c.Data); err != nil {
@@ -179,6 +183,9 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hs := srv.HTTPServer()
+	asking, leave := context.WithCancel(context.WithoutCancel(ctx))
+	defer leave()
+	hs.BaseContext = func(net.Listener) context.Context { return asking }
 	work, failed := errgroup.WithContext(ctx)
 	for _, ln := range listeners {
 		work.Go(func() error {
@@ -201,6 +208,7 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 	}
 	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancelEnd()
+	time.AfterFunc(waitingTime, leave)
 	err = errors.Join(srv.EndStreams(end), hs.Shutdown(end))
 	return sig, errors.Join(err, work.Wait())
 }
