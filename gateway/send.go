@@ -248,6 +248,9 @@ func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Stat
 	if err == nil && !set.IsZero() {
 		err = e.session.Set(ctx, set)
 	}
+	if err == nil { // what the answer says is on disk
+		err = g.records.write(context.WithoutCancel(ctx), e)
+	}
 	if err != nil {
 		return Status{}, err
 	}

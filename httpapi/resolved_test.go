@@ -305,6 +305,26 @@ func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 	}
 }
 
+func TestOptionsAreStoredWhenTheChangeIsAnswered(t *testing.T) {
+	p := &told{takes: &runnel.Takes{MaxTurns: true, Resume: true}}
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
+	id := rg.create()
+	stored := func(want string) {
+		t.Helper()
+		if rec, err := rg.cat.Session(t.Context(), id); err != nil || string(rec.Options) != want {
+			t.Errorf("the record has %s, %v; want %s", rec.Options, err, want)
+		}
+	}
+	for i := range 5 { // the records of sessions are else written some time after a change
+		call[json.RawMessage](rg, "POST", "/api/session/"+id+"/options", fmt.Sprintf(`{"model":"m%d"}`, i), 200)
+		stored(fmt.Sprintf(`{"model":"m%d"}`, i))
+	}
+	call[json.RawMessage](rg, "POST", "/api/session/"+id+"/kill", "", 200)
+	call[json.RawMessage](rg, "POST", "/api/session/"+id+"/load", "{}", 200)
+	call[json.RawMessage](rg, "POST", "/api/session/"+id+"/options", `{"maxTurns":3}`, 200)
+	stored(`{"maxTurns":3,"model":"m4"}`)
+}
+
 func TestResolvedShowsTheToolsThatAProfileDisallows(t *testing.T) {
 	rg := withProfiles(t, map[string]string{"strict": "---\ndisallowed_tools: [Bash, Write]\n---\n"}, nil)
 	const want = `"disallowedTools":{"value":["Bash","Write"],"from":"profile"}`
