@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -54,10 +55,14 @@ func (p *provider) Accepts(ctx context.Context, opt runnel.Options) (func(runnel
 	return s.rejects, nil
 }
 
+// capsTimeout bounds the start of an agent that is asked for its capabilities:
+// a prompt with attachments waits for it.
+const capsTimeout = time.Minute
+
 // fetchCaps starts the agent at path, reads its capabilities into p.knownCaps,
 // and stops it.
 func (p *provider) fetchCaps(ctx context.Context, path string, opt runnel.Options) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, capsTimeout)
 	defer cancel()
 	c, err := p.start(ctx, runnel.Options{Dir: agentconn.EmptyDir(), Path: path, Env: opt.Env})
 	if err != nil {

@@ -3,7 +3,6 @@ package acp
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -11,11 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// probeTimeout is the maximum time of a probe.
-const probeTimeout = 20 * time.Second
-
 // Probe implements [runnel.Prober]. It starts the agent in an empty directory
-// and stops it again. It sends no prompt.
+// and stops it again. It sends no prompt. Without a deadline in ctx, the agent
+// may take as long as at the start of a session.
 func (p *provider) Probe(ctx context.Context) runnel.Installation {
 	in := runnel.Installation{Install: p.agent.Install, Login: p.agent.Login, ModeLabels: p.agent.Modes}
 	q := p.agent.quirks()
@@ -32,8 +29,6 @@ func (p *provider) Probe(ctx context.Context) runnel.Installation {
 		return in
 	}
 	in.Path = path
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	if err := p.ask(ctx, runnel.Options{Dir: agentconn.EmptyDir()}, &in); err != nil {
 		in.Problem = runnel.Safe(err).Message
 	}
