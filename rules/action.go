@@ -24,15 +24,34 @@ type action struct {
 	paths   []string // files that are changed or read
 	url     string
 
-	// plain says that every argument is understood. Others may ask for more
-	// than the rest shows, such as to run a command outside of the agent's
-	// sandbox: no rule allows that.
-	plain bool
+	// unclear is why not every argument is understood, for people; "" if all
+	// are. Others may ask for more than the rest shows, such as to run a
+	// command outside of the agent's sandbox: no rule allows that.
+	unclear string
 
 	// hidden says that what is shown is not what would run: a secret was taken
 	// out, and whatever else stood in its place.
 	hidden bool
 }
+
+// plain reports whether every argument is understood.
+func (a *action) plain() bool { return a.unclear == "" }
+
+// need notes why the action is unclear, unless ok. The first reason counts.
+func (a *action) need(ok bool, why string) {
+	if !ok && a.unclear == "" {
+		a.unclear = why
+	}
+}
+
+// Why an action is unclear, where several places find that.
+const (
+	unclearJSON  = "the arguments of the call are no JSON object, or one that programs read differently"
+	unclearPath  = "the call names a path that agents may read in their own way, such as a relative one"
+	unclearDir   = "the call names a folder to run in that agents may read in their own way"
+	unclearFile  = "the call names no file"
+	unclearExtra = "the call has arguments that may ask for more than a rule is about"
+)
 
 // The tools whose arguments we know, by the names that agents give them. A tool
 // of an MCP server may take arguments of the same names and do something else
@@ -73,33 +92,38 @@ func whyUnstorable(tool string) string {
 
 // actionOf returns what a call would do.
 func actionOf(c Call) *action {
-	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir, plain: true}
+	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir}
 	var args map[string]json.RawMessage
 	if raw := c.Approval.Arguments; len(raw) > 0 && (strictjson.Check(raw) != nil || json.Unmarshal(raw, &args) != nil) {
-		a.plain = false // another reader may have another idea of it
+		a.need(false, unclearJSON)
 	}
-	if a.hidden = isHidden(c.Approval); a.hidden {
-		a.plain = false
-	}
+	a.hidden = isHidden(c.Approval)
+	a.need(!a.hidden, "a part of the call is hidden, such as a secret")
 	a.readDir(args)
 	a.command, a.url = text(args["command"]), text(args["url"])
 	switch {
 	case slices.Contains(shellTools, a.tool):
 		a.kind = store.RuleExecute
-		a.plain = a.plain && a.command != "" && onlyKeys(args, shellKeys) && sameCommands(args["commands"], a.command)
+		a.need(a.command != "", "the call names no command")
+		a.need(onlyKeys(args, shellKeys), unclearExtra)
+		a.need(sameCommands(args["commands"], a.command), "the call lists other commands beside its command")
 		a.command = unwrapped(a.command)
 	case len(c.Approval.Changes) > 0 || slices.Contains(editTools, a.tool):
 		a.kind = store.RuleEdit
-		a.plain = a.readPaths(args) && a.readChanges(c.Approval.Changes) && a.plain && len(a.paths) > 0
+		a.need(a.readPaths(args) && a.readChanges(c.Approval.Changes), unclearPath)
+		a.need(len(a.paths) > 0, unclearFile)
 	case slices.Contains(readTools, a.tool):
 		a.kind = store.RuleRead
-		a.plain = a.readPaths(args) && a.plain && onlyKeys(args, readKeys) && len(a.paths) > 0
+		a.need(a.readPaths(args), unclearPath)
+		a.need(onlyKeys(args, readKeys), unclearExtra)
+		a.need(len(a.paths) > 0, unclearFile)
 	case slices.Contains(fetchTools, a.tool):
 		a.kind = store.RuleFetch
-		a.plain = a.plain && a.url != "" && onlyKeys(args, fetchKeys)
+		a.need(a.url != "", "the call names no URL")
+		a.need(onlyKeys(args, fetchKeys), unclearExtra)
 	default:
 		a.readPaths(args) // for rules that deny
-		a.plain = a.plain && a.tool != ""
+		a.need(a.tool != "", "the call names no tool")
 	}
 	return a
 }
@@ -122,10 +146,10 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 		}
 		dir := text(raw)
 		if dir == "" || strings.ContainsRune(dir, 0) {
-			a.plain = false
+			a.need(false, unclearDir)
 			continue
 		}
-		a.plain = a.plain && isClear(dir) && (filepath.IsAbs(dir) || strings.IndexFunc(dir, notOfNames) < 0)
+		a.need(isClear(dir) && (filepath.IsAbs(dir) || strings.IndexFunc(dir, notOfNames) < 0), unclearDir)
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(a.dir, dir)
 		}

@@ -53,18 +53,41 @@ func quoted(word string) string {
 
 // allows reports whether an allow rule with this pattern matches a simple
 // command.
-func (p commandPattern) allows(words []string) bool {
-	if !p.more {
-		return slices.Equal(words, p.words)
-	}
+func (p commandPattern) allows(words []string) bool { return p.refuses(words) == "" }
+
+// refuses returns why an allow rule with this pattern does not match a simple
+// command, "" if it does.
+func (p commandPattern) refuses(words []string) string {
 	n := len(p.words)
-	return len(words) >= n && n > 0 && slices.Equal(words[:n], p.words) && !runsOthers(words, n)
+	switch {
+	case !p.more && slices.Equal(words, p.words):
+		return ""
+	case p.more && n == 0:
+		return "no rule allows every command"
+	case !p.more || len(words) < n || !slices.Equal(words[:n], p.words):
+		return "the command has other words than the rule"
+	case runsOthers(words, n):
+		return "the command has an option that may run another command or write to a file"
+	}
+	return ""
 }
 
-var (
-	errNotSimple = errors.New("not one simple command of literal words")
-	errTooLong   = fmt.Errorf("longer than %d bytes", maxCommand)
-)
+// complexText is why a text is not one simple command of literal words.
+type complexText string
+
+// Error implements error. It leaves out the reason: the same error tells what
+// is wrong with the pattern of a rule.
+func (complexText) Error() string { return "not one simple command of literal words" }
+
+// whyNotSimple returns why an allow rule matches no such command.
+func whyNotSimple(err error) string {
+	if why, ok := errors.AsType[complexText](err); ok {
+		return "the command " + string(why) + "; a rule that allows matches one simple command of literal words"
+	}
+	return "the command is " + err.Error()
+}
+
+var errTooLong = fmt.Errorf("longer than %d bytes", maxCommand)
 
 // simpleCommand returns the words of a text that every POSIX shell runs as one
 // simple command with exactly these words, whatever is in its variables and
@@ -75,25 +98,58 @@ func simpleCommand(text string) ([]string, error) {
 		return nil, errTooLong
 	}
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return nil, errNotSimple
+		return nil, complexText("has a line end or another invisible character")
 	}
 	file, err := parse(text)
-	if err != nil || len(file.Stmts) != 1 || len(file.Last) > 0 {
-		return nil, errNotSimple
+	if err != nil {
+		return nil, complexText("cannot be read as bash reads it")
 	}
-	st := file.Stmts[0]
-	call, ok := st.Cmd.(*syntax.CallExpr)
-	if !ok || len(call.Args) == 0 || len(call.Assigns) > 0 || len(st.Redirs) > 0 || len(st.Comments) > 0 ||
-		st.Negated || st.Background || st.Coprocess || st.Disown || st.Semicolon.IsValid() {
-		return nil, errNotSimple
+	call, err := onlyCall(file)
+	if err != nil {
+		return nil, err
 	}
 	words := make([]string, len(call.Args))
 	for i, w := range call.Args {
+		var ok bool
 		if words[i], ok = literal(w); !ok {
-			return nil, errNotSimple
+			return nil, complexText("has a variable, a substitution, a glob or another word that shells may change")
 		}
 	}
 	return words, nil
+}
+
+// onlyCall returns the one simple command of a file.
+func onlyCall(file *syntax.File) (*syntax.CallExpr, error) {
+	switch {
+	case len(file.Stmts) > 1:
+		return nil, complexText("has several commands")
+	case len(file.Last) > 0:
+		return nil, complexText("has a comment")
+	case len(file.Stmts) == 0:
+		return nil, complexText("is empty")
+	}
+	st := file.Stmts[0]
+	call, ok := st.Cmd.(*syntax.CallExpr)
+	switch {
+	case len(st.Redirs) > 0:
+		return nil, complexText("has a redirection")
+	case len(st.Comments) > 0:
+		return nil, complexText("has a comment")
+	case st.Negated || st.Background || st.Coprocess || st.Disown || st.Semicolon.IsValid():
+		return nil, complexText("has an operator such as ;, & or !")
+	case !ok:
+		if list, ok := st.Cmd.(*syntax.BinaryCmd); ok && (list.Op == syntax.Pipe || list.Op == syntax.PipeAll) {
+			return nil, complexText("has a pipe")
+		} else if ok {
+			return nil, complexText("has several commands")
+		}
+		return nil, complexText("is more than a command, such as a loop, a condition or a subshell")
+	case len(call.Assigns) > 0:
+		return nil, complexText("sets a variable")
+	case len(call.Args) == 0:
+		return nil, complexText("is empty")
+	}
+	return call, nil
 }
 
 // parse parses a text as bash does. A text that makes the parser panic cannot
@@ -101,7 +157,7 @@ func simpleCommand(text string) ([]string, error) {
 func parse(text string) (file *syntax.File, err error) {
 	defer func() {
 		if recover() != nil {
-			file, err = nil, errNotSimple
+			file, err = nil, errors.New("the parser failed")
 		}
 	}()
 	return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")

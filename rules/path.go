@@ -31,7 +31,7 @@ func (a *action) touches(folder string) tri {
 		return unknown
 	}
 	found := no
-	if !a.plain {
+	if !a.plain() {
 		found = unknown
 	}
 	for _, path := range a.paths {

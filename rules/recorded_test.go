@@ -67,7 +67,7 @@ func TestRecordedApprovals(t *testing.T) {
 		for _, a := range list {
 			act := actionOf(Call{CLIType: agent, Dir: "/p", Approval: a})
 			what := strings.TrimSpace(fmt.Sprintf("%s %s %s", act.command, strings.Join(act.paths, " "), act.url))
-			row := fmt.Sprintf("%-16s %-8s %-20s %-7s plain=%-5v %s", agent, a.Kind, act.tool, act.kind, act.plain, what)
+			row := fmt.Sprintf("%-16s %-8s %-20s %-7s plain=%-5v %s", agent, a.Kind, act.tool, act.kind, act.plain(), what)
 			if a.Kind == event.ApprovalTool && !slices.Contains(rows, row) {
 				rows = append(rows, row)
 			}

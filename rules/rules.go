@@ -26,7 +26,10 @@ type Call struct {
 
 // A Set is a list of rules, ready to match. It does not change, and may be used
 // from anywhere.
-type Set struct{ deny, allow []compiled }
+type Set struct {
+	deny, allow []compiled
+	foreign     []store.Rule // that this version does not understand
+}
 
 // compiled is a rule with its pattern parsed.
 type compiled struct {
@@ -43,13 +46,17 @@ func NewSet(list []store.Rule) *Set {
 		if r.Kind == store.RuleExecute {
 			var err error
 			if c.command, err = parsePattern(r.Pattern); err != nil {
+				s.foreign = append(s.foreign, r)
 				continue
 			}
 		}
-		if r.Effect == store.EffectDeny {
+		switch r.Effect {
+		case store.EffectDeny:
 			s.deny = append(s.deny, c)
-		} else if r.Effect == store.EffectAllow {
+		case store.EffectAllow:
 			s.allow = append(s.allow, c)
+		default:
+			s.foreign = append(s.foreign, r)
 		}
 	}
 	return s
@@ -66,7 +73,7 @@ func (s *Set) Denies(c Call) (rule store.Rule, denied, ask bool) {
 	a := actionOf(c)
 	script := parseScript(a.command)
 	for _, r := range rules {
-		switch r.denies(a, script) {
+		switch match, _ := r.denies(a, script); match {
 		case yes:
 			return r.Rule, true, false
 		case unknown:
@@ -89,7 +96,7 @@ func (s *Set) Allows(c Call) (store.Rule, bool) {
 		if a == nil {
 			a = actionOf(c)
 		}
-		if r.allows(a) {
+		if match, _ := r.allows(a); match {
 			return r.Rule, true
 		}
 	}
@@ -108,8 +115,18 @@ func Matches(r store.Rule, c Call) bool {
 }
 
 // appliesTo reports whether the rule is for sessions like the call's.
-func (r compiled) appliesTo(c Call) bool {
-	return (r.CLIType == "" || r.CLIType == c.CLIType) && (r.ProjectDir == "" || Within(c.Dir, r.ProjectDir))
+func (r compiled) appliesTo(c Call) bool { return r.elsewhere(c) == "" }
+
+// elsewhere returns why the rule is not for sessions like the call's, "" if it
+// is.
+func (r compiled) elsewhere(c Call) string {
+	switch {
+	case r.CLIType != "" && r.CLIType != c.CLIType:
+		return "is for another agent"
+	case r.ProjectDir != "" && !Within(c.Dir, r.ProjectDir):
+		return "is for another folder"
+	}
+	return ""
 }
 
 // Within reports whether path is dir or lies below it, by their names.
@@ -127,74 +144,101 @@ const (
 	yes
 )
 
-// allows reports whether a rule allows what the call does, all of it.
-func (r compiled) allows(a *action) bool {
-	if a.kind != r.Kind || !a.plain || r.Tool != "" && r.Tool != a.tool {
-		return false
+// allows reports whether a rule allows what the call does, all of it, and why
+// it does not.
+func (r compiled) allows(a *action) (match bool, why string) {
+	switch {
+	case a.kind != r.Kind:
+		return false, whyKind
+	case r.Tool != "" && r.Tool != a.tool:
+		return false, whyTool
+	case !a.plain():
+		return false, a.unclear
 	}
 	switch r.Kind {
 	case store.RuleExecute:
 		words, err := simpleCommand(a.command)
-		if err != nil || !r.command.allows(words) {
-			return false
+		if err != nil {
+			return false, whyNotSimple(err)
 		}
-		return r.ProjectDir == "" || a.within([]string{a.dir}, r.ProjectDir)
+		if why := r.command.refuses(words); why != "" {
+			return false, why
+		}
+		return r.ProjectDir == "" || a.within([]string{a.dir}, r.ProjectDir), "the command runs outside of the rule's folder"
 	case store.RuleEdit, store.RuleRead:
-		return a.within(a.paths, r.Pattern)
+		return a.within(a.paths, r.Pattern), "the call names a file outside of the rule's path, or one whose path cannot be resolved"
 	case store.RuleFetch:
 		host, err := hostOf(a.url)
-		return err == nil && hostMatches(r.Pattern, host)
+		if err != nil {
+			return false, whyNoHost
+		}
+		return hostMatches(r.Pattern, host), whyHost
 	case store.RuleTool:
-		return r.Tool != "" && whyUnstorable(r.Tool) == ""
+		return r.Tool != "" && whyUnstorable(r.Tool) == "", "no rule allows this tool as a whole"
 	}
-	return false
+	return false, whyKind
 }
 
-// denies reports whether a rule denies a part of what the call does. script is
-// a's command.
-func (r compiled) denies(a *action, s script) tri {
+// Why a rule does not match a call, where several places find that.
+const (
+	whyKind   = "is about another kind of call"
+	whyTool   = "is for another tool"
+	whyHost   = "the URL is of another host"
+	whyNoHost = "the URL has no host that a rule can match"
+	whyHidden = "a part of the call is hidden, and may be what the rule denies"
+)
+
+// denies reports whether a rule denies a part of what the call does, and why it
+// does not, or only might. script is a's command.
+func (r compiled) denies(a *action, s script) (match tri, why string) {
 	if r.Tool != "" && r.Tool != a.tool {
-		return no
+		return no, whyTool
 	}
 	switch r.Kind {
 	case store.RuleExecute:
 		if a.command == "" && a.kind != store.RuleExecute {
-			return no
+			return no, whyKind
 		}
-		return max(r.command.denies(s), a.unsure())
+		if match = r.command.denies(s); match == unknown {
+			return unknown, "the command cannot be read completely, and may run what the rule denies"
+		}
+		return a.orUnsure(match, "no command of the call matches the rule")
 	case store.RuleEdit, store.RuleRead:
 		if a.kind == store.RuleTool && a.touches(r.Pattern) == yes {
-			return unknown
+			return unknown, "the tool is not known to edit or read files, and the call names a path that the rule is about"
 		}
 		if a.kind != r.Kind {
-			return no
+			return no, whyKind
 		}
-		return max(a.touches(r.Pattern), a.unsure())
+		if match = a.touches(r.Pattern); match == unknown {
+			return unknown, "a path of the call cannot be resolved, and may be one that the rule is about"
+		}
+		return a.orUnsure(match, "the call names no path that the rule is about")
 	case store.RuleFetch:
 		if a.url == "" {
-			return no
+			return no, whyKind
 		}
 		host, err := hostOf(a.url)
 		switch {
 		case err != nil:
-			return unknown
+			return unknown, whyNoHost
 		case hostMatches(r.Pattern, host):
-			return yes
+			return yes, ""
 		}
-		return a.unsure()
+		return a.orUnsure(no, whyHost)
 	case store.RuleTool:
-		return yes
+		return yes, ""
 	}
-	return no
+	return no, whyKind
 }
 
-// unsure returns whether a rule that does not match what is shown might match
-// what would run.
-func (a *action) unsure() tri {
-	if a.hidden {
-		return unknown
+// orUnsure returns match, unless the rule does not match what is shown and might
+// match what would run.
+func (a *action) orUnsure(match tri, why string) (tri, string) {
+	if match == no && a.hidden {
+		return unknown, whyHidden
 	}
-	return no
+	return match, why
 }
 
 // Explain returns why a rule decided, for people and for the agent.
