@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/store"
 )
 
 // FuzzSimpleCommand runs every text that counts as one simple command in a real
@@ -44,7 +46,8 @@ func FuzzSimpleCommand(f *testing.F) {
 }
 
 // FuzzAllow checks that no allow rule matches a text in which the parser sees
-// another command, and that no text makes a rule panic.
+// another command, that an explanation of a rule agrees with what it decides,
+// and that no text makes a rule panic.
 func FuzzAllow(f *testing.F) {
 	for _, text := range notSimple {
 		f.Add("git log *", text)
@@ -55,6 +58,9 @@ func FuzzAllow(f *testing.F) {
 		p, err := parsePattern(pattern)
 		if err != nil {
 			return
+		}
+		for _, effect := range []store.Effect{store.EffectAllow, store.EffectDeny} {
+			agrees(t, []store.Rule{{ID: 1, Effect: effect, Kind: store.RuleExecute, Pattern: pattern}}, call("/p", "Bash", args{"command": text}))
 		}
 		s := parseScript(text)
 		denied := p.denies(s)

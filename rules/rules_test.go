@@ -86,19 +86,19 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 		{"another scheme", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "file://example.com/etc/passwd"}), false},
 		{"a fetch with a method", allow(store.RuleFetch, "example.com"), call(dir, "WebFetch", args{"url": "https://example.com/", "method": "POST"}), false},
 	} {
-		if got := Matches(tc.rule, tc.call); got != tc.want {
+		if got := matches(t, tc.rule, tc.call); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
 	question := call(dir, "Bash", args{"command": "git status"})
 	question.Approval.Kind = event.ApprovalQuestion
-	if Matches(status, question) {
+	if matches(t, status, question) {
 		t.Error("a rule answers a question of the agent")
 	}
 	twice := call(dir, "Bash", nil)
 	twice.Approval.Arguments = json.RawMessage(`{"command":"git status","command":"rm -rf ~"}`)
 	twice.Approval.ArgumentsDigest = digest(twice.Approval.Arguments)
-	if Matches(status, twice) || Matches(allow(store.RuleExecute, "rm -rf '~'"), twice) {
+	if matches(t, status, twice) || matches(t, allow(store.RuleExecute, "rm -rf '~'"), twice) {
 		t.Error("a rule matches arguments with a key that is there twice")
 	}
 }
@@ -122,20 +122,20 @@ func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
 		"other arguments":         {Dir: "/p", Approval: event.Approval{Kind: event.ApprovalTool, ToolName: "Bash", Arguments: json.RawMessage(`{"command":"curl x"}`), ArgumentsDigest: digest([]byte("{}"))}},
 		"no digest":               {Dir: "/p", Approval: event.Approval{Kind: event.ApprovalTool, ToolName: "Bash", Arguments: json.RawMessage(`{"command":"curl x"}`)}},
 	} {
-		if Matches(allow(store.RuleExecute, "curl *"), c) || Matches(allow(store.RuleExecute, "curl x"), c) || Matches(allow(store.RuleExecute, hidden), c) {
+		if matches(t, allow(store.RuleExecute, "curl *"), c) || matches(t, allow(store.RuleExecute, "curl x"), c) || matches(t, allow(store.RuleExecute, hidden), c) {
 			t.Errorf("%s: an allow rule matches", name)
 		}
 		if len(Suggest(c)) != 0 {
 			t.Errorf("%s: a rule is suggested", name)
 		}
-		if _, denied, ask := NewSet([]store.Rule{deny(store.RuleExecute, "reboot")}).Denies(c); denied || !ask {
+		if denied, ask := judged(t, []store.Rule{deny(store.RuleExecute, "reboot")}, c); denied || !ask {
 			t.Errorf("%s: a deny rule that might match does not ask", name)
 		}
 	}
 	dir := realDir(t)
 	c := call(dir, "write_file", args{"description": "Write"})
 	c.Approval.Changes = []event.Change{{Path: filepath.Join(dir, "[redacted]")}}
-	if Matches(allow(store.RuleEdit, dir), c) {
+	if matches(t, allow(store.RuleEdit, dir), c) {
 		t.Error("an allow rule matches a path of which a part is hidden")
 	}
 }
@@ -193,23 +193,23 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		{"", false, false, true},
 	} {
 		c := call(dir, "Write", args{"file_path": tc.path, "content": "x"})
-		if got := Matches(edits, c); got != tc.allowed {
+		if got := matches(t, edits, c); got != tc.allowed {
 			t.Errorf("edit of %s: allowed %v, want %v", tc.path, got, tc.allowed)
 		}
-		if got := Matches(reads, call(dir, "Read", args{"file_path": tc.path})); got != tc.allowed {
+		if got := matches(t, reads, call(dir, "Read", args{"file_path": tc.path})); got != tc.allowed {
 			t.Errorf("read of %s: allowed %v, want %v", tc.path, got, tc.allowed)
 		}
-		if _, denied, ask := NewSet([]store.Rule{denies}).Denies(c); denied != tc.denied || ask != tc.unsure {
+		if denied, ask := judged(t, []store.Rule{denies}, c); denied != tc.denied || ask != tc.unsure {
 			t.Errorf("edit of %s: denied %v, ask %v, want %v, %v", tc.path, denied, ask, tc.denied, tc.unsure)
 		}
 	}
 	both := call(dir, "apply_patch", args{"changes": []args{{"path": in("src/a")}, {"path": filepath.Join(out, "x")}}})
-	if Matches(edits, both) || !Matches(denies, both) {
+	if matches(t, edits, both) || !matches(t, denies, both) {
 		t.Error("one path inside of the folder allows another outside of it")
 	}
 	moved := call(dir, "edit", args{"path": in("src/a")})
 	moved.Approval.Changes = []event.Change{{Path: in("src/a"), MovedTo: filepath.Join(out, "x")}}
-	if Matches(edits, moved) || !Matches(denies, moved) {
+	if matches(t, edits, moved) || !matches(t, denies, moved) {
 		t.Error("a file may be moved out of the folder")
 	}
 
@@ -222,17 +222,17 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		link("/proc/self/cwd", "own")
 		for _, path := range []string{"/proc/self/cwd/x", "/proc/thread-self/cwd/x", fmt.Sprintf("/proc/%d/cwd/x", os.Getpid()), "/proc/self/root" + cwd + "/x", "/dev/fd/0", "/dev/stdin", in("own/x"), in("own")} {
 			for _, rule := range []store.Rule{allow(store.RuleEdit, "/"), allow(store.RuleEdit, cwd)} {
-				if Matches(rule, call(dir, "Write", args{"file_path": path})) {
+				if matches(t, rule, call(dir, "Write", args{"file_path": path})) {
 					t.Errorf("edit of %s: allowed in %s", path, rule.Pattern)
 				}
 			}
-			if _, denied, ask := NewSet([]store.Rule{denies}).Denies(call(dir, "Write", args{"file_path": path})); !denied && !ask {
+			if denied, ask := judged(t, []store.Rule{denies}, call(dir, "Write", args{"file_path": path})); !denied && !ask {
 				t.Errorf("edit of %s: a rule that denies is sure", path)
 			}
 		}
 		git := allow(store.RuleExecute, "git status")
 		git.ProjectDir = cwd
-		if Matches(git, call(cwd, "shell", args{"command": "git status", "cwd": "/proc/self/cwd"})) {
+		if matches(t, git, call(cwd, "shell", args{"command": "git status", "cwd": "/proc/self/cwd"})) {
 			t.Error("a command in /proc/self/cwd is allowed")
 		}
 	}
@@ -243,7 +243,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Fatal(err)
 	}
 	link(out, "src")
-	if Matches(edits, call(dir, "Write", args{"file_path": in("src/secret")})) {
+	if matches(t, edits, call(dir, "Write", args{"file_path": in("src/secret")})) {
 		t.Error("a link in place of the rule's folder is followed")
 	}
 }
@@ -262,23 +262,23 @@ func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
 		dir + "/x ", dir + "/x\n", dir + `/a\ b`, dir + "/a\u200bb",
 	} {
 		for tool, rule := range map[string]store.Rule{"Write": edits, "Read": reads} {
-			if Matches(rule, call(dir, tool, args{"file_path": path})) {
+			if matches(t, rule, call(dir, tool, args{"file_path": path})) {
 				t.Errorf("%s of %q is allowed in %s", tool, path, dir)
 			}
 		}
 		c := call(dir, "edit", args{"filepath": path, "diff": "x"})
 		c.Approval.Changes = []event.Change{{Path: path}}
-		if Matches(edits, c) || len(Suggest(c)) != 0 {
+		if matches(t, edits, c) || len(Suggest(c)) != 0 {
 			t.Errorf("a change of %q is allowed in %s", path, dir)
 		}
-		if _, denied, ask := NewSet([]store.Rule{denies}).Denies(c); !denied && !ask {
+		if denied, ask := judged(t, []store.Rule{denies}, c); !denied && !ask {
 			t.Errorf("a rule that denies is sure about %q", path)
 		}
 	}
 	git := allow(store.RuleExecute, "git status")
 	git.ProjectDir = dir
 	for _, cwd := range []string{"~", "~/x", "$HOME", " /etc", "file:///etc", dir + "/x ", dir + `/a\ b`} {
-		if Matches(git, call(dir, "shell", args{"command": "git status", "cwd": cwd})) {
+		if matches(t, git, call(dir, "shell", args{"command": "git status", "cwd": cwd})) {
 			t.Errorf("a command in %q is allowed in %s", cwd, dir)
 		}
 	}
@@ -296,7 +296,7 @@ func TestToolsWithoutANameOfTheirOwnCannotBeAllowed(t *testing.T) {
 		if got := Suggest(c); len(got) != 0 {
 			t.Errorf("%s: suggested %+v", tool, got)
 		}
-		if Matches(r, c) {
+		if matches(t, r, c) {
 			t.Errorf("a rule that was stored before allows every call of %s", tool)
 		}
 		r.Effect = store.EffectDeny
@@ -307,7 +307,7 @@ func TestToolsWithoutANameOfTheirOwnCannotBeAllowed(t *testing.T) {
 }
 
 func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
-	set := NewSet([]store.Rule{deny(store.RuleExecute, "rm *"), deny(store.RuleFetch, "evil.com")})
+	list := []store.Rule{deny(store.RuleExecute, "rm *"), deny(store.RuleFetch, "evil.com")}
 	for _, tc := range []struct {
 		call        Call
 		denied, ask bool
@@ -323,7 +323,7 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 		{call("/p", "WebFetch", args{"url": "https://x@evil.com"}), false, true},
 		{call("/p", "mcp__x__get", args{"url": "https://evil.com"}), true, false},
 	} {
-		if _, denied, ask := set.Denies(tc.call); denied != tc.denied || ask != tc.ask {
+		if denied, ask := judged(t, list, tc.call); denied != tc.denied || ask != tc.ask {
 			t.Errorf("%s %s: denied %v, ask %v", tc.call.Approval.ToolName, tc.call.Approval.Arguments, denied, ask)
 		}
 	}
@@ -333,10 +333,10 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 // searches. A rule that denies reading there lets nothing else allow it.
 func TestDenyRulesAskAboutPathsOfOtherTools(t *testing.T) {
 	for _, kind := range []store.RuleKind{store.RuleRead, store.RuleEdit} {
-		set := NewSet([]store.Rule{deny(kind, "/etc")})
+		list := []store.Rule{deny(kind, "/etc")}
 		for path, want := range map[string]bool{"/etc": true, "/etc/ssl/x": true, "/": false, "/usr": false, "": false} {
 			for _, tool := range []string{"Grep", "mcp__files__move"} {
-				if _, denied, ask := set.Denies(call("/p", tool, args{"pattern": "x", "path": path})); denied || ask != want {
+				if denied, ask := judged(t, list, call("/p", tool, args{"pattern": "x", "path": path})); denied || ask != want {
 					t.Errorf("%s: %s of %q: denied %v, ask %v, want %v", kind, tool, path, denied, ask, want)
 				}
 			}
