@@ -312,8 +312,9 @@ func (s *script) addCall(call *syntax.CallExpr, depth int) {
 		s.unclear = true // it reads what it runs
 		return
 	}
+	more := append(slices.Clone(words), word{}) // it may add words
 	for i, w := range words[1:] {
-		s.commands = append(s.commands, append(slices.Clone(words[i+1:]), word{})) // it may add words
+		s.commands = append(s.commands, more[i+1:])
 		if w.known && strings.ContainsAny(w.text, " \t\n;|&") {
 			s.add(w.text, depth+1)
 		}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -164,5 +165,17 @@ func TestUnwrapped(t *testing.T) {
 		if got := unwrapped(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// Behind a command that runs others, any word may begin a command.
+func TestScriptOfManyWordsTakesMemoryOfItsLength(t *testing.T) {
+	text := "env" + strings.Repeat(" a", maxCommand/2-2)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	parseScript(text)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
+		t.Errorf("%d bytes of memory for a command of %d bytes", got, len(text))
 	}
 }
