@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -41,6 +42,9 @@ func enums() map[reflect.Type][]any {
 	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)
 	enum(out, store.EffectAllow, store.EffectDeny)
 	enum(out, store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleTool)
+	enum(out, rules.OutcomeAllow, rules.OutcomeDeny, rules.OutcomeAsk)
+	enum(out, rules.MatchYes, rules.MatchNo, rules.MatchUnclear)
+	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
 	enum(out, reply.Codes()...)
 	return out
 }

@@ -32,6 +32,8 @@ func (b *rulebook) routes() []route {
 			summary: "List the rules that decide approvals without a person"}, b.list),
 		handleJSON(route{path: "/api/rules", scope: auth.Approve, bound: true, name: "createRule", status: http.StatusCreated,
 			summary: "Store a rule that decides approvals from now on; a rule that decides the same is returned instead"}, b.create),
+		handleJSON(route{path: "/api/rules/explain", scope: auth.Read, bound: true, name: "explainRules",
+			summary: "Explain which rule would decide a call, and why others would not; nothing is asked, run or counted"}, b.explain),
 		handle(route{method: http.MethodDelete, path: "/api/rules/{id}", scope: auth.Approve, bound: true, name: "deleteRule",
 			summary: "Remove a rule"}, b.remove),
 	}
@@ -45,6 +47,10 @@ func (b *rulebook) list(r *http.Request) (rulesAnswer, error) {
 		}
 	}
 	return out, nil
+}
+
+func (b *rulebook) explain(r *http.Request, in command.ExplainRequest) (command.ExplainAnswer, error) {
+	return command.Explain(r.Context(), b.approvals.Rules(), in)
 }
 
 func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, error) {

@@ -200,6 +200,92 @@ func TestRulesOfABoundCredential(t *testing.T) {
 	}
 }
 
+func TestExplainSaysWhichRuleDecidesACall(t *testing.T) {
+	rg := newRig(t)
+	dir := t.TempDir()
+	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"rm *"}`, 201)
+	rg.addRule(`{"effect":"allow","kind":"execute","pattern":"git status","cliType":"claude"}`, 201)
+	rg.token = rg.mint(auth.Read)
+	explain := func(cliType, text string) string {
+		args, _ := json.Marshal(map[string]string{"command": text})
+		a := call[command.ExplainAnswer](rg, "POST", "/api/rules/explain", fmt.Sprintf(`{"cliType":%q,"projectDir":%q,"tool":"Bash","arguments":%s}`, cliType, dir, args), 200)
+		var gates []string
+		for _, g := range a.Gates {
+			if g.Decides {
+				gates = append(gates, string(g.Gate))
+			}
+		}
+		out := fmt.Sprintf("%s at %s by %d", a.Decision, strings.Join(gates, " and "), a.Rule)
+		for _, r := range a.Rules {
+			out += fmt.Sprintf("; %d %s: %s", r.ID, r.Match, r.Reason)
+		}
+		if a.Partial || a.Reason == "" || len(a.Gates) != 6 {
+			t.Errorf("got %+v", a)
+		}
+		return out
+	}
+	for _, tc := range []struct{ cliType, command, want string }{
+		{"claude", "git status", "allow at allow_rules by 2; 1 no: no command of the call matches the rule; 2 yes: matches, and decides"},
+		{"codex", "git status", "ask at person by 0; 1 no: no command of the call matches the rule; 2 no: is for another agent"},
+		{"claude", "git status | cat", "ask at person by 0; 1 no: no command of the call matches the rule; " +
+			"2 no: the command has a pipe; a rule that allows matches one simple command of literal words"},
+		{"claude", "git status; rm x", "deny at deny_rules by 1; 1 yes: matches, and decides; " +
+			"2 no: the command has several commands; a rule that allows matches one simple command of literal words"},
+	} {
+		if got := explain(tc.cliType, tc.command); got != tc.want {
+			t.Errorf("%s %q:\n%s, want\n%s", tc.cliType, tc.command, got, tc.want)
+		}
+	}
+	if list := call[rulesAnswer](rg, "GET", "/api/rules", "", 200).Rules; list[0].Uses != 0 || list[1].Uses != 0 {
+		t.Errorf("an explanation counts as a use: %+v", list)
+	}
+	for body, why := range map[string]string{
+		`{"projectDir":"/","tool":"Bash"}`:                                      "cliType: is missing",
+		`{"cliType":"claude","tool":"Bash"}`:                                    "projectDir",
+		`{"cliType":"claude","projectDir":"/","tool":"Bash","arguments":[]}`:    "want a JSON object",
+		`{"cliType":"claude","projectDir":"/","tool":"Bash","command":"x"}`:     "command",
+		`{"cliType":"claude","projectDir":"/","tool":"B\u001b","arguments":{}}`: "printable",
+	} {
+		if msg := rg.wantError("POST", "/api/rules/explain", body, 400, runnel.InvalidRequest); !strings.Contains(msg, why) {
+			t.Errorf("%s: %q, want %q", body, msg, why)
+		}
+	}
+}
+
+// A credential of one project reads nothing about rules and files elsewhere.
+func TestExplainForABoundCredential(t *testing.T) {
+	rg := newRig(t)
+	mine, theirs := t.TempDir(), t.TempDir()
+	if err := os.Symlink(theirs, filepath.Join(mine, "away")); err != nil {
+		t.Fatal(err)
+	}
+	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"git *"}`, 201)
+	rg.addRule(fmt.Sprintf(`{"effect":"allow","kind":"edit","pattern":%q,"projectDir":%q}`, mine, mine), 201)
+	rg.token = rg.bind(mine, "read")
+	ask := func(dir, tool, args string) string {
+		return fmt.Sprintf(`{"cliType":"claude","projectDir":%q,"tool":%q,"arguments":%s}`, dir, tool, args)
+	}
+	explain := func(body string) command.ExplainAnswer {
+		return call[command.ExplainAnswer](rg, "POST", "/api/rules/explain", body, 200)
+	}
+	if a := explain(ask("", "Bash", `{"command":"git status"}`)); a.Decision != "ask" || !a.Partial || len(a.Rules) != 1 || a.Rules[0].ID != 2 {
+		t.Errorf("it reads of %+v", a)
+	}
+	file := func(path string) string { return fmt.Sprintf(`{"file_path":%q}`, path) }
+	if a := explain(ask(mine, "Write", file(filepath.Join(mine, "x")))); a.Decision != "allow" || a.Rule != 2 {
+		t.Errorf("got %+v", a)
+	}
+	for _, body := range []string{
+		ask(theirs, "Bash", "{}"), ask(filepath.Dir(mine), "Bash", "{}"), ask(filepath.Join(mine, "away"), "Bash", "{}"), ask(mine+"/../x", "Bash", "{}"),
+		ask(mine, "Write", file(filepath.Join(theirs, "x"))), ask(mine, "Write", file("../x")), ask(mine, "Grep", `{"path":"/etc/passwd/x"}`),
+		ask(mine, "Bash", `{"command":"ls","cwd":"/"}`),
+	} {
+		rg.wantError("POST", "/api/rules/explain", body, 403, runnel.Forbidden)
+	}
+	rg.token = rg.mint(auth.Send)
+	rg.wantError("POST", "/api/rules/explain", ask(mine, "Bash", "{}"), 403, runnel.Forbidden)
+}
+
 // wantError does a request that must be rejected, and returns the message.
 func (rg *rig) wantError(method, target, body string, status int, want runnel.Code) string {
 	rg.t.Helper()

@@ -352,6 +352,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/rules/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+         * @description Needs the scope read.
+         */
+        post: operations["explainRules"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/rules/{id}": {
         parameters: {
             query?: never;
@@ -1137,6 +1157,67 @@ export interface components {
             /** @description id of the turn */
             turnId: string;
         };
+        ExplainAnswer: {
+            /** @description ask: a person decides, unless the profile of the session does */
+            decision: components["schemas"]["Outcome"];
+            /** @description in the order in which a call passes them; the first that decides wins */
+            gates: components["schemas"]["ExplainedGate"][];
+            /** @description true: this credential sees only rules of its project, and others may decide */
+            partial?: boolean;
+            reason: string;
+            /**
+             * Format: int64
+             * @description id of the rule that decides. Absent: none does
+             */
+            rule?: number;
+            /** @description that are about such a call, this tool or this folder: first those that deny, then those that allow, each oldest first */
+            rules: components["schemas"]["ExplainedRule"][];
+        };
+        ExplainRequest: {
+            /** @description a JSON object of at most 64 KiB, such as {"command": "git status"}; at most 20 files. Default: an empty one */
+            arguments?: unknown;
+            /** @description the kind of agent */
+            cliType: string;
+            /** @description folder of the session; for a credential of a project, default: that project */
+            projectDir?: string;
+            /** @description as the agent calls it, such as Bash */
+            tool: string;
+        };
+        ExplainedGate: {
+            decides: boolean;
+            gate: components["schemas"]["GateName"];
+            reason: string;
+        };
+        ExplainedRule: {
+            /** @description name of the credential that made it */
+            by: string;
+            /** @description absent: for all agents */
+            cliType?: string;
+            /** Format: date-time */
+            createdAt: string;
+            effect: components["schemas"]["Effect"];
+            /**
+             * Format: int64
+             * @description never used again for another rule
+             */
+            id: number;
+            kind: components["schemas"]["RuleKind"];
+            /** Format: date-time */
+            lastUsedAt?: string;
+            /** @description unclear: a rule that denies might match, so a person decides */
+            match: components["schemas"]["Match"];
+            note?: string;
+            pattern?: string;
+            /** @description absent: for all folders */
+            projectDir?: string;
+            reason: string;
+            tool?: string;
+            /**
+             * Format: int64
+             * @description how many approvals it has decided
+             */
+            uses: number;
+        };
         Fault: {
             code: string;
             details?: {
@@ -1182,6 +1263,8 @@ export interface components {
              */
             type: "function_call_output";
         };
+        /** @enum {string} */
+        GateName: "profile_forbids" | "delegation" | "deny_rules" | "profile_approves" | "allow_rules" | "person";
         Governance: {
             /** @description names the approval; not blank */
             approvalRef?: string;
@@ -1445,6 +1528,8 @@ export interface components {
             /** @description the one-time code of the link */
             code: string;
         };
+        /** @enum {string} */
+        Match: "yes" | "no" | "unclear";
         MeAnswer: {
             /** @enum {string} */
             kind: "api" | "browser" | "local";
@@ -1678,6 +1763,8 @@ export interface components {
         };
         /** @enum {string} */
         Origin: "user" | "agent" | "system";
+        /** @enum {string} */
+        Outcome: "allow" | "deny" | "ask";
         PermissionData: {
             approval: components["schemas"]["Approval"];
             /** @description id of the item, the same in all that is about it */
@@ -5157,6 +5244,122 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RuleAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    explainRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExplainRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExplainAnswer"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST */

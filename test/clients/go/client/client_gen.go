@@ -576,6 +576,36 @@ func (e FunctionCallOutputItemType) Valid() bool {
 	}
 }
 
+// Defines values for GateName.
+const (
+	GateNameAllowRules      GateName = "allow_rules"
+	GateNameDelegation      GateName = "delegation"
+	GateNameDenyRules       GateName = "deny_rules"
+	GateNamePerson          GateName = "person"
+	GateNameProfileApproves GateName = "profile_approves"
+	GateNameProfileForbids  GateName = "profile_forbids"
+)
+
+// Valid indicates whether the value is a known member of the GateName enum.
+func (e GateName) Valid() bool {
+	switch e {
+	case GateNameAllowRules:
+		return true
+	case GateNameDelegation:
+		return true
+	case GateNameDenyRules:
+		return true
+	case GateNamePerson:
+		return true
+	case GateNameProfileApproves:
+		return true
+	case GateNameProfileForbids:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ItemCancelledType.
 const (
 	ItemCancelledTypeItemCancelled ItemCancelledType = "item_cancelled"
@@ -747,6 +777,27 @@ func (e ItemType) Valid() bool {
 	case ItemTypePlan:
 		return true
 	case ItemTypeReasoning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Match.
+const (
+	MatchNo      Match = "no"
+	MatchUnclear Match = "unclear"
+	MatchYes     Match = "yes"
+)
+
+// Valid indicates whether the value is a known member of the Match enum.
+func (e Match) Valid() bool {
+	switch e {
+	case MatchNo:
+		return true
+	case MatchUnclear:
+		return true
+	case MatchYes:
 		return true
 	default:
 		return false
@@ -954,6 +1005,27 @@ func (e Origin) Valid() bool {
 	case OriginSystem:
 		return true
 	case OriginUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Outcome.
+const (
+	OutcomeAllow Outcome = "allow"
+	OutcomeAsk   Outcome = "ask"
+	OutcomeDeny  Outcome = "deny"
+)
+
+// Valid indicates whether the value is a known member of the Outcome enum.
+func (e Outcome) Valid() bool {
+	switch e {
+	case OutcomeAllow:
+		return true
+	case OutcomeAsk:
+		return true
+	case OutcomeDeny:
 		return true
 	default:
 		return false
@@ -2310,6 +2382,76 @@ type ExitData struct {
 	TurnId string `json:"turnId"`
 }
 
+// ExplainAnswer defines model for ExplainAnswer.
+type ExplainAnswer struct {
+	// Decision ask: a person decides, unless the profile of the session does
+	Decision Outcome `json:"decision"`
+
+	// Gates in the order in which a call passes them; the first that decides wins
+	Gates []ExplainedGate `json:"gates"`
+
+	// Partial true: this credential sees only rules of its project, and others may decide
+	Partial *bool  `json:"partial,omitempty"`
+	Reason  string `json:"reason"`
+
+	// Rule id of the rule that decides. Absent: none does
+	Rule *int64 `json:"rule,omitempty"`
+
+	// Rules that are about such a call, this tool or this folder: first those that deny, then those that allow, each oldest first
+	Rules []ExplainedRule `json:"rules"`
+}
+
+// ExplainRequest defines model for ExplainRequest.
+type ExplainRequest struct {
+	// Arguments a JSON object of at most 64 KiB, such as {"command": "git status"}; at most 20 files. Default: an empty one
+	Arguments interface{} `json:"arguments,omitempty"`
+
+	// CliType the kind of agent
+	CliType string `json:"cliType"`
+
+	// ProjectDir folder of the session; for a credential of a project, default: that project
+	ProjectDir *string `json:"projectDir,omitempty"`
+
+	// Tool as the agent calls it, such as Bash
+	Tool string `json:"tool"`
+}
+
+// ExplainedGate defines model for ExplainedGate.
+type ExplainedGate struct {
+	Decides bool     `json:"decides"`
+	Gate    GateName `json:"gate"`
+	Reason  string   `json:"reason"`
+}
+
+// ExplainedRule defines model for ExplainedRule.
+type ExplainedRule struct {
+	// By name of the credential that made it
+	By string `json:"by"`
+
+	// CliType absent: for all agents
+	CliType   *string   `json:"cliType,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	Effect    Effect    `json:"effect"`
+
+	// Id never used again for another rule
+	Id         int64      `json:"id"`
+	Kind       RuleKind   `json:"kind"`
+	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+
+	// Match unclear: a rule that denies might match, so a person decides
+	Match   Match   `json:"match"`
+	Note    *string `json:"note,omitempty"`
+	Pattern *string `json:"pattern,omitempty"`
+
+	// ProjectDir absent: for all folders
+	ProjectDir *string `json:"projectDir,omitempty"`
+	Reason     string  `json:"reason"`
+	Tool       *string `json:"tool,omitempty"`
+
+	// Uses how many approvals it has decided
+	Uses int64 `json:"uses"`
+}
+
 // Fault defines model for Fault.
 type Fault struct {
 	Code    string                  `json:"code"`
@@ -2357,6 +2499,9 @@ type FunctionCallOutputItem struct {
 
 // FunctionCallOutputItemType defines model for FunctionCallOutputItem.Type.
 type FunctionCallOutputItemType string
+
+// GateName defines model for GateName.
+type GateName string
 
 // Governance defines model for Governance.
 type Governance struct {
@@ -2659,6 +2804,9 @@ type LoginRequest struct {
 	Code string `json:"code"`
 }
 
+// Match defines model for Match.
+type Match string
+
 // MeAnswer defines model for MeAnswer.
 type MeAnswer struct {
 	Kind MeAnswerKind `json:"kind"`
@@ -2912,6 +3060,9 @@ type OptionsAnswerDelegation string
 
 // Origin defines model for Origin.
 type Origin string
+
+// Outcome defines model for Outcome.
+type Outcome string
 
 // PermissionData defines model for PermissionData.
 type PermissionData struct {
@@ -4328,6 +4479,9 @@ type LogoutJSONRequestBody = Empty
 
 // CreateRuleJSONRequestBody defines body for CreateRule for application/json ContentType.
 type CreateRuleJSONRequestBody = RuleRequest
+
+// ExplainRulesJSONRequestBody defines body for ExplainRules for application/json ContentType.
+type ExplainRulesJSONRequestBody = ExplainRequest
 
 // CreateSessionJSONRequestBody defines body for CreateSession for application/json ContentType.
 type CreateSessionJSONRequestBody = CreateRequest
@@ -7222,6 +7376,24 @@ type ClientInterface interface {
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRule(ctx context.Context, body CreateRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExplainRulesWithBody Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	//
+	// Needs the scope read.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+	ExplainRulesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExplainRules Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	//
+	// Needs the scope read.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+	ExplainRules(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// DeleteRule Remove a rule
 	//
 	// Needs the scope approve.
@@ -7991,6 +8163,44 @@ func (c *Client) CreateRuleWithBody(ctx context.Context, contentType string, bod
 // Corresponds with POST /api/rules (the `CreateRule` operationId).
 func (c *Client) CreateRule(ctx context.Context, body CreateRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateRuleRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExplainRulesWithBody Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+//
+// Needs the scope read.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+func (c *Client) ExplainRulesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainRulesRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExplainRules Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+//
+// Needs the scope read.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+func (c *Client) ExplainRules(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExplainRulesRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9403,6 +9613,46 @@ func NewCreateRuleRequestWithBody(server string, contentType string, body io.Rea
 	return req, nil
 }
 
+// NewExplainRulesRequest calls the generic ExplainRules builder with application/json body
+func NewExplainRulesRequest(server string, body ExplainRulesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewExplainRulesRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewExplainRulesRequestWithBody constructs an http.Request for the ExplainRules method, with any body, and a specified content type
+func NewExplainRulesRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/rules/explain")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewDeleteRuleRequest constructs an http.Request for the DeleteRule method
 func NewDeleteRuleRequest(server string, id string) (*http.Request, error) {
 	var err error
@@ -10771,6 +11021,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRuleWithResponse(ctx context.Context, body CreateRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRuleResponse, error)
+
+	// ExplainRulesWithBodyWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	//
+	// Needs the scope read.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+	ExplainRulesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error)
+
+	// ExplainRulesWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	//
+	// Needs the scope read.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+	ExplainRulesWithResponse(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error)
 
 	// DeleteRuleWithResponse Remove a rule
 	//
@@ -13255,6 +13523,124 @@ func (r CreateRuleResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateRuleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExplainRulesResponse429Headers the declared response headers of an HTTP 429 response for ExplainRules
+type ExplainRulesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ExplainRulesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ExplainAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ExplainRulesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExplainRulesResponse) GetJSON200() *ExplainAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ExplainRulesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ExplainRulesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ExplainRulesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r ExplainRulesResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ExplainRulesResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ExplainRulesResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ExplainRulesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ExplainRulesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ExplainRulesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ExplainRulesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExplainRulesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExplainRulesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExplainRulesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExplainRulesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16326,6 +16712,36 @@ func (c *ClientWithResponses) CreateRuleWithResponse(ctx context.Context, body C
 	return ParseCreateRuleResponse(rsp)
 }
 
+// ExplainRulesWithBodyWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+//
+// Needs the scope read.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+func (c *ClientWithResponses) ExplainRulesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error) {
+	rsp, err := c.ExplainRulesWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainRulesResponse(rsp)
+}
+
+// ExplainRulesWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+//
+// Needs the scope read.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
+func (c *ClientWithResponses) ExplainRulesWithResponse(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error) {
+	rsp, err := c.ExplainRules(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExplainRulesResponse(rsp)
+}
+
 // DeleteRuleWithResponse Remove a rule
 //
 // Needs the scope approve.
@@ -18825,6 +19241,115 @@ func ParseCreateRuleResponse(rsp *http.Response) (*CreateRuleResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CreateRuleResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExplainRulesResponse parses an HTTP response from a ExplainRulesWithResponse call
+func ParseExplainRulesResponse(rsp *http.Response) (*ExplainRulesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExplainRulesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ExplainAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ExplainRulesResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
