@@ -196,7 +196,7 @@ func explained(deny, allow []Explained, none string) Explanation {
 	case denied != nil:
 		decide(denyGate, OutcomeDeny, denied.Rule.ID, Explain(denied.Rule))
 	case unclear != nil:
-		decide(denyGate, OutcomeAsk, 0, "a rule that denies might be about this call, so a person is asked, whatever else would allow it")
+		decide(denyGate, OutcomeAsk, 0, "a rule that denies might be about this call, and nothing may allow it then")
 	case allowed != nil:
 		decide(allowGate, OutcomeAllow, allowed.Rule.ID, Explain(allowed.Rule))
 	default:

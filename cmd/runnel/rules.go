@@ -38,16 +38,17 @@ type ruleKeeper interface {
 	list(ctx context.Context) ([]ruleRow, error)
 	add(ctx context.Context, r ruleRow) (ruleRow, error)
 	remove(ctx context.Context, id int64) error
+	explain(ctx context.Context, in explainRequest, c rules.Call) (explanation, error) // c is what in describes
 }
 
 func (a *app) rulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "List, add and remove rules that answer agents without a person",
-		Long: `List, add and remove rules. A rule allows or denies what an agent asks for, so
-that nobody is asked. Rules that deny count before those that allow. Whatever no
-rule decides is asked as before. It works with the running server, or without
-one on its data directory.
+		Short: "List, add, remove and explain rules that answer agents without a person",
+		Long: `List, add and remove rules, and explain what they do with a call. A rule allows
+or denies what an agent asks for, so that nobody is asked. Rules that deny count
+before those that allow. Whatever no rule decides is asked as before. It works
+with the running server, or without one on its data directory.
 
 KIND and PATTERN say what a rule is about:
 
@@ -65,16 +66,17 @@ KIND and PATTERN say what a rule is about:
   runnel rules add allow edit src --project .
   runnel rules add deny execute 'rm *'
   runnel rules add allow tool mcp__tickets__list
+  runnel rules explain --agent claude Bash 'git status | cat'
   runnel rules remove 3`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q; use list, add or remove", termtext.Clean(args[0]))
+				return usage("there is no command %q; use list, add, remove or explain", termtext.Clean(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.rulesList(), a.rulesAdd(), a.rulesRemove())
+	cmd.AddCommand(a.rulesList(), a.rulesAdd(), a.rulesRemove(), a.rulesExplain())
 	return cmd
 }
 
@@ -259,10 +261,7 @@ func (l localRules) list(ctx context.Context) ([]ruleRow, error) {
 	list, err := l.rules.Rules(ctx)
 	rows := make([]ruleRow, len(list))
 	for i, r := range list {
-		rows[i] = ruleRow{r.ID, r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note, r.ByName, r.CreatedAt, r.Uses, nil}
-		if !r.LastUsedAt.IsZero() {
-			rows[i].LastUsedAt = &r.LastUsedAt
-		}
+		rows[i] = rowOf(r)
 	}
 	return rows, err
 }

@@ -75,6 +75,10 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 
 	"listRules":  func(t *testing.T, r *routes) answer { r.rule(t); return r.get(t, "/api/rules") },
 	"createRule": func(t *testing.T, r *routes) answer { return r.rule(t) },
+	"explainRules": func(t *testing.T, r *routes) answer {
+		r.rule(t)
+		return r.post(t, "/api/rules/explain", object{"cliType": "claude", "projectDir": r.project, "tool": "Bash", "arguments": object{"command": "never-run"}})
+	},
 	"deleteRule": func(t *testing.T, r *routes) answer {
 		id := at(r.rule(t).ok(t, http.StatusCreated), "rule", "id").(float64)
 		return r.do(t, http.MethodDelete, "/api/rules/"+number(id), nil)
@@ -223,6 +227,9 @@ func boundAnswers() map[string]boundAnswer {
 	}}
 	all["createRule"] = boundAnswer{"403 FORBIDDEN for a folder of this project", func(t *testing.T, r *routes, op operation, bound client) {
 		bound.post(t, op.path, object{"effect": "deny", "kind": "execute", "pattern": "x", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
+	}}
+	all["explainRules"] = boundAnswer{"403 FORBIDDEN for a folder of this project", func(t *testing.T, r *routes, op operation, bound client) {
+		bound.post(t, op.path, object{"cliType": "claude", "tool": "Bash", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
 	}}
 	all["logout"] = boundAnswer{"403 FORBIDDEN", all["metrics"].check}
 	return all

@@ -63,6 +63,8 @@ func ruleMatches() table {
 				got = ruleAllows
 			}
 			equal(t, "outcome", got, outcome)
+			explained := map[rules.Outcome]string{rules.OutcomeAllow: ruleAllows, rules.OutcomeDeny: ruleDenies, rules.OutcomeAsk: ruleAsks}
+			equal(t, "explained", explained[set.Explain(c).Outcome], outcome)
 			if r.Effect == store.EffectDeny && outcome == ruleAsks {
 				_, _, ask := set.Denies(c)
 				equal(t, "whatever else allows the call", ask, true)

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runnel-dev/runnel/rules"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// explainRequest is a call of an agent, as an approval would show it.
+type explainRequest struct {
+	CLIType    string          `json:"cliType"`
+	ProjectDir string          `json:"projectDir"`
+	Tool       string          `json:"tool"`
+	Arguments  json.RawMessage `json:"arguments,omitempty"`
+}
+
+// explanation is what rules do with a call, and why.
+type explanation struct {
+	Decision rules.Outcome   `json:"decision"`
+	Reason   string          `json:"reason"`
+	Rule     int64           `json:"rule,omitzero"`
+	Partial  bool            `json:"partial,omitzero"`
+	Gates    []explainedGate `json:"gates"`
+	Rules    []explainedRule `json:"rules"`
+}
+
+type explainedGate struct {
+	Gate    rules.GateName `json:"gate"`
+	Decides bool           `json:"decides"`
+	Reason  string         `json:"reason"`
+}
+
+type explainedRule struct {
+	ruleRow
+	Match  rules.Match `json:"match"`
+	Reason string      `json:"reason"`
+}
+
+func (a *app) rulesExplain() *cobra.Command {
+	var in explainRequest
+	var arguments string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "explain --agent AGENT TOOL [COMMAND]",
+		Short: "Explain which rule would decide a call, and why others would not",
+		Long: `Explain what the rules do with a call that an agent asks about, without asking
+an agent: which rule decides, or why none does, and for every rule about such a
+call why it matches or not. TOOL is the agent's name of the tool; COMMAND is
+what a shell would run. --arguments has what other tools take, or all that an
+approval showed.
+
+A call passes these gates, and the first that decides wins:
+
+  1  the profile of the session forbids the tool
+  2  delegation: its gates decide about tools that start subagents
+  3  rules that deny. If one might be about a call that cannot be read
+     completely, a person is asked
+  4  the profile of the session approves the tool
+  5  rules that allow
+  6  a person is asked
+
+Profiles and delegation belong to a session. This command is about no session,
+so it leaves them out.`,
+		Example: `  runnel rules explain --agent claude Bash 'git status | cat'
+  runnel rules explain --agent codex --project ~/app shell 'rm -r build'
+  runnel rules explain --agent claude Write --arguments '{"file_path": "/home/you/app/src/a.go"}'
+  runnel rules explain --agent claude Bash 'git push' --json | jq -r .decision`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("a tool is needed, and a command in quotes if the tool is a shell, such as Bash 'git status'")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in.Tool, in.Arguments = args[0], json.RawMessage(arguments)
+			if len(args) == 2 {
+				if arguments != "" {
+					return usage("COMMAND and --arguments exclude each other; put the command into the arguments")
+				}
+				in.Arguments, _ = json.Marshal(map[string]string{"command": args[1]}) // cannot fail
+			}
+			c, err := in.call()
+			if err != nil {
+				return err
+			}
+			return withRules(cmd, func(k ruleKeeper) error {
+				e, err := k.explain(cmd.Context(), in, c)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return a.printJSON(e)
+				}
+				return a.printExplanation(e)
+			})
+		},
+	}
+	placeFlags(cmd.Flags())
+	cmd.Flags().StringVar(&in.CLIType, "agent", "", "kind of `AGENT` that asks, by its name of 'runnel agents'; required")
+	cmd.Flags().StringVar(&in.ProjectDir, "project", ".", "`DIR` of the session")
+	cmd.Flags().StringVar(&arguments, "arguments", "", "arguments of the call, as a `JSON` object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// call puts what a person typed into the form of the API, and returns the call
+// that it describes, or says what is wrong with it.
+func (in *explainRequest) call() (rules.Call, error) {
+	if in.CLIType == "" {
+		return rules.Call{}, usage("--agent: is missing; name the kind of agent that asks, as 'runnel agents' does")
+	}
+	dir, err := filepath.Abs(in.ProjectDir)
+	if err != nil {
+		return rules.Call{}, usage("--project: %s", err)
+	}
+	c, err := rules.NewCall(in.CLIType, dir, in.Tool, in.Arguments)
+	if err != nil {
+		return c, usage("%s", err)
+	}
+	in.ProjectDir = c.Dir
+	return c, nil
+}
+
+func (a *app) printExplanation(e explanation) error {
+	var b strings.Builder
+	reason := cell(e.Reason)
+	if e.Decision == rules.OutcomeAsk {
+		reason = "a person is asked: " + reason
+	}
+	b.WriteString(upper(reason) + ".\n")
+	for _, r := range e.Rules {
+		what := rules.Describe(r.stored())
+		if r.CLIType != "" {
+			what += ", for " + r.CLIType
+		}
+		if r.ProjectDir != "" {
+			what += ", in " + r.ProjectDir
+		}
+		fmt.Fprintf(&b, "  rule %d, %s: %s. %s.\n", r.ID, cell(string(r.Effect)), cell(what), upper(cell(r.Reason)))
+	}
+	if _, err := io.WriteString(a.out, b.String()); err != nil {
+		return err
+	}
+	if e.Partial {
+		a.say("This credential sees only rules of its project; others may decide.")
+	}
+	a.say("The profile of a session, or its delegation, may decide before the rules: 'runnel rules explain --help'.")
+	return nil
+}
+
+// upper returns a text with its first letter as a capital.
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func (r remoteRules) explain(ctx context.Context, in explainRequest, _ rules.Call) (explanation, error) {
+	var out explanation
+	err := r.ad.post(ctx, "/api/rules/explain", in, &out)
+	return out, err
+}
+
+func (l localRules) explain(ctx context.Context, _ explainRequest, c rules.Call) (explanation, error) {
+	list, err := l.rules.Rules(ctx)
+	if err != nil {
+		return explanation{}, err
+	}
+	e := rules.NewSet(list).Explain(c)
+	out := explanation{Decision: e.Outcome, Reason: e.Reason, Rule: e.Rule, Gates: make([]explainedGate, len(e.Gates)), Rules: make([]explainedRule, len(e.Rules))}
+	for i, g := range e.Gates {
+		out.Gates[i] = explainedGate{g.Name, g.Decides, g.Reason}
+	}
+	for i, r := range e.Rules {
+		out.Rules[i] = explainedRule{rowOf(r.Rule), r.Match, r.Reason}
+	}
+	return out, nil
+}
+
+// rowOf returns a stored rule as lists show it.
+func rowOf(r store.Rule) ruleRow {
+	row := ruleRow{r.ID, r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note, r.ByName, r.CreatedAt, r.Uses, nil}
+	if !r.LastUsedAt.IsZero() {
+		row.LastUsedAt = &r.LastUsedAt
+	}
+	return row
+}
