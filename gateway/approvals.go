@@ -38,6 +38,16 @@ func (as Approvals) RemoveRule(ctx context.Context, id int64) error {
 	return as.g.rules.remove(ctx, id)
 }
 
+// CLIType returns the name that rules use for a kind of agent, which may have
+// others. It fails for a kind that the gateway does not know.
+func (as Approvals) CLIType(name string) (string, error) {
+	p, err := as.g.opener.providers.Choose(name)
+	if err != nil {
+		return "", err
+	}
+	return p.Name(), nil
+}
+
 // An OpenApproval is an approval that waits for its answer, with rules that
 // would answer others like it.
 type OpenApproval struct {

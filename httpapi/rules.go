@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/command"
@@ -33,7 +34,8 @@ func (b *rulebook) routes() []route {
 		handleJSON(route{path: "/api/rules", scope: auth.Approve, bound: true, name: "createRule", status: http.StatusCreated,
 			summary: "Store a rule that decides approvals from now on; a rule that decides the same is returned instead"}, b.create),
 		handleJSON(route{path: "/api/rules/explain", scope: auth.Read, bound: true, name: "explainRules",
-			summary: "Explain which rule would decide a call, and why others would not; nothing is asked, run or counted"}, b.explain),
+			summary: "Explain which rule would decide a call, and why others would not; nothing is asked, run or counted",
+			fails:   []runnel.Code{runnel.UnsupportedCLIType}}, b.explain),
 		handle(route{method: http.MethodDelete, path: "/api/rules/{id}", scope: auth.Approve, bound: true, name: "deleteRule",
 			summary: "Remove a rule"}, b.remove),
 	}
@@ -50,6 +52,12 @@ func (b *rulebook) list(r *http.Request) (rulesAnswer, error) {
 }
 
 func (b *rulebook) explain(r *http.Request, in command.ExplainRequest) (command.ExplainAnswer, error) {
+	if in.CLIType != "" {
+		var err error
+		if in.CLIType, err = b.approvals.CLIType(in.CLIType); err != nil {
+			return command.ExplainAnswer{}, err
+		}
+	}
 	return command.Explain(r.Context(), b.approvals.Rules(), in)
 }
 

@@ -204,7 +204,7 @@ func TestExplainSaysWhichRuleDecidesACall(t *testing.T) {
 	rg := newRig(t)
 	dir := t.TempDir()
 	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"rm *"}`, 201)
-	rg.addRule(`{"effect":"allow","kind":"execute","pattern":"git status","cliType":"claude"}`, 201)
+	rg.addRule(`{"effect":"allow","kind":"execute","pattern":"git status","cliType":"script"}`, 201)
 	rg.token = rg.mint(auth.Read)
 	explain := func(cliType, text string) string {
 		args, _ := json.Marshal(map[string]string{"command": text})
@@ -225,11 +225,10 @@ func TestExplainSaysWhichRuleDecidesACall(t *testing.T) {
 		return out
 	}
 	for _, tc := range []struct{ cliType, command, want string }{
-		{"claude", "git status", "allow at allow_rules by 2; 1 no: no command of the call matches the rule; 2 yes: matches, and decides"},
-		{"codex", "git status", "ask at person by 0; 1 no: no command of the call matches the rule; 2 no: is for another agent"},
-		{"claude", "git status | cat", "ask at person by 0; 1 no: no command of the call matches the rule; " +
+		{"script", "git status", "allow at allow_rules by 2; 1 no: no command of the call matches the rule; 2 yes: matches, and decides"},
+		{"script", "git status | cat", "ask at person by 0; 1 no: no command of the call matches the rule; " +
 			"2 no: the command has a pipe; a rule that allows matches one simple command of literal words"},
-		{"claude", "git status; rm x", "deny at deny_rules by 1; 1 yes: matches, and decides; " +
+		{"script", "git status; rm x", "deny at deny_rules by 1; 1 yes: matches, and decides; " +
 			"2 no: the command has several commands; a rule that allows matches one simple command of literal words"},
 	} {
 		if got := explain(tc.cliType, tc.command); got != tc.want {
@@ -241,15 +240,16 @@ func TestExplainSaysWhichRuleDecidesACall(t *testing.T) {
 	}
 	for body, why := range map[string]string{
 		`{"projectDir":"/","tool":"Bash"}`:                                      "cliType: is missing",
-		`{"cliType":"claude","tool":"Bash"}`:                                    "projectDir",
-		`{"cliType":"claude","projectDir":"/","tool":"Bash","arguments":[]}`:    "want a JSON object",
-		`{"cliType":"claude","projectDir":"/","tool":"Bash","command":"x"}`:     "command",
-		`{"cliType":"claude","projectDir":"/","tool":"B\u001b","arguments":{}}`: "printable",
+		`{"cliType":"script","tool":"Bash"}`:                                    "projectDir",
+		`{"cliType":"script","projectDir":"/","tool":"Bash","arguments":[]}`:    "want a JSON object",
+		`{"cliType":"script","projectDir":"/","tool":"Bash","command":"x"}`:     "command",
+		`{"cliType":"script","projectDir":"/","tool":"B\u001b","arguments":{}}`: "printable",
 	} {
 		if msg := rg.wantError("POST", "/api/rules/explain", body, 400, runnel.InvalidRequest); !strings.Contains(msg, why) {
 			t.Errorf("%s: %q, want %q", body, msg, why)
 		}
 	}
+	rg.wantError("POST", "/api/rules/explain", `{"cliType":"nobody","projectDir":"/","tool":"Bash"}`, 400, runnel.UnsupportedCLIType)
 }
 
 // A credential of one project reads nothing about rules and files elsewhere.
@@ -263,7 +263,7 @@ func TestExplainForABoundCredential(t *testing.T) {
 	rg.addRule(fmt.Sprintf(`{"effect":"allow","kind":"edit","pattern":%q,"projectDir":%q}`, mine, mine), 201)
 	rg.token = rg.bind(mine, "read")
 	ask := func(dir, tool, args string) string {
-		return fmt.Sprintf(`{"cliType":"claude","projectDir":%q,"tool":%q,"arguments":%s}`, dir, tool, args)
+		return fmt.Sprintf(`{"cliType":"script","projectDir":%q,"tool":%q,"arguments":%s}`, dir, tool, args)
 	}
 	explain := func(body string) command.ExplainAnswer {
 		return call[command.ExplainAnswer](rg, "POST", "/api/rules/explain", body, 200)

@@ -93,7 +93,7 @@ func NewCall(cliType, dir, tool string, arguments json.RawMessage) (Call, error)
 	var object map[string]json.RawMessage
 	switch {
 	case cliType == "":
-		return c, errors.New("cliType: is missing; name the kind of agent, such as claude")
+		return c, errors.New("cliType: is missing; name the kind of agent that asks")
 	case tool == "":
 		return c, errors.New("tool: is missing; name the tool as the agent calls it, such as Bash")
 	case !shown(tool, maxName) || !shown(cliType, maxName):

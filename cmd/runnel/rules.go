@@ -66,7 +66,7 @@ KIND and PATTERN say what a rule is about:
   runnel rules add allow edit src --project .
   runnel rules add deny execute 'rm *'
   runnel rules add allow tool mcp__tickets__list
-  runnel rules explain --agent claude Bash 'git status | cat'
+  runnel rules explain --agent ` + a.example() + ` Bash 'git status | cat'
   runnel rules remove 3`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -69,10 +69,10 @@ A call passes these gates, and the first that decides wins:
 
 Profiles and delegation belong to a session. This command is about no session,
 so it leaves them out.`,
-		Example: `  runnel rules explain --agent claude Bash 'git status | cat'
-  runnel rules explain --agent codex --project ~/app shell 'rm -r build'
-  runnel rules explain --agent claude Write --arguments '{"file_path": "/home/you/app/src/a.go"}'
-  runnel rules explain --agent claude Bash 'git push' --json | jq -r .decision`,
+		Example: `  runnel rules explain --agent ` + a.example() + ` Bash 'git status | cat'
+  runnel rules explain --agent ` + a.example() + ` --project ~/app shell 'rm -r build'
+  runnel rules explain --agent ` + a.example() + ` Write --arguments '{"file_path": "/home/you/app/src/a.go"}'
+  runnel rules explain --agent ` + a.example() + ` Bash 'git push' --json | jq -r .decision`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usage("a tool is needed, and a command in quotes if the tool is a shell, such as Bash 'git status'")
@@ -92,6 +92,11 @@ so it leaves them out.`,
 				return err
 			}
 			return withRules(cmd, func(k ruleKeeper) error {
+				if _, local := k.(localRules); local { // the server knows its own agents
+					if c.CLIType, err = a.kindOf(cmd, in.CLIType); err != nil {
+						return err
+					}
+				}
 				e, err := k.explain(cmd.Context(), in, c)
 				switch {
 				case err != nil:
@@ -127,6 +132,18 @@ func (in *explainRequest) call() (rules.Call, error) {
 	}
 	in.ProjectDir = c.Dir
 	return c, nil
+}
+
+// kindOf returns the name that rules use for an agent, which may have others.
+func (a *app) kindOf(cmd *cobra.Command, agent string) (string, error) {
+	if err := a.knowAgents(cmd.Flags()); err != nil {
+		return "", err
+	}
+	p, err := a.named(agent)
+	if err != nil {
+		return "", err
+	}
+	return p.Name(), nil
 }
 
 func (a *app) printExplanation(e explanation) error {

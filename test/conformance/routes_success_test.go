@@ -77,7 +77,7 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"createRule": func(t *testing.T, r *routes) answer { return r.rule(t) },
 	"explainRules": func(t *testing.T, r *routes) answer {
 		r.rule(t)
-		return r.post(t, "/api/rules/explain", object{"cliType": "claude", "projectDir": r.project, "tool": "Bash", "arguments": object{"command": "never-run"}})
+		return r.post(t, "/api/rules/explain", object{"cliType": "script", "projectDir": r.project, "tool": "Bash", "arguments": object{"command": "never-run"}})
 	},
 	"deleteRule": func(t *testing.T, r *routes) answer {
 		id := at(r.rule(t).ok(t, http.StatusCreated), "rule", "id").(float64)
@@ -229,7 +229,7 @@ func boundAnswers() map[string]boundAnswer {
 		bound.post(t, op.path, object{"effect": "deny", "kind": "execute", "pattern": "x", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
 	}}
 	all["explainRules"] = boundAnswer{"403 FORBIDDEN for a folder of this project", func(t *testing.T, r *routes, op operation, bound client) {
-		bound.post(t, op.path, object{"cliType": "claude", "tool": "Bash", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
+		bound.post(t, op.path, object{"cliType": "script", "tool": "Bash", "projectDir": r.project}).fails(t, http.StatusForbidden, "FORBIDDEN")
 	}}
 	all["logout"] = boundAnswer{"403 FORBIDDEN", all["metrics"].check}
 	return all

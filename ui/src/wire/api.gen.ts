@@ -5362,7 +5362,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExplainAnswer"];
                 };
             };
-            /** @description Bad Request: INVALID_REQUEST */
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CLI_TYPE */
             400: {
                 headers: {
                     [name: string]: unknown;
