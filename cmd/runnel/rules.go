@@ -44,7 +44,7 @@ type ruleKeeper interface {
 func (a *app) rulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "List, add, remove and explain rules that answer agents without a person",
+		Short: "List, add and remove rules that answer agents without a person",
 		Long: `List, add and remove rules, and explain what they do with a call. A rule allows
 or denies what an agent asks for, so that nobody is asked. Rules that deny count
 before those that allow. Whatever no rule decides is asked as before. It works
