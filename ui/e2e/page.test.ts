@@ -382,11 +382,14 @@ describe.skipIf(skip)("the page", () => {
     await offers.last().click();
     await bar.waitFor({ state: "detached" });
     await ended();
+    await page.getByText("Bash: allowed by you").waitFor();
+    await page.getByText("Stored as rule 1.").waitFor();
 
     const composer = page.getByRole("textbox", { name: "Prompt" });
     await composer.fill(JSON.stringify(asks("git log --stat")));
     await page.keyboard.press("Enter");
-    await page.getByText("allowed by rule 1, made by browser on").waitFor();
+    await page.getByText("Bash: allowed by rule 1").waitFor();
+    await page.getByText("Reason: allowed by rule 1, made by browser on").waitFor();
     await page.getByRole("button", { name: "Details" }).click();
     const details = page.getByRole("complementary", { name: "Details" });
     await details.getByText("Allow git log * with any further words").waitFor();
@@ -460,7 +463,7 @@ describe.skipIf(skip)("the page", () => {
     expect(await composer.inputValue()).toBe("do not lose me");
   });
 
-  it("takes back that the server not responding, once it does", async () => {
+  it("takes back that the server is not responding, once it does", async () => {
     await login();
     const id = await session(page, server);
     await page.goto(addressOf(server, id));

@@ -53,12 +53,16 @@ function outcome(e: ApprovalEvent, over: boolean): string {
   const tool = plain(e.approval.toolName ?? e.approval.title, 80);
   if (e.status === "pending")
     return over ? `${tool}: not answered before the turn ended` : `${tool}: waiting for your answer`;
-  if (e.choice === "withdrawn" || !e.choice) return `${tool}: withdrawn by the agent`;
+  if (e.choice === "withdrawn" || !e.choice)
+    return `${tool}: withdrawn${e.by === "policy" ? "" : " by the agent"}`;
+  const who = resolverLabel(e.by, e.rule);
   const c = e.approval.choices.find((x) => x.id === e.choice);
-  if (!c && !e.choice.startsWith("deny")) return `${tool}: answered ${resolverLabel(e.by)}`;
+  if (!c && !e.choice.startsWith("deny")) return `${tool}: answered ${who}`;
   const asks = e.approval.kind === "question" || e.approval.kind === "form";
-  if (asks)
-    return `${tool}: ${!c || c.kind.startsWith("deny") ? "not answered" : "answered"} ${resolverLabel(e.by)}`;
+  if (asks) {
+    if (c && !c.kind.startsWith("deny")) return `${tool}: answered ${who}`;
+    return `${tool}: not answered${e.by === "policy" ? "" : ` ${who}`}`;
+  }
   const word =
     !c || c.kind === "deny" || c.kind === "deny_stop"
       ? "denied"
@@ -66,8 +70,8 @@ function outcome(e: ApprovalEvent, over: boolean): string {
         ? "allowed always"
         : c?.kind === "allow_session"
           ? "allowed for this session"
-          : e.by === "user"
+          : e.by === "user" && e.rule === undefined
             ? "allowed once"
             : "allowed";
-  return `${tool}: ${word} ${resolverLabel(e.by)}`;
+  return `${tool}: ${word} ${who}`;
 }

@@ -28,9 +28,11 @@ export const faultLabel = (code: string | undefined) => faults[code ?? ""] ?? "T
 
 const resolvers: Record<string, string> = {
   user: "by you",
-  policy: "by a rule",
+  policy: "without asking you", // a profile, a mode, or the server
   timeout: "because the approval timed out",
   agent: "by the agent",
 };
 
-export const resolverLabel = (by: string | undefined) => resolvers[by ?? ""] ?? "";
+/** Who answered an approval; `rule` is the number of the rule that did. */
+export const resolverLabel = (by: string | undefined, rule?: number) =>
+  by === "policy" && rule !== undefined ? `by rule ${rule}` : (resolvers[by ?? ""] ?? "");
