@@ -58,6 +58,19 @@ it("begins with an agent that works, even if the last one was another", () => {
   expect(choice([agent("missing")])).toBe("missing");
 });
 
+it("keeps the choice while agents are checked: what is chosen may cost money once Start is pressed", () => {
+  const script = agent("script", { installed: true });
+  const a = agent("a", { checking: true });
+  const b = agent("b", { installed: true });
+  const choice = (list: Agent[], last?: string) => preselected(list, last)?.cliType;
+  expect(choice([a, b, script])).toBe("a");
+  expect(choice([agent("a", { installed: true }), b, script])).toBe("a");
+  expect(choice([agent("a"), b, script])).toBe("b");
+  expect(choice([agent("a"), agent("b"), script])).toBe("script");
+  expect(choice([b, a, script], "a")).toBe("a");
+  expect(choice([b, agent("script", { checking: true })], "script")).toBe("script");
+});
+
 it("shows what can be copied, and folds what is missing once something is here", () => {
   const list = sorted([
     agent("ready", { installed: true, loggedIn: true, version: "1.2.3" }),

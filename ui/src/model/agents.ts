@@ -18,11 +18,22 @@ export function readiness(a: Agent): Readiness {
 /** Whether a session can be begun with it, as far as one knows. */
 export const usable = (a: Agent) => ["ready", "broken", "silent"].includes(readiness(a));
 
-/** The agent that a new session begins with, unless another is chosen: never one that does not work while one does. */
+/**
+ * The agent that a new session begins with, unless another is chosen: never one
+ * that does not work while one does. It waits for an agent that is being
+ * checked, so that no check that ends replaces a choice that can be started.
+ */
 export function preselected(agents: readonly Agent[], last: string | undefined): Agent | undefined {
   const list = sorted(agents);
   const ready = (a: Agent) => readiness(a) === "ready";
-  return list.find((a) => a.cliType === last && ready(a)) ?? list.find(ready) ?? list.find(usable) ?? list[0];
+  const hopeful = (a: Agent) => ready(a) || readiness(a) === "checking";
+  return (
+    agents.find((a) => a.cliType === last && hopeful(a)) ??
+    agents.find((a) => hopeful(a) && !scripted(a.cliType)) ??
+    list.find(ready) ??
+    list.find(usable) ??
+    list[0]
+  );
 }
 
 const order: Record<Readiness, number> = {

@@ -39,7 +39,7 @@ export function New({ first }: { first: boolean }) {
 
   const checking = agents?.some((a) => a.checking) ?? false;
   const list = sorted(agents ?? []);
-  const agent = list.find((a) => a.cliType === chosen) ?? preselected(list, last.agent);
+  const agent = list.find((a) => a.cliType === chosen) ?? preselected(agents ?? [], last.agent);
   const dir = typed ?? last.dir ?? projects?.[0]?.projectDir ?? "";
   const noneInstalled =
     agents !== undefined && !checking && !list.some((a) => usable(a) && !scripted(a.cliType));
@@ -154,12 +154,18 @@ export function New({ first }: { first: boolean }) {
             </div>
           )}
           {problem && <Problem e={problem} agent={agent} />}
-          <button type="submit" className="button primary" disabled={!agent || busy || !usable(agent)}>
-            {busy ? "Starting…" : "Start session"}
-          </button>
-          {agent && !usable(agent) && (
-            <span className="ml-3 text-muted">{plain(agent.displayName)} is not ready: see step 1.</span>
-          )}
+          <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+            <button type="submit" className="button primary" disabled={!agent || busy || !usable(agent)}>
+              {busy ? "Starting…" : "Start session"}
+            </button>
+            {agent && !usable(agent) && (
+              <span className="text-muted">
+                {readiness(agent) === "checking"
+                  ? `Checking ${plain(agent.displayName)}…`
+                  : `${plain(agent.displayName)} is not ready: see step 1.`}
+              </span>
+            )}
+          </div>
         </Step>
       </form>
     </main>
@@ -207,7 +213,7 @@ function Problem({ e, agent }: { e: ApiError; agent?: Agent }) {
         : undefined);
   return (
     <div role="alert" className="mb-3 rounded-md bg-del-bg px-3 py-2">
-      <p className="text-del">{plain(e.message, 1000)}</p>
+      <p className="isolate-text text-del">{plain(e.message, 1000)}</p>
       {command && (
         <p className="mt-2">
           <Command text={command} />
