@@ -86,7 +86,6 @@ export function Details({
           {spent > 0 && <p className="text-sm">Cost {cost(spent)}</p>}
         </section>
       )}
-      <Rules s={s} />
       <section>
         <h3 className="mb-1 flex items-baseline gap-2 text-sm font-semibold">
           Changed files <Counts n={countChanges(changes)} />
@@ -109,6 +108,7 @@ export function Details({
           ))}
         </ul>
       </section>
+      <Rules s={s} />
       {shown !== undefined && (
         <Dialog
           title={`Changes in ${plural(transcript.turns.length, "turn")}`}

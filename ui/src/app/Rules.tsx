@@ -31,7 +31,7 @@ export function Rules({ s }: { s: SessionStatus }) {
             <p>
               {r.effect === "deny" ? "Deny" : "Allow"} <RuleText rule={r} dir={s.projectDir} />
             </p>
-            <p className="flex items-baseline gap-2 text-xs text-muted">
+            <p className="flex items-center gap-2 text-xs text-muted">
               <span className="min-w-0">
                 Rule {r.id}
                 {r.by && `, made by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}, used{" "}
@@ -39,7 +39,7 @@ export function Rules({ s }: { s: SessionStatus }) {
               </span>
               <button
                 type="button"
-                className="quiet ml-auto"
+                className="quiet -mr-1.5 ml-auto shrink-0"
                 aria-label={`Remove rule ${r.id}`}
                 onClick={async () => {
                   await attempt(() => api.removeRule(r.id));

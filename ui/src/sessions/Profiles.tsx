@@ -57,9 +57,15 @@ export function ProfileField({
         describedBy={`${id}about`}
       />
       <div id={`${id}about`} className="mt-1 text-sm text-muted">
-        {about && <p>{plain(about, 300)}</p>}
+        {about && (
+          <p dir="auto" className="isolate-text">
+            {plain(about, 300)}
+          </p>
+        )}
         {broken.map((p) => (
-          <p key={p.name}>Cannot be chosen: {plain(p.error ?? "", 300)}</p>
+          <p key={p.name} className="isolate-text">
+            Cannot be chosen: {plain(p.error ?? "", 300)}
+          </p>
         ))}
       </div>
     </div>
