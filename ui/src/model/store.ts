@@ -307,7 +307,7 @@ export function complain(text: string | undefined) {
 
 const askAgain = 3000; // ms between two questions whether the server answers
 
-// unreachable says that the server not responding, for as long as it does not.
+// unreachable says that the server is not responding, until it responds.
 function unreachable(text: string) {
   const problem = { text, at: Date.now(), unreachable: true };
   set({ problem });
@@ -321,7 +321,7 @@ function unreachable(text: string) {
 
 const isTrue = () => true;
 
-// reached takes back that the server not responding.
+// reached takes back that the server is not responding.
 function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }

@@ -50,7 +50,7 @@ async function send(
       signal: AbortSignal.timeout(file ? slow : patience),
     });
   } catch {
-    throw new ApiError("UNREACHABLE", "The server not responding. Is it running?", 0);
+    throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);
   }
   const text = await res.text();
   let v: unknown;

@@ -43,7 +43,7 @@ async function ask() {
       signal: AbortSignal.timeout(patience),
     });
   } catch {
-    throw new ApiError("UNREACHABLE", "The server not responding. Is it running?", 0);
+    throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);
   }
   if (res.status === 401 || res.status === 403)
     // 403: the page has another origin now
