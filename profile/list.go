@@ -192,7 +192,7 @@ func (d folder) read(name string) ([]byte, error) {
 	file := text.OneLine(name, 4*maxName) + suffix
 	bad := func(why string) ([]byte, error) { return nil, &FileError{File: file, Why: why} }
 	if !IsName(name) {
-		return bad("its name is not the name of a profile; name it with a to z, 0 to 9, _ and -")
+		return bad("its name is not the name of a profile; name it with a to z, 0 to 9, _ and -, at most 64 of them, and begin with a letter or digit")
 	}
 	// A pipe would block the reader, and a link may lead elsewhere.
 	info, err := d.root.Lstat(name + suffix)

@@ -106,7 +106,7 @@ func TestListReadsPlainFilesOnly(t *testing.T) {
 	}
 	got := listed(t, Folders{Config: config})
 	for i, want := range []string{
-		"Upper Upper.md: its name is not the name of a profile", "folder folder.md: is not a file", "large large.md: has more than 262144 bytes",
+		"Upper Upper.md: its name is not the name of a profile; name it with a to z, 0 to 9, _ and -, at most 64 of them, and begin with a letter or digit", "folder folder.md: is not a file", "large large.md: has more than 262144 bytes",
 		"link link.md: is a link; put the file itself here", "open open.md: ", "pipe pipe.md: is not a file",
 	} {
 		if i >= len(got) || !strings.HasPrefix(got[i], want) {
