@@ -47,6 +47,15 @@ const hostile = [
 ];
 
 describe("markdown of others", () => {
+  it("gives each block the direction of its own text, and what is in a quote or list that of the whole", () => {
+    const host = render("# שלום\n\nעולם\n\n> שלום\n\n- אחת\n\n- שתיים\n\n1. one\n\n|א|b|\n|-|-|\n|ג|d|");
+    const auto = [...host.querySelectorAll("[dir]")];
+    expect(auto.map((e) => `${e.tagName} ${e.getAttribute("dir")}`)).toEqual(
+      ["H3", "P", "BLOCKQUOTE", "UL", "OL", "TH", "TH", "TD", "TD"].map((tag) => `${tag} auto`),
+    );
+    expect(host.querySelectorAll("ul p").length).toBe(2);
+  });
+
   it.each(hostile)("makes nothing dangerous of %s", (text) => {
     for (const live of [false, true]) {
       const host = render(text, live);

@@ -76,6 +76,7 @@ function Prompt({ row }: { row: Of<"prompt"> }) {
     <div className="mt-6 border-t pt-4 pb-1">
       <div className="flex items-baseline gap-4">
         <h2
+          dir="auto"
           className={`isolate-text min-w-0 flex-1 text-lg font-semibold whitespace-pre-wrap ${fold ? "line-clamp-6" : ""}`}
         >
           <Visible text={fold ? text.slice(0, longPrompt) : text} />

@@ -68,20 +68,24 @@ function block(t: MarkedToken, depth: number): ReactNode {
     case "heading":
       // The page's own headings are h1 and h2. An agent's are all one below them:
       // it leaves out levels as it likes, and only a part of them is on the page.
-      return <h3 data-level={t.depth}>{inline(t.tokens, depth)}</h3>;
+      return (
+        <h3 dir={direction(depth)} data-level={t.depth}>
+          {inline(t.tokens, depth)}
+        </h3>
+      );
     case "code":
       return <CodeBlock code={t.text} language={t.lang?.split(/\s/)[0] ?? ""} />;
     case "blockquote":
-      return <blockquote>{blocks(t.tokens, depth + 1)}</blockquote>;
+      return <blockquote dir="auto">{blocks(t.tokens, depth + 1)}</blockquote>;
     case "list":
       return list(t, depth);
     case "table":
       return table(t, depth);
     case "paragraph":
-      return <p>{inline(t.tokens, depth)}</p>;
+      return <p dir={direction(depth)}>{inline(t.tokens, depth)}</p>;
     case "html":
       return (
-        <p className="whitespace-pre-wrap">
+        <p dir={direction(depth)} className="whitespace-pre-wrap">
           <Visible text={t.raw.trimEnd()} />
         </p>
       );
@@ -91,6 +95,11 @@ function block(t: MarkedToken, depth: number): ReactNode {
       return <Visible text={t.raw} />;
   }
 }
+
+// A quote or a list has one direction, found in its text, so that its border or
+// its marks stand where its lines begin. A block inside must have no `dir` of
+// its own: browsers would skip its text.
+const direction = (depth: number) => (depth === 0 ? "auto" : undefined);
 
 function list(t: Tokens.List, depth: number): ReactNode {
   const items = t.items.map((item, i) => (
@@ -102,7 +111,13 @@ function list(t: Tokens.List, depth: number): ReactNode {
       )}
     </li>
   ));
-  return t.ordered ? <ol start={t.start === "" ? undefined : t.start}>{items}</ol> : <ul>{items}</ul>;
+  return t.ordered ? (
+    <ol dir="auto" start={t.start === "" ? undefined : t.start}>
+      {items}
+    </ol>
+  ) : (
+    <ul dir="auto">{items}</ul>
+  );
 }
 
 function table(t: Tokens.Table, depth: number): ReactNode {
@@ -113,7 +128,7 @@ function table(t: Tokens.Table, depth: number): ReactNode {
         <thead>
           <tr>
             {t.header.map((c, i) => (
-              <th key={i} style={align(i)} scope="col">
+              <th key={i} dir="auto" style={align(i)} scope="col">
                 {inline(c.tokens, depth)}
               </th>
             ))}
@@ -123,7 +138,7 @@ function table(t: Tokens.Table, depth: number): ReactNode {
           {t.rows.map((row, r) => (
             <tr key={r}>
               {row.map((c, i) => (
-                <td key={i} style={align(i)}>
+                <td key={i} dir="auto" style={align(i)}>
                   {inline(c.tokens, depth)}
                 </td>
               ))}
