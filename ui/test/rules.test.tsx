@@ -135,6 +135,32 @@ it("lists the rules of a session and removes one", async () => {
   expect(host.textContent).toBe("");
 });
 
+it("keeps the focus in the list when a rule is removed", async () => {
+  const rule = (id: number) => ({
+    id,
+    effect: "allow",
+    kind: "execute",
+    pattern: `make ${id}`,
+    createdAt: "2026-11-22T01:00:00Z",
+    uses: 0,
+  });
+  const s = { sessionId: "s", cliType: "script", projectDir: "/p", pendingApprovals: [] };
+  answers["GET /api/rules"] = { rules: [rule(1), rule(2), rule(3)] };
+  await act(async () => {
+    root.render(<Rules s={s as unknown as SessionStatus} />);
+    await vi.advanceTimersByTimeAsync(0);
+  });
+  const remove = async (id: number, left: number[]) => {
+    answers["GET /api/rules"] = { rules: left.map(rule) };
+    const b = host.querySelector<HTMLElement>(`[aria-label="Remove rule ${id}"]`);
+    b?.focus();
+    await click(b as HTMLElement);
+    return document.activeElement?.getAttribute("aria-label");
+  };
+  expect(await remove(2, [1, 3])).toBe("Remove rule 3");
+  expect(await remove(3, [1])).toBe("Remove rule 1");
+});
+
 it("says what each kind of rule is about", () => {
   const text = (rule: Partial<RuleFields>) => {
     act(() => root.render(<RuleText rule={{ effect: "allow", kind: "execute", ...rule }} dir="/p" />));

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { attempt, failed } from "../model/store";
 import { absolute, plural } from "../text/format";
 import { Visible } from "../text/Shown";
@@ -10,6 +10,7 @@ import type { Rule, RuleFields, SessionStatus } from "../wire/types";
 export function Rules({ s }: { s: SessionStatus }) {
   const [rules, setRules] = useState<Rule[]>();
   const [removed, setRemoved] = useState(0);
+  const buttons = useRef<HTMLUListElement>(null);
   useEffect(() => {
     let over = false;
     api.rules().then(
@@ -21,12 +22,19 @@ export function Rules({ s }: { s: SessionStatus }) {
     };
   }, [removed, s.pendingApprovals.length]);
   const own = rules?.filter((r) => isFor(r, s)) ?? [];
+  const left = useRef<number>(undefined); // where the rule was whose button had the focus
+  useEffect(() => {
+    if (left.current === undefined || rules === undefined) return;
+    const all = buttons.current?.querySelectorAll("button") ?? [];
+    if (document.activeElement === document.body) all[Math.min(left.current, all.length - 1)]?.focus();
+    left.current = undefined;
+  }, [rules]);
   if (own.length === 0) return null;
   return (
     <section>
       <h3 className="mb-1 text-sm font-semibold">Rules</h3>
-      <ul className="flex flex-col gap-2">
-        {own.map((r) => (
+      <ul ref={buttons} className="flex flex-col gap-2">
+        {own.map((r, i) => (
           <li key={r.id} className="text-sm">
             <p>
               {r.effect === "deny" ? "Deny" : "Allow"} <RuleText rule={r} dir={s.projectDir} />
@@ -42,7 +50,7 @@ export function Rules({ s }: { s: SessionStatus }) {
                 className="quiet -mr-1.5 ml-auto shrink-0"
                 aria-label={`Remove rule ${r.id}`}
                 onClick={async () => {
-                  await attempt(() => api.removeRule(r.id));
+                  if (await attempt(() => api.removeRule(r.id))) left.current = i;
                   setRemoved((n) => n + 1);
                 }}
               >
