@@ -164,8 +164,8 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
 
 function Begin({ s }: { s?: SessionStatus }) {
   return (
-    <div className="flex min-h-0 flex-1 items-end justify-center px-4 pb-6">
-      <div className="w-full max-w-[52rem] text-muted">
+    <div className="flex min-h-0 flex-1 items-end justify-center pb-6">
+      <div className="w-full max-w-[52rem] px-4 text-muted">
         {s && (
           <p className="isolate-text">
             Ready in <code className="font-mono text-sm text-text">{plain(s.projectDir)}</code>
