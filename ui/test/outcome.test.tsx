@@ -27,9 +27,12 @@ function outcome(event: Partial<ApprovalEvent>): string[] {
     },
     ...event,
   };
-  act(() => createRoot(host).render(<ApprovalCard id="a" event={whole} over={false} dir="/p" />));
-  for (const t of host.querySelectorAll("time")) t.remove();
-  return [...host.querySelectorAll("button, p")].map((e) => e.textContent ?? "");
+  const root = createRoot(host);
+  act(() => root.render(<ApprovalCard id="a" event={whole} over={false} dir="/p" />));
+  const copy = host.cloneNode(true) as HTMLElement;
+  act(() => root.unmount());
+  for (const t of copy.querySelectorAll("time")) t.remove();
+  return [...copy.querySelectorAll("button, p")].map((e) => e.textContent ?? "");
 }
 
 it("names the rule that was stored with the answer, which then is not for once", () => {
