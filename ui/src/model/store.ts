@@ -126,10 +126,22 @@ function found(agents: Agent[]) {
 }
 
 let reading: Promise<void> | undefined; // the session list, agents and folders
+let next: Promise<void> | undefined; // reads them once more after that
 let readAt = -Infinity;
 
-/** Reads the session list, agents and folders again, unless that was done within `fresh` ms. */
+/**
+ * Reads the session list, agents and folders again. With `fresh`, what was read
+ * within so many ms or is being read is enough. Without, a request that is on its
+ * way is not: its answer may be older than what the caller just did.
+ */
 export function refresh(fresh = 0): Promise<void> {
+  if (reading && fresh === 0) {
+    next ??= reading.then(() => {
+      next = undefined;
+      return refresh();
+    });
+    return next;
+  }
   if (!reading && performance.now() - readAt < fresh) return Promise.resolve();
   reading ??= readAll().finally(() => {
     reading = undefined;

@@ -1,0 +1,30 @@
+// The session list is read again after what was done to a session.
+
+import { afterEach, expect, it, vi } from "vitest";
+import { refresh, useStore } from "../src/model/store";
+
+afterEach(() => void vi.unstubAllGlobals());
+
+it("reads the list again for who asks while it is being read: the answer on its way may be old", async () => {
+  let state = "dead";
+  let lists = 0;
+  let release = () => {};
+  const held = new Promise<void>((done) => {
+    release = done;
+  });
+  vi.stubGlobal("fetch", async (path: string) => {
+    if (!path.startsWith("/api/session/list")) return new Response("{}");
+    lists++;
+    const answer = JSON.stringify({ sessions: [{ sessionId: "s", cliType: "script", state, lastSeq: 5 }] });
+    if (lists === 1) await held;
+    return new Response(answer);
+  });
+  const first = refresh();
+  await vi.waitFor(() => expect(lists).toBe(1));
+  state = "open"; // it was continued meanwhile
+  const again = [refresh(), refresh()];
+  release();
+  await Promise.all([first, ...again]);
+  expect(useStore.getState().sessions.get("s")?.state).toBe("open");
+  expect(lists).toBe(2);
+});
