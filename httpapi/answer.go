@@ -24,10 +24,18 @@ type statusWriter struct {
 	// only while something is.
 	shared bool
 
+	// sever closes the connection. A client that reads nothing from it keeps a
+	// stream of HTTP/2 from being reset, and its writes from ending.
+	sever func()
+
 	mu       sync.Mutex
-	deadline time.Time // of the handler, where the connection is shared
-	writing  bool
+	deadline time.Time   // of the handler, where the connection is shared
+	stuck    *time.Timer // while something is written to a shared connection: calls sever
 }
+
+// resetTime is how long after its deadline a write over HTTP/2 may end by the
+// reset of its stream.
+const resetTime = farewell / 2
 
 func (w *statusWriter) WriteHeader(status int) {
 	if w.watch.over() {
@@ -65,10 +73,26 @@ func (w *statusWriter) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deadline = t
-	if w.shared && !w.writing && t.After(time.Now()) {
+	if w.shared && w.stuck == nil && t.After(time.Now()) {
 		return nil
 	}
 	return w.setWriteDeadline(t)
+}
+
+// hasten severs the connection if what is being written to it does not end with
+// the deadline t.
+func (w *statusWriter) hasten(t time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.limit(t)
+}
+
+// limit has what is being written end soon after t, at the latest. The caller
+// holds w.mu.
+func (w *statusWriter) limit(t time.Time) {
+	if w.stuck != nil && !t.IsZero() {
+		w.stuck.Reset(time.Until(t) + resetTime)
+	}
 }
 
 // bounded has the deadline run, where the connection is shared, until done is
@@ -79,12 +103,13 @@ func (w *statusWriter) bounded() (done func()) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writing = true
+	w.stuck = time.AfterFunc(reply.Timeout+resetTime, w.sever)
 	_ = w.setWriteDeadline(w.deadline)
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.writing = false
+		w.stuck.Stop()
+		w.stuck = nil
 		_ = w.setWriteDeadline(time.Time{})
 	}
 }
@@ -98,11 +123,15 @@ func (w *statusWriter) finish() {
 }
 
 // setWriteDeadline sets that of the connection, or of the request's part of it.
-func (w *statusWriter) setWriteDeadline(t time.Time) error {
+// The caller holds w.mu, or the handler has returned.
+func (w *statusWriter) setWriteDeadline(t time.Time) (err error) {
 	if w.watch == nil {
-		return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+		err = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+	} else {
+		t, err = w.watch.setWriteDeadline(t)
 	}
-	return w.watch.setWriteDeadline(t)
+	w.limit(t)
+	return err
 }
 
 // FlushError serves http.ResponseController, like the next two.

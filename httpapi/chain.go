@@ -29,7 +29,7 @@ const (
 // ServeHTTP is the one chain that every request goes through, whatever it asks
 // for: limits, Host, Origin, authentication, scope, handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1}
+	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, sever: func() { conns.Sever(r) }}
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)

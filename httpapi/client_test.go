@@ -81,7 +81,7 @@ func serveOver(t *testing.T, version int, edit ...func(*Config, *gateway.Config)
 	protocols.SetUnencryptedHTTP2(version == 2)
 	hs.Protocols = protocols
 	done := make(chan struct{})
-	go func() { defer close(done); _ = hs.Serve(s.ln) }()
+	go func() { defer close(done); _ = hs.Serve(s.Limit(s.ln, 1000, 1000)) }()
 	tr := &http.Transport{DialContext: s.ln.dial, Protocols: protocols}
 	s.client = &http.Client{Transport: tr}
 	t.Cleanup(func() {

@@ -32,7 +32,7 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	ended := make(chan struct{})
 	unwatch := context.AfterFunc(bound, func() {
 		defer close(ended)
-		wt.hasten()
+		w.hasten(wt.hasten())
 	})
 	wt.leave = sync.OnceFunc(func() {
 		if !unwatch() {
@@ -86,12 +86,13 @@ type watch struct {
 	read  bool      // the body has arrived
 }
 
-// hasten interrupts what reads and writes once the credential has ended.
-func (wt *watch) hasten() {
+// hasten interrupts what reads and writes once the credential has ended. It
+// returns the latest deadline of a write; zero if there is none.
+func (wt *watch) hasten() time.Time {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
 	if !wt.ended() || !wt.until.IsZero() {
-		return
+		return wt.until
 	}
 	now := time.Now()
 	wt.until = now.Add(farewell)
@@ -99,6 +100,7 @@ func (wt *watch) hasten() {
 	if !wt.read {
 		_ = wt.rc.SetReadDeadline(now)
 	}
+	return wt.until
 }
 
 // ended reports whether the credential has ended, at once when it does.
@@ -120,14 +122,15 @@ func (w *statusWriter) SetReadDeadline(t time.Time) error {
 	return w.watch.rc.SetReadDeadline(t)
 }
 
-// setWriteDeadline sets that of the answer, but no later than hasten did.
-func (wt *watch) setWriteDeadline(t time.Time) error {
+// setWriteDeadline sets that of the answer, but no later than hasten did. It
+// returns which it has set.
+func (wt *watch) setWriteDeadline(t time.Time) (time.Time, error) {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
 	if !wt.until.IsZero() && (t.IsZero() || t.After(wt.until)) {
 		t = wt.until
 	}
-	return wt.rc.SetWriteDeadline(t)
+	return t, wt.rc.SetWriteDeadline(t)
 }
 
 // A watchedBody is a body that ends with the credential, also what has arrived

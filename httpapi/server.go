@@ -61,7 +61,8 @@ type Server struct {
 	streams *stream.Streams
 	metrics *metrics
 
-	arriving arriving
+	writeStall time.Duration
+	arriving   arriving
 }
 
 // New returns a Server. It starts nothing.
@@ -75,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway)}
+	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway), writeStall: cfg.WriteStall}
 	s.reply = reply.Writer{Redact: cfg.Redact, Log: cfg.Logger, Count: s.metrics.answered}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
 	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
@@ -139,7 +140,8 @@ func (s *Server) HTTPServer() *http.Server {
 		Handler:           s,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    1 << 20, // all the cookies that a browser keeps of one host; of the rest see limits
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.writeStall}, // for what no handler writes; of the rest see statusWriter
+		MaxHeaderBytes:    1 << 20,                                           // all the cookies that a browser keeps of one host; of the rest see limits
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState:         conns.State,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // once for all requests of a connection

@@ -282,6 +282,13 @@ func Authenticated(r *http.Request) {
 	}
 }
 
+// Sever closes the connection of r, and with it all of its requests.
+func Sever(r *http.Request) {
+	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
+		_ = c.Close()
+	}
+}
+
 // maxPublic is how many requests of a connection are served at once without a
 // credential. Over HTTP/2 each would hold a place for as long as its body may
 // take.
