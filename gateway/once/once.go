@@ -1,10 +1,11 @@
-// Package once has a request that a client repeats do its work only once: the
-// repeated request gets the answer of the first one, also after a restart.
+// Package once makes requests idempotent: a repeated request gets the answer of
+// the first one instead of doing its work again, even after a restart.
 //
-// A client marks requests that are the same with an Idempotency-Key, or with an
-// id that it chose for a turn. What a request binds, a session or a turn, is
-// recorded before it exists. If the server dies between the two, the session or
-// the log decides what the repeated request finds.
+// A client marks repeated requests with the same Idempotency-Key, or with the
+// same client-chosen turn id. Before a request creates its session or turn, the
+// id of that session or turn is recorded: the request binds it. If the server
+// dies between the two steps, the repeated request checks whether the session
+// or the turn exists.
 package once
 
 import (
@@ -20,46 +21,49 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Kept is how long the answer to a request with an Idempotency-Key is kept. The
-// answer to one with a turn's id is kept as long as the session.
+// Kept is how long the answer to a request with an Idempotency-Key is stored.
+// The answer to a request with a turn id is stored as long as the session.
 const Kept = 24 * time.Hour
 
-// patience bounds how long a repeated request waits for the first one.
+// patience limits how long a repeated request waits for the first one.
 const patience = time.Minute
 
-// ErrConflict means that a key or a turn's id belongs to another request.
+// ErrConflict means that an Idempotency-Key or a turn id was used for another
+// request.
 var ErrConflict = errors.New("once: the key belongs to another request")
 
-// A Request says which requests are the same: those with equal credential and
-// key, and those with an equal turn. A request with neither is never repeated.
+// A Request identifies a request. Two requests are the same if their credential
+// and key are equal, or if their turn is equal. A request with neither key nor
+// turn is never a repetition.
 type Request struct {
-	Credential string   // id of the sender's credential
+	Credential string   // id of the client's credential
 	Key        string   // Idempotency-Key. Default: none
-	Turn       string   // id that the client chose for the turn. Default: none
-	Digest     [32]byte // of what is asked for: requests that are the same ask for the same
+	Turn       string   // turn id that the client chose. Default: none
+	Digest     [32]byte // hash of the content; the same requests must have the same content
 }
 
-// A Binding is what a request binds: the session that it makes, or its turn and
-// the session of that turn.
+// A Binding is what a request binds: the session that it creates, or its turn
+// and the session of that turn.
 type Binding struct {
-	Session string // at the beginning of run: what an earlier run bound; empty if there was none
+	Session string // session. When run starts: the one that an earlier run bound, or ""
 	Turn    string
 
 	requests *Requests
 	rows     []store.Request
-	written  bool        // this run has recorded what it binds
-	detach   func() bool // has the run go on without its client; false: the client has gone, and the run ends
+	written  bool        // this run has recorded its binding
+	detach   func() bool // lets the run continue after its client has left; false: the client has already left, and the run ends
 }
 
-// An Answer is what a client gets.
+// An Answer is the answer to a request.
 type Answer struct {
 	Body     json.RawMessage
-	Session  string // what the request bound
+	Session  string // session that the request bound
 	Turn     string
-	Replayed bool // the first request got the same
+	Replayed bool // the answer is that of an earlier, identical request
 }
 
-// Requests answers requests. Its methods may be called concurrently.
+// Requests answers requests that clients may repeat. Its methods may be called
+// concurrently.
 type Requests struct {
 	store store.Requests
 	log   *slog.Logger
@@ -70,7 +74,7 @@ type Requests struct {
 
 type id struct{ credential, key string }
 
-// A flight is a request that has not been answered yet.
+// A flight is a request that is being answered.
 type flight struct {
 	digest [32]byte
 	done   chan struct{} // closed once answer and err are set
@@ -78,20 +82,24 @@ type flight struct {
 	err    error
 }
 
-// New returns Requests that are kept in s.
+// New returns a Requests that stores its answers in s.
 func New(s store.Requests, log *slog.Logger) *Requests {
 	return &Requests{store: s, log: log, running: make(map[id]*flight)}
 }
 
-// Do returns the answer to a request. The first such request calls run, which
-// calls [Binding.Bind] when nothing but the work itself can fail any more.
-// Until then its context ends with ctx, so that nothing is held for a client
-// that has gone; from then on it does not, so that a client that disconnects
-// leaves nothing half done. A request that comes meanwhile waits for it, and
-// later ones get its answer. If run fails, what it bound must not exist, unless
-// the store failed: then the next request runs again.
+// Do returns the answer to a request. The first of several identical requests
+// calls run. Concurrent identical requests wait for it, and later ones get its
+// stored answer.
 //
-// Do fails with ErrConflict if the key or the turn belongs to a request with
+// run calls [Binding.Bind] after all checks, when only the work itself can
+// still fail. Until then the context of run ends with ctx, so that an absent
+// client holds no resources. From then on it does not end with ctx, so that a
+// client that disconnects leaves no work half done.
+//
+// If run returns an error, the session or turn that it bound must not exist,
+// except if the store failed; the next identical request then calls run again.
+//
+// Do fails with ErrConflict if the key or the turn was used for a request with
 // another digest.
 func (r *Requests) Do(ctx context.Context, req Request, run func(ctx context.Context, b *Binding) (body any, err error)) (Answer, error) {
 	ids := req.ids()
@@ -117,10 +125,10 @@ func (r *Requests) Do(ctx context.Context, req Request, run func(ctx context.Con
 }
 
 // errLeft means that the client of the first request disconnected before the
-// request bound anything.
+// request had bound anything.
 var errLeft = fmt.Errorf("once: the client disconnected: %w", context.Canceled)
 
-// ids returns what the request is known by.
+// ids returns the keys under which the request is stored.
 func (req Request) ids() (ids []id) {
 	if req.Key != "" {
 		ids = append(ids, id{req.Credential, req.Key})
@@ -131,8 +139,8 @@ func (req Request) ids() (ids []id) {
 	return ids
 }
 
-// enter returns the flight of a request that is known by one of these ids, and
-// that id, or begins a flight.
+// enter returns the running flight that has one of these ids, and that id. If
+// there is none, it adds a new flight and returns no id.
 func (r *Requests) enter(ids []id, digest [32]byte) (f *flight, same *id) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +170,7 @@ func (f *flight) wait(ctx context.Context) (Answer, error) {
 	defer late.Stop()
 	select {
 	case <-f.done:
-		f := *f // others read it, too
+		f := *f // a copy, because other waiting requests read f, too
 		f.answer.Replayed = f.err == nil
 		return f.answer, f.err
 	case <-ctx.Done():
@@ -172,8 +180,9 @@ func (f *flight) wait(ctx context.Context) (Answer, error) {
 	}
 }
 
-// first answers a request that is not being answered already, of a client that
-// is there until the end of client.
+// first answers a request that has no running flight, unless its answer is
+// stored. client is the context of the request; it ends when the client
+// disconnects.
 func (r *Requests) first(client context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
 	ctx := context.WithoutCancel(client)
 	running, end := context.WithCancelCause(ctx)
@@ -204,13 +213,13 @@ func (r *Requests) first(client context.Context, req Request, ids []id, run func
 		b.forget(ctx, err)
 		return Answer{}, err
 	}
-	if err := b.put(ctx, a.Body); err != nil { // a repeated request runs again, and finds what is bound
+	if err := b.put(ctx, a.Body); err != nil { // a repeated request calls run again, which finds the bound session or turn
 		r.log.LogAttrs(ctx, slog.LevelWarn, "the answer to a request was not kept", slog.String("error", err.Error()))
 	}
 	return a, nil
 }
 
-// answer returns the answer of run.
+// answer calls run and returns its result as an Answer.
 func answer(ctx context.Context, b *Binding, run func(context.Context, *Binding) (any, error)) (Answer, error) {
 	body, err := run(ctx, b)
 	if err != nil {
@@ -220,8 +229,9 @@ func answer(ctx context.Context, b *Binding, run func(context.Context, *Binding)
 	return Answer{Body: data, Session: b.Session, Turn: b.Turn}, err
 }
 
-// Bind records what the request binds: it returns once that is durable. A nil
-// Binding records nothing.
+// Bind durably records the session and the turn that the request is about to
+// create. The caller creates them after Bind has returned. A nil Binding
+// records nothing.
 func (b *Binding) Bind(ctx context.Context, session, turn string) error {
 	if b == nil {
 		return nil
@@ -247,9 +257,9 @@ func (b *Binding) put(ctx context.Context, body json.RawMessage) error {
 	return nil
 }
 
-// forget removes what run recorded before it failed with cause, so that a
-// corrected request may follow. If the store failed, the turn may be in the log
-// all the same: then the record stays.
+// forget removes the record of a run that failed with cause, so that the client
+// can send a corrected request with the same key. If the store failed, the turn
+// may be in the log, so forget keeps the record.
 func (b *Binding) forget(ctx context.Context, cause error) {
 	if code := runnel.CodeOf(cause); !b.written || code == runnel.StoreUnavailable || code == runnel.Internal {
 		return
@@ -261,7 +271,8 @@ func (b *Binding) forget(ctx context.Context, cause error) {
 	}
 }
 
-// Prune removes the answers that have been kept long enough at now.
+// Prune removes the answers with an Idempotency-Key that are older than Kept at
+// now.
 func (r *Requests) Prune(ctx context.Context, now time.Time) error {
 	return r.store.PruneRequests(ctx, now.Add(-Kept))
 }
@@ -273,7 +284,7 @@ func conflict(i id) error {
 	return runnel.Fail(runnel.InvalidRequest, "this Idempotency-Key was used for another request in the last 24 hours; use a new key for each request", ErrConflict)
 }
 
-// TurnConflict is the error for a turn's id that belongs to another turn.
+// TurnConflict returns the error for a turn id that belongs to another turn.
 func TurnConflict(turn string) error {
 	return &runnel.Error{
 		Code: runnel.InvalidRequest, Message: "turnId: this id belongs to a turn that another request began; use a new id for each turn",
