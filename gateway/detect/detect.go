@@ -1,8 +1,8 @@
-// Package detect finds out which agents are on this machine, and finds their
-// providers by name.
+// Package detect finds out which agents are installed on this machine, and
+// finds providers by name.
 //
-// A slow probe never blocks: callers get cached results while agents are probed
-// in the background.
+// A slow probe never blocks a caller for long: callers get cached results while
+// agents are probed in the background.
 package detect
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// An Agent is a kind of agent this server can run, with what is known of it on
-// this machine.
+// An Agent is a kind of agent that this server can run, with the result of its
+// last probe on this machine.
 type Agent struct {
 	CLIType     string   `json:"cliType"`
 	DisplayName string   `json:"displayName"`
@@ -27,22 +27,22 @@ type Agent struct {
 }
 
 const (
-	probeTimeout  = 20 * time.Second           // for one agent
-	maxProbes     = 2                          // at a time: a probe may start the agent
-	resultMaxAge  = 5 * time.Minute            // of a result without a problem
-	problemMaxAge = 30 * time.Second           // of a result that the user is about to change
-	firstWait     = 1500 * time.Millisecond    // for agents that were never probed
-	refreshWait   = probeTimeout + time.Second // for a refresh
+	probeTimeout  = 20 * time.Second           // per agent
+	maxProbes     = 2                          // concurrent probes; a probe may start the agent
+	resultMaxAge  = 5 * time.Minute            // maximum age of a result without a problem
+	problemMaxAge = 30 * time.Second           // maximum age of a result with a problem, which the user may be solving
+	firstWait     = 1500 * time.Millisecond    // how long Agents waits for agents that were never probed
+	refreshWait   = probeTimeout + time.Second // how long Agents waits for a refresh
 )
 
 // A Detector probes agents and caches the results. It is safe for concurrent
 // use. It has one goroutine for each agent that is being probed.
 type Detector struct {
-	ctx   context.Context // of the probes
-	work  *sync.WaitGroup // of the probes
-	slots chan struct{}   // holds a token for each running probe
+	ctx   context.Context // context of the probes
+	work  *sync.WaitGroup // counts the goroutines of the probes
+	slots chan struct{}   // contains a token for each running probe
 
-	mu     sync.Mutex // guards the rest; nothing else is locked under it
+	mu     sync.Mutex // guards the fields below; no other lock is taken while it is held
 	rows   []*row
 	closed bool
 }
@@ -50,11 +50,11 @@ type Detector struct {
 type row struct {
 	provider runnel.Provider
 	agent    Agent
-	probed   chan struct{} // closed at the end of the running probe; nil: none runs
+	probed   chan struct{} // closed when the running probe ends; nil: no probe runs
 }
 
-// New returns a Detector that has probed nothing yet. Its goroutines belong to
-// work, and end soon after ctx.
+// New returns a Detector without results. Its goroutines count in work, and end
+// soon after ctx.
 func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider) *Detector {
 	d := &Detector{ctx: ctx, work: work, slots: make(chan struct{}, maxProbes)}
 	index := NewIndex(ps)
@@ -70,12 +70,12 @@ func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider) *Detec
 	return d
 }
 
-// Agents returns what is known, in the order of the providers. It starts to
-// probe agents that were never probed or whose result is old. It waits a moment
-// for agents that were never probed.
+// Agents returns the agents with their cached results, in the order of the
+// providers. It starts to probe agents that were never probed or whose result
+// is too old. It waits at most 1.5 seconds for agents that were never probed.
 //
-// With refresh it starts to probe all agents, and waits some seconds for all of
-// them. An agent that is still being probed is returned with Checking set.
+// With refresh it starts to probe all agents and waits at most 21 seconds for
+// them. An agent whose probe still runs is returned with Checking set.
 func (d *Detector) Agents(ctx context.Context, refresh bool) []Agent {
 	wait := firstWait
 	if refresh {
@@ -106,8 +106,8 @@ func (d *Detector) agents(ctx context.Context, refresh bool, wait time.Duration)
 	return out
 }
 
-// Last returns what the last probe of an agent found; nil if it was never
-// probed. It starts no probe and waits for none.
+// Last returns the result of the last probe of the provider with this name, or
+// nil if there is none. It neither starts a probe nor waits for one.
 func (d *Detector) Last(name string) *runnel.Installation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +120,8 @@ func (d *Detector) Last(name string) *runnel.Installation {
 	return nil
 }
 
-// start starts the probes that are due, and returns the ends of the probes that
-// are worth waiting for.
+// start starts the probes that are due. It returns the channels that Agents
+// waits for: of all running probes with refresh, and otherwise of first probes.
 func (d *Detector) start(refresh bool) (wait []<-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *row) expired() bool {
 	return time.Since(r.agent.CheckedAt) >= maxAge
 }
 
-// probe probes one agent, once there is a slot.
+// probe waits for a free slot and probes one agent.
 func (d *Detector) probe(r *row) {
 	var in runnel.Installation
 	select {
@@ -163,14 +163,14 @@ func (d *Detector) probe(r *row) {
 	r.probed = nil
 }
 
-// Close starts no more probes. Those that run end with the Detector's context.
+// Close prevents new probes. Running probes end with the Detector's context.
 func (d *Detector) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 }
 
-// Probe asks a provider's agent about itself, for twenty seconds at most.
+// Probe probes a provider's agent, for at most 20 seconds.
 func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	prober, ok := p.(runnel.Prober)
 	if !ok {
@@ -179,15 +179,15 @@ func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	in := prober.Probe(ctx).Bounded()
-	if ctx.Err() != nil { // the rest of the result is incomplete
+	if ctx.Err() != nil { // the result is incomplete
 		in.Installed = in.Installed || in.Path != ""
 		in.Problem = "It did not answer completely within " + probeTimeout.String() + ". The first start can be slow. Check again."
 	}
 	return in
 }
 
-// All probes the agents of these providers, and returns the results once every
-// probe has ended.
+// All probes the agents of these providers and returns the results once all
+// probes have ended.
 func All(ctx context.Context, ps []runnel.Provider) []Agent {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup

@@ -12,15 +12,15 @@ type (
 	aliaser   interface{ Aliases() []string }
 )
 
-// An Index finds providers by name and by alias. It does not change.
+// An Index finds providers by name and by alias. It is immutable.
 type Index struct {
 	list   []runnel.Provider
 	byName map[string]runnel.Provider
-	alias  map[string]string // to names
+	alias  map[string]string // alias to name
 }
 
-// NewIndex returns an Index of these providers. Where two have the same alias,
-// the first one gets it; a name takes precedence over an alias.
+// NewIndex returns an Index of these providers. If two providers have the same
+// alias, it finds the first. A name takes precedence over an alias.
 func NewIndex(ps []runnel.Provider) *Index {
 	x := &Index{list: ps, byName: make(map[string]runnel.Provider), alias: make(map[string]string)}
 	for _, p := range ps {
@@ -47,8 +47,8 @@ func (x *Index) Find(name string) runnel.Provider {
 	return x.byName[x.alias[name]]
 }
 
-// Choose returns the provider that a client names: the first one for "". The
-// error lists the names there are.
+// Choose returns the provider that a client names, or the first provider if
+// name is "". The error for an unknown name lists the known ones.
 func (x *Index) Choose(name string) (runnel.Provider, error) {
 	if name == "" && len(x.list) > 0 {
 		return x.list[0], nil
@@ -65,8 +65,9 @@ func (x *Index) Choose(name string) (runnel.Provider, error) {
 	}
 }
 
-// aliases returns the aliases that a provider has by itself. One that names
-// none has the first word of its name, and its name with underscores.
+// aliases returns the aliases that a provider declares. For a provider that
+// declares none and has a name with dashes, they are the first word of the name
+// and the name with underscores.
 func aliases(p runnel.Provider) []string {
 	if a, ok := p.(aliaser); ok {
 		return a.Aliases()
