@@ -8,27 +8,27 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A Key says how an agent is started: everything but its session. Options.Dir
-// is the canonical project directory.
+// A Key is everything that determines how an agent is started, except its
+// session. Options.Dir is the canonical project directory.
 type Key struct {
 	Provider runnel.Provider
 	Options  runnel.Options
 }
 
-// Eligible reports whether an agent may be prewarmed with these options. The
-// MCP servers of a session run commands of its own: they are started for that
-// session alone.
+// Eligible reports whether an agent with these options may be prewarmed. Agents
+// with MCP servers may not, because those run commands that are meant for one
+// session only.
 func Eligible(opt runnel.Options) bool { return len(opt.MCPServers) == 0 }
 
-// equal reports whether agents of both keys are started alike.
+// equal reports whether agents of both keys are started in the same way.
 func (k Key) equal(other Key) bool {
 	set, ok := k.settings(other)
 	return ok && set.IsZero()
 }
 
-// settings returns what has to be set in an agent of k to make it one of want:
-// model, permission mode, effort and configuration. It reports false if that is
-// not enough.
+// settings returns the settings to change in an agent of k so that it becomes
+// an agent of want. It returns false if no change of model, permission mode,
+// effort and configuration is enough.
 func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
 	if k.Provider.Name() != want.Provider.Name() || k.Options.Dir != want.Options.Dir {
 		return set, false
@@ -65,9 +65,8 @@ func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
 	return set, encode(set.Apply(have)) == encode(wanted)
 }
 
-// encode returns, as JSON, what a client can choose of the options, and what a
-// profile makes of them. The rest is the server's, and the same for all
-// sessions of a directory.
+// encode returns the options that can differ between sessions of one directory,
+// as JSON: those that a client can choose and those that come from a profile.
 func encode(opt runnel.Options) string {
 	if len(opt.Config) == 0 {
 		opt.Config = nil
@@ -79,12 +78,12 @@ func encode(opt runnel.Options) string {
 		Subagents  []runnel.Subagent
 	}{opt, opt.Disallowed, opt.Delegation, opt.Subagents})
 	if err != nil {
-		return uuid.NewString() // equal to no other
+		return uuid.NewString() // differs from every other result
 	}
 	return string(b)
 }
 
-// canSet reports whether settings can be changed in a running agent.
+// canSet reports whether these settings can be changed in a running agent.
 func canSet(c runnel.Conn, set runnel.Settings) bool {
 	_, model := c.(runnel.ModelSetter)
 	_, mode := c.(runnel.ModeSetter)

@@ -1,10 +1,9 @@
-// Package prewarm keeps agents started ahead of the sessions that will use
-// them.
+// Package prewarm starts agents ahead of the sessions that will use them.
 //
-// A pool has one prewarmed agent for each of the pool keys (kind of agent,
-// directory, options) that were used last. Prewarmed agents have completed the
-// handshake, and have seen no prompt. Each uses its future session's id, so
-// that a restarted server can recognise and stop unclaimed agents.
+// A pool has one prewarmed agent for each of the most recently used pool keys
+// (kind of agent, directory, options). A prewarmed agent has completed the
+// handshake and has received no prompt. It uses the id of its future session,
+// so that a restarted server can recognise and stop unused agents.
 package prewarm
 
 import (
@@ -25,77 +24,77 @@ import (
 
 const (
 	defaultMaxAge = 10 * time.Minute
-	refillDelay   = 2 * time.Second  // after an agent was taken: the turn that begins now comes first
-	startTimeout  = time.Minute      // for one agent
-	minBackoff    = 5 * time.Second  // after the first failure to start; doubled with each further one
-	maxBackoff    = 10 * time.Minute // between failures
-	checkInterval = 15 * time.Second // of whether prewarmed agents still run
-	lookTimeout   = 3 * time.Second  // for one read of a directory
-	idleAfter     = time.Hour        // without prompt and new session; then no agent is prewarmed
+	refillDelay   = 2 * time.Second  // between taking an agent and starting the next one, so that the turn that starts now gets the CPU
+	startTimeout  = time.Minute      // per agent
+	minBackoff    = 5 * time.Second  // after the first failure to start; doubled after each further failure
+	maxBackoff    = 10 * time.Minute // maximum backoff
+	checkInterval = 15 * time.Second // between checks whether prewarmed agents still run
+	lookTimeout   = 3 * time.Second  // per stat of a directory
+	idleAfter     = time.Hour        // without a prompt or a new session; after that, no agents are prewarmed
 )
 
-// Config is what a Pool needs.
+// Config configures a Pool.
 type Config struct {
-	Size   int           // agents that are kept. Default: none, and no method does anything
-	MaxAge time.Duration // of an unused agent, which is then replaced. Default: 10 min
+	Size   int           // maximum number of prewarmed agents. Default: 0; the pool then does nothing
+	MaxAge time.Duration // maximum age of an unused agent, after which it is replaced. Default: 10 min
 
-	// Start starts an agent for the session with this id. It may be called
-	// until Close returns, once at a time.
+	// Start starts an agent for the future session with this id. The pool makes
+	// one call at a time, on the goroutine of Run.
 	Start func(ctx context.Context, k Key, id string) (runnel.Conn, error)
 
 	Logger *slog.Logger
 }
 
-// A Pool keeps prewarmed agents. It is safe for concurrent use. Its one
-// goroutine is the caller of Run, which starts and stops the agents, one after
-// the other.
+// A Pool owns prewarmed agents. It is safe for concurrent use. The goroutine
+// that calls Run starts agents, one at a time, and stops unused ones.
 type Pool struct {
 	cfg  Config
-	ctx  context.Context // of Run
+	ctx  context.Context // context of Run
 	stop context.CancelFunc
-	kick wake.Signal  // holds a token once something has changed
-	used atomic.Int64 // when a prompt or a session came last, in Unix nanoseconds: prompts do not wait for mu
+	kick wake.Signal  // holds a token if Run has something to do
+	used atomic.Int64 // time of the last prompt or new session, in Unix nanoseconds; atomic, so that prompts do not wait for mu
 
-	stat func(dir string) (os.FileInfo, error) // may block for as long as a file system does not answer
+	stat func(dir string) (os.FileInfo, error) // may block while a file system does not respond
 
-	mu     sync.Mutex       // guards the rest; never held while a directory is read
-	slots  []*slot          // by last use, newest first
-	unused []*Agent         // to be stopped
-	looks  map[string]*look // by directory, those that go on
+	mu     sync.Mutex       // guards the fields below; never held during stat
+	slots  []*slot          // most recently used first
+	unused []*Agent         // agents that Run has to stop
+	looks  map[string]*look // running looks, by directory
 	closed bool
 	stats  Stats
 }
 
-// A slot is the place for one agent of a key.
+// A slot holds at most one agent, of one key.
 type slot struct {
 	Key
 	agent   *Agent        // nil: none is ready
-	after   time.Time     // when the next one may be started
-	backoff time.Duration // after the last failure
+	after   time.Time     // earliest time to start the next agent
+	backoff time.Duration // delay after the last failure
 }
 
-// An Agent is prewarmed. Whoever takes it from its pool owns it, and closes
+// An Agent is a prewarmed agent. The caller of Take owns it and must close
 // Conn.
 type Agent struct {
-	ID      string // of its future session
+	ID      string // id of its future session
 	Conn    runnel.Conn
-	Options runnel.Options // it was started with
+	Options runnel.Options // options with which it was started
 
 	started time.Time
-	dir     os.FileInfo // its directory then
+	dir     os.FileInfo // its directory when it was started
 }
 
 // Stats counts prewarmed agents.
 type Stats struct {
-	Ready   int   // now
+	Ready   int   // agents that are prewarmed now
 	Hits    int64 // sessions that got a prewarmed agent
 	Misses  int64 // sessions that got none
 	Started int64
-	Failed  int64 // did not start, or ended before they were taken
-	Unused  int64 // stopped without having been taken
+	Failed  int64 // agents that did not start, or exited before they were taken
+	Unused  int64 // agents that were stopped before they were taken
 }
 
-// New returns an empty pool. ctx bounds its life.
+// New returns an empty pool. When ctx ends, the pool starts no more agents and
+// Run returns; Close stops the agents.
 func New(ctx context.Context, cfg Config) *Pool {
 	cfg.Size, cfg.MaxAge = max(cfg.Size, 0), cmp.Or(cfg.MaxAge, defaultMaxAge)
 	p := &Pool{cfg: cfg, kick: wake.New(), stat: os.Stat, looks: make(map[string]*look)}
@@ -104,7 +103,8 @@ func New(ctx context.Context, cfg Config) *Pool {
 	return p
 }
 
-// Use notes that a prompt came: the pool goes on prewarming. It never blocks.
+// Use records that a prompt was sent, so that the pool continues to prewarm
+// agents. It never blocks.
 func (p *Pool) Use() {
 	if p.cfg.Size == 0 {
 		return
@@ -113,8 +113,8 @@ func (p *Pool) Use() {
 	p.kick.Send()
 }
 
-// Created notes that a session was created with this key. The pool prewarms an
-// agent for the next one.
+// Created records that a session was created with this key. The pool then
+// prewarms an agent for the next session with the key.
 func (p *Pool) Created(k Key) {
 	if p.cfg.Size == 0 || !Eligible(k.Options) {
 		return
@@ -125,8 +125,9 @@ func (p *Pool) Created(k Key) {
 	p.Use()
 }
 
-// add adds a slot, as the newest or as the oldest one, unless there is one with
-// an equal key: that one becomes the newest, or stays. p.mu is held.
+// add adds a slot, as the most or the least recently used one. If there is a
+// slot with an equal key, add keeps that one instead, and with newest makes it
+// the most recently used. p.mu is held.
 func (p *Pool) add(s *slot, newest bool) {
 	i := slices.IndexFunc(p.slots, func(have *slot) bool { return have.equal(s.Key) })
 	if i >= 0 {
@@ -152,7 +153,7 @@ func (p *Pool) add(s *slot, newest bool) {
 	}
 }
 
-// drop removes the agent from a slot, to be stopped; p.mu is held.
+// drop removes the agent from a slot and schedules its stop; p.mu is held.
 func (p *Pool) drop(s *slot) {
 	switch {
 	case s.agent == nil:
@@ -167,10 +168,10 @@ func (p *Pool) drop(s *slot) {
 	s.agent = nil
 }
 
-// Take returns an agent for a session that is to be created with this key, and
-// the settings in which the agent differs from the key. It returns nil if no
-// agent fits. Of several it prefers one that differs in nothing. It reads no
-// directory but that of the key, for a few seconds at most.
+// Take returns a prewarmed agent for a new session with this key, or nil if no
+// agent fits. It also returns the settings that the caller must change in the
+// agent; Take prefers an agent that needs no change. It reads only the
+// directory of the key, for at most a few seconds.
 func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	if p.cfg.Size == 0 {
 		return nil, runnel.Settings{}
@@ -186,8 +187,8 @@ func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	}
 }
 
-// claim takes an agent that fits out of its slot, wherever its directory is by
-// now.
+// claim removes a fitting agent from its slot. It does not check whether the
+// agent's directory was replaced.
 func (p *Pool) claim(k Key) (*Agent, runnel.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +218,7 @@ func (p *Pool) claim(k Key) (*Agent, runnel.Settings) {
 	return a, differs
 }
 
-// count counts the agent that Take returns, or that it returns none.
+// count counts a hit if Take returns an agent, and a miss if a is nil.
 func (p *Pool) count(a *Agent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +230,7 @@ func (p *Pool) count(a *Agent) {
 	}
 }
 
-// discard stops an agent that is in no slot.
+// discard stops an agent that was claimed but does not fit.
 func (p *Pool) discard(a *Agent) {
 	p.mu.Lock()
 	p.stats.Unused++
@@ -243,22 +244,23 @@ func (p *Pool) discard(a *Agent) {
 	}
 }
 
-// inPlace reports whether the name of an agent's directory still leads to the
-// same one.
+// inPlace reports whether the path of an agent's directory still refers to the
+// directory in which the agent was started.
 func (p *Pool) inPlace(a *Agent) bool {
 	now, err := p.look(a.Options.Dir)
 	return err == nil && a.dir != nil && os.SameFile(now, a.dir)
 }
 
-// A look is one read of a directory, which several callers may wait for.
+// A look is one stat of a directory, for which several callers may wait.
 type look struct {
 	done chan struct{} // closed once info and err are set
 	info os.FileInfo
 	err  error
 }
 
-// look reads a directory. It fails if the file system does not answer: one that
-// hangs delays only those who use it, and holds one goroutine.
+// look stats a directory. It returns an error if the file system does not
+// respond in time. A file system that hangs delays only callers that use it,
+// and blocks one goroutine for each directory.
 func (p *Pool) look(dir string) (os.FileInfo, error) {
 	p.mu.Lock()
 	l := p.looks[dir]
@@ -299,8 +301,8 @@ func (a *Agent) ended() bool {
 	return ended
 }
 
-// Run starts and stops agents until Close. It begins with the keys that recall
-// returns, newest first.
+// Run starts and stops agents until Close. It first calls recall, which returns
+// the keys for the first agents, most recently used first.
 func (p *Pool) Run(recall func(ctx context.Context) []Key) {
 	for _, k := range recall(p.ctx) {
 		p.mu.Lock()
@@ -329,7 +331,8 @@ func (p *Pool) Run(recall func(ctx context.Context) []Key) {
 	}
 }
 
-// inspect drops the agents that cannot be taken any more.
+// inspect drops agents that have exited, are too old, or whose directory was
+// replaced.
 func (p *Pool) inspect() {
 	p.mu.Lock()
 	slots := slices.Clone(p.slots)
@@ -342,15 +345,15 @@ func (p *Pool) inspect() {
 			continue
 		}
 		p.mu.Lock()
-		if s.agent == a { // nobody has taken it meanwhile
+		if s.agent == a { // the agent was not taken meanwhile
 			p.drop(s)
 		}
 		p.mu.Unlock()
 	}
 }
 
-// next returns what is to be done now: the slot in which to start an agent, and
-// the agents to stop. If it returns neither, it is called again after wait.
+// next returns the slot in which to start an agent now, and the agents to stop
+// now. If there is no slot, Run calls next again after wait.
 func (p *Pool) next(now time.Time) (fill *slot, unused []*Agent, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -373,7 +376,7 @@ func (p *Pool) next(now time.Time) (fill *slot, unused []*Agent, wait time.Durat
 	return fill, unused, wait
 }
 
-// fail delays the next start in a slot.
+// fail delays the next start in a slot, longer after each failure.
 func (s *slot) fail(now time.Time) {
 	s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
 	s.after = now.Add(s.backoff)
@@ -409,8 +412,8 @@ func (p *Pool) fill(s *slot) {
 	p.mu.Unlock()
 }
 
-// Close stops all prewarmed agents, and returns when they have ended. Run stops
-// an agent that is just being started, and returns soon after.
+// Close stops all prewarmed agents and returns once they have ended. If Run is
+// just starting an agent, Run stops it and then returns.
 func (p *Pool) Close() {
 	p.stop()
 	p.mu.Lock()
@@ -428,7 +431,7 @@ func (p *Pool) Close() {
 	all.Wait()
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counts.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
