@@ -6,7 +6,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Why an agent was not started, not resumed, or started again.
+// Values of Boot.Reason.
 const (
 	alreadyBooted       = "already_booted"
 	forced              = "forced"
@@ -14,19 +14,22 @@ const (
 	fingerprintChanged  = "fingerprint_changed"
 )
 
-// Boot says how an agent was started ahead of the next prompt.
+// Boot is the result of [Gateway.Boot].
 type Boot struct {
 	Started bool   `json:"started"`
 	Resumed bool   `json:"resumed" doc:"it goes on with its own conversation"`
 	Reason  string `json:"reason,omitempty" enum:"already_booted,forced,missing_agent_session,fingerprint_changed" doc:"why it was not started, not resumed, or started again"`
 }
 
-// Boot starts the agent of a session, or resumes it, so that the next prompt
-// need not wait. An agent that runs is started again if it would now start with
-// something else: another profile, for instance. An agent that cannot resume is
-// started once more, afresh.
+// Boot starts the agent of a session, so that the next prompt need not wait.
+// The agent resumes its conversation if it can; otherwise it starts with a new
+// one. A running agent is restarted only if no turn runs and it would now start
+// with other options, for example another profile.
+//
+// If force is set, Boot always starts an agent with a new conversation. It then
+// fails with TURN_IN_PROGRESS while a turn runs.
 func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boot, error) {
-	e, err := g.lock(ctx, ref) // no prompt starts it meanwhile
+	e, err := g.lock(ctx, ref) // no prompt starts the agent meanwhile
 	if err != nil {
 		return Status{}, Boot{}, err
 	}
@@ -55,7 +58,8 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	return now, boot, err
 }
 
-// plan returns how the agent of a session whose status is st has to be started.
+// plan returns how Boot has to start the agent of a session. st is the
+// session's status.
 func (o *opener) plan(ctx context.Context, e *entry, st runnel.Status, force bool) (Boot, error) {
 	if force {
 		return Boot{Started: true, Reason: forced}, nil
@@ -80,8 +84,9 @@ func (o *opener) plan(ctx context.Context, e *entry, st runnel.Status, force boo
 	return boot, nil
 }
 
-// restart replaces an open session without a turn by one whose agent runs.
-// Without resume the agent forgets its conversation; why tells readers.
+// restart closes an open session that has no turn and opens it again with a
+// running agent. If resume is false, the agent starts without its conversation,
+// and a notice with the reason why is logged.
 func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why string) error {
 	t, err := g.sessions.replace(old, func() (*entry, error) {
 		_ = old.session.Close()
@@ -114,8 +119,8 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 	return t.wait(ctx)
 }
 
-// hopeless reports whether an agent that would not resume will not start
-// afresh either.
+// hopeless reports whether err, from a failed resume, would also occur when the
+// agent starts with a new conversation.
 func hopeless(err error) bool {
 	switch runnel.CodeOf(err) {
 	case runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.MissingAPIKey, runnel.InvalidAPIKey,

@@ -12,7 +12,7 @@ func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
 	return fillLog(ctx, log, to, func(yield func(event.Event, error) bool) {
 		for ev, err := range log.Read(ctx, from, 0) {
 			if b, ok := ev.Body.(event.SessionUpdated); ok {
-				b.AgentSessionID = "" // the copy will have its own
+				b.AgentSessionID = "" // the copy gets its own conversation id
 				ev.Body = b
 			}
 			if !yield(ev, err) {
@@ -22,8 +22,8 @@ func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
 	})
 }
 
-// fillLog appends events to the log of a session that has none, in batches, and
-// stamps them.
+// fillLog appends events to the empty log of a session, in batches. It sets
+// their session and their seq.
 func fillLog(ctx context.Context, log runnel.Log, id string, events func(yield func(event.Event, error) bool)) error {
 	const batchSize = 256
 	var head int64

@@ -13,13 +13,14 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Create starts an agent in a directory, under a profile if persona is set. If
-// it fails, nothing is left.
+// Create creates a session and starts its agent in a directory. persona names
+// its profile; if it is empty, the session gets the default profile, if any.
+// After an error no session is left.
 func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Options, persona string) (Status, error) {
 	return g.CreateWith(ctx, cliType, dir, opt, Choice{Persona: persona})
 }
 
-// CreateWith is [Gateway.Create] with all that a client can choose.
+// CreateWith is like [Gateway.Create] with everything that a client can choose.
 func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runnel.Options, c Choice) (Status, error) {
 	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
 		return st, err
@@ -56,7 +57,7 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	if err != nil {
 		return Status{}, err
 	}
-	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil { // before a prewarmed agent is taken
+	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil { // checked before a prewarmed agent is taken
 		return Status{}, err
 	}
 	n := newSession{provider: p, res: res, rec: rec}
@@ -74,12 +75,13 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	return st, err
 }
 
-// Fork makes a session that continues from a copy of the one with this id.
+// Fork creates a session that continues from a copy of another session. It
+// fails with TURN_IN_PROGRESS while a turn of that session runs.
 func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
 		return st, err
 	}
-	e, err := g.lock(ctx, ref) // no turn begins while the log is copied
+	e, err := g.lock(ctx, ref) // no turn starts while the log is copied
 	if err != nil {
 		return Status{}, err
 	}
@@ -95,7 +97,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if turn := e.session.Status().Turn; turn != "" {
 		return Status{}, inProgress(from.ID, turn)
 	}
-	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the copy's agent is about to start there
+	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the agent of the copy starts there
 		return Status{}, err
 	}
 	res, err := g.opener.options(ctx, from)
@@ -121,24 +123,25 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	return g.Status(ctx, rec.ID)
 }
 
-// A creator makes new sessions.
+// A creator creates sessions.
 type creator struct {
 	opener   *opener
 	sessions *sessions
 }
 
-// A newSession says how a session is created.
+// A newSession is the input of [creator.create].
 type newSession struct {
 	provider runnel.Provider
 	res      resolution
 	rec      store.Session
-	fill     func(context.Context) error // fills its log before the agent starts. Default: the log is empty
-	agent    *prewarm.Agent              // nil: one is started
-	settings runnel.Settings             // in which the prewarmed agent differs
+	fill     func(context.Context) error // fills its log before its agent starts. Default: the log is empty
+	agent    *prewarm.Agent              // prewarmed agent to use; nil: start a new one
+	settings runnel.Settings             // settings to change in the prewarmed agent
 }
 
-// create records the session before its agent starts, so that a crash leaves no
-// agent without a record. If the agent does not start, the record is removed.
+// create writes the record before the agent starts, so that a crash leaves no
+// agent without a record. If the agent does not start, create removes the
+// record.
 func (c *creator) create(ctx context.Context, n newSession) error {
 	n.rec.State = event.StateLoading
 	if err := bindingOf(ctx).Bind(ctx, n.rec.ID, ""); err != nil {
@@ -164,14 +167,14 @@ func (c *creator) create(ctx context.Context, n newSession) error {
 	}
 	if err := t.wait(ctx); err != nil {
 		if ctx.Err() != nil {
-			return ctx.Err() // the session stays, and is in the list
+			return ctx.Err() // creation continues, and the session appears in lists
 		}
 		return createError(err)
 	}
 	return nil
 }
 
-// dropAgent stops the prewarmed agent of a session that is not created.
+// dropAgent stops the prewarmed agent of a session that was not created.
 func (n *newSession) dropAgent() {
 	if n.agent != nil {
 		_ = n.agent.Conn.Close()
@@ -193,7 +196,7 @@ func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
 		}
 	}
 	e.mu.Lock()
-	e.unwritten = true // so that its status need not read the log, whatever is reported
+	e.unwritten = true // so that write stores a report, and Status need not read the log
 	e.mu.Unlock()
 	if err := c.opener.records.write(ctx, e); err != nil {
 		_ = e.session.Close()
@@ -204,7 +207,8 @@ func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
 }
 
 // startPrewarmed opens the session with its prewarmed agent. It returns nil if
-// there is none, or it is unusable; the caller starts a new agent.
+// there is no prewarmed agent or it is unusable; the caller then starts a new
+// agent.
 func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	if n.agent == nil {
 		return nil
@@ -213,9 +217,9 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()
-			c.opener.records.retire(e) // the entry that replaces it writes the record
+			c.opener.records.retire(e) // the entry with the new agent writes the record
 		} else {
-			e.change(func() { e.rec.Options, e.resolved = n.rec.Options, n.res.by }) // not all of them are the session's own
+			e.change(func() { e.rec.Options, e.resolved = n.rec.Options, n.res.by }) // Set recorded all settings as the session's own, but some come from other sources
 		}
 	}
 	if err != nil {
@@ -225,8 +229,9 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	return e
 }
 
-// createError keeps errors that say what to do. Other errors get the code of
-// what failed.
+// createError replaces internal errors and crashes of the agent by
+// SESSION_CREATE_FAILED. It keeps other errors, which tell the client what to
+// do.
 func createError(err error) error {
 	switch runnel.CodeOf(err) {
 	case runnel.Internal, runnel.ProcessCrash, runnel.ProtocolError:
@@ -235,8 +240,8 @@ func createError(err error) error {
 	return err
 }
 
-// newRecord returns the record of a new session with options of its own, given,
-// which were resolved to res.
+// newRecord returns the record of a new session. given are the session's own
+// options, and res is what they were resolved to.
 func newRecord(s Sealer, p runnel.Provider, dir string, given runnel.Options, res resolution) (store.Session, error) {
 	kept, err := encodeOptions(s, given)
 	if err != nil {

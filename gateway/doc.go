@@ -1,44 +1,47 @@
-// Package gateway keeps many sessions by id: it creates, loads, lists and ends
-// them, passes prompts and decisions to the right one, and recovers after a
-// restart what the process before it left.
+// Package gateway manages many sessions by id. It creates, loads, lists and
+// ends sessions, routes prompts and decisions to them, and recovers the state
+// that the previous server process left.
 //
-// It names no agent. What it knows of one is what its provider reports.
+// It contains no code for a particular kind of agent: everything it knows about
+// an agent comes from the agent's provider.
 //
 // # Parts
 //
-// A Gateway consists of parts that own their state, each in a file of its name:
+// A Gateway consists of parts. Each part owns its state and has a file of the
+// same name:
 //
 //   - sessions: the open sessions by id, and those being opened or closed
-//   - opener: turns records and options into open sessions
+//   - opener: opens a session from its record and its options
 //   - creator: new sessions, started or forked
-//   - importer: copies conversations that agents keep into sessions, and adds
-//     what they gained when they are loaded again
+//   - importer: copies conversations that agents store into sessions, and adds
+//     new turns of a conversation when its session is loaded again
 //   - promptQueue: prompts that wait for a turn to end
 //   - recordWriter: writes changed records to the catalogue
-//   - recovery: what a start does about the process before
+//   - recovery: cleans up after the previous process when the server starts
 //   - reaper: closes idle sessions
-//   - feed: numbers the changes for watchers of the session list
+//   - feed: numbers changes for watchers of the session list
 //   - projects, uploads: directories and files that clients name
 //
-// Package prewarm keeps agents started ahead of new sessions, package detect
-// knows which agents are on this machine.
+// Package prewarm starts agents ahead of new sessions. Package detect finds out
+// which agents are installed on this machine.
 //
 // # Lock order
 //
 // A goroutine that holds a lock takes only locks that are listed below it.
 //
-//  1. entry.sending: the turn lock of one session. It is held while a prompt is
-//     judged, and while the session waits for its agent. No goroutine holds two.
-//  2. recordWriter.writing: held while a record is read and written to the
+//  1. entry.sending: the turn lock of one session. It is held while the gateway
+//     checks a prompt and while the session waits for its agent. A goroutine
+//     holds at most one turn lock.
+//  2. recordWriter.writing: held from reading a record until it is in the
 //     catalogue.
 //  3. sessions.mu: the open sessions, entry.users and the state of the queue's
-//     goroutines. Never held while a session, the log, the catalogue or an agent
-//     is called.
-//  4. entry.mu, feed.mu, recordWriter.mu: each held for a moment; nothing is
-//     locked or called under them.
+//     goroutines. It is never held during a call to a session, the log, the
+//     catalogue or an agent.
+//  4. entry.mu, feed.mu, recordWriter.mu: each is held briefly. No other lock is
+//     taken and nothing that blocks is called while one of them is held.
 //
-// Outside of this order, as nothing of the gateway is locked under them:
-// prewarm.Pool's mu, which is held while directories are read, and
-// detect.Detector's mu. A session calls entry.recorded from its own goroutine
-// without a lock of the gateway.
+// The locks of prewarm.Pool and detect.Detector are outside of this order,
+// because no lock of the gateway is taken while one of them is held. A session
+// calls entry.recorded from its own goroutine, which holds no lock of the
+// gateway.
 package gateway

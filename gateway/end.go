@@ -7,7 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Kill ends a session and everything it started. Its transcript stays.
+// Kill ends a session and stops its agent and everything that the agent
+// started. The session's events stay. [Gateway.Load] reopens it.
 func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	id, err := g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
@@ -17,7 +18,7 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	if err != nil || rec.State == event.StateDead {
 		return err
 	}
-	e, err := g.lock(ctx, id) // nobody starts its agent anew meanwhile
+	e, err := g.lock(ctx, id) // no other call restarts its agent meanwhile
 	if err != nil {
 		return err
 	}
@@ -26,7 +27,8 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 		return err
 	}
 	e.end()
-	// Recorded first: until then nobody may find it open again.
+	// The record is written before the session is removed. Other calls can then
+	// open the session only from a record that is already dead.
 	err = g.records.write(context.WithoutCancel(ctx), e)
 	err = errors.Join(err, e.session.Close())
 	g.sessions.remove(id)
@@ -36,8 +38,8 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 	return err
 }
 
-// Delete ends a session and removes it with its events. It fails while a turn
-// runs.
+// Delete ends a session and deletes it with its events. It fails with
+// TURN_IN_PROGRESS while a turn runs.
 func (g *Gateway) Delete(ctx context.Context, ref string) error {
 	id, err := g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
@@ -55,7 +57,8 @@ func (g *Gateway) Delete(ctx context.Context, ref string) error {
 	return nil
 }
 
-// deleteOnce deletes a session, or reports false if it was opened meanwhile.
+// deleteOnce deletes a session. It returns false if the session was opened
+// meanwhile.
 func (g *Gateway) deleteOnce(ctx context.Context, id string) (bool, error) {
 	e, err := g.lockOpened(ctx, id)
 	if err != nil {
@@ -69,7 +72,8 @@ func (g *Gateway) deleteOnce(ctx context.Context, id string) (bool, error) {
 		e.end()
 		_ = e.session.Close()
 	}
-	// Nobody can open the session from a record that is about to be deleted.
+	// hold prevents other calls from opening the session while its record is
+	// deleted.
 	return g.sessions.hold(ctx, id, e, func() error {
 		if e != nil {
 			g.records.retire(e)

@@ -13,10 +13,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// An entry is a session that is open, with or without its agent.
+// An entry is an open session, whose agent may or may not run.
 type entry struct {
 	session    *runnel.Session
-	credential string // that opened it; "" if none did
+	credential string // id of the credential that opened the session; "" if none did
 	limits     *limiter
 	feed       *feed
 	records    *recordWriter
@@ -25,46 +25,46 @@ type entry struct {
 	gov        *governor
 
 	// Guarded by sessions.mu:
-	users    int  // callers that have acquired the session
+	users    int  // callers that have acquired the session and not released it
 	draining bool // a goroutine starts the turns of queued prompts
-	again    bool // that goroutine has to read the queue once more
+	again    bool // that goroutine must read the queue once more
 
-	retired bool // another entry writes the record; guarded by recordWriter.writing
+	retired bool // this entry no longer writes the record; guarded by recordWriter.writing
 
-	// sending is the turn lock. It is held from reading whether a turn runs
-	// until the prompt is in the log: options and attachments are judged under
-	// it.
+	// sending is the turn lock. It is held from checking whether a turn runs
+	// until the prompt is in the log. The options and attachments of a prompt
+	// are checked while it is held.
 	sending sync.Mutex
 
-	sized bool // stored has what the log had when the session was opened; guarded by sending
+	sized bool // stored includes the events that the log had when the session was opened; guarded by sending
 
 	mu       sync.Mutex // guards the rest
 	rec      store.Session
-	resolved profile.Resolved // of its agent, or of the next one; nil: not known
-	started  runnel.Options   // with which its agent was started, or the next one will be
+	resolved profile.Resolved // options with their sources, of the running agent or else the next one; nil: unknown
+	started  runnel.Options   // options with which the running agent was started, or the next one will be
 	waiting  int              // prompts in the queue
-	known    int64            // turns is complete for positions from here on
-	head     int64            // and up to here
-	turns    []span           // oldest first
-	stored   int64            // bytes of its events, about
-	runs     *runnel.Options  // of its agent; nil: not known, since a server before this one started it
+	known    int64            // turns covers the log from this position
+	head     int64            // to this one, the newest event
+	turns    []span           // oldest first; see maxSpans
+	stored   int64            // approximate size of the session's events, in bytes
+	runs     *runnel.Options  // options of the running agent; nil: unknown, because an earlier server process started it
 
-	oneTurn bool // the running turn has settings of its own, which are not the session's
+	oneTurn bool // the running turn has its own settings, which must not become the session's
 
 	told      reported
-	recalled  bool // told has what was reported before the session was opened
-	unwritten bool // the catalogue lacks a part of told
+	recalled  bool // told includes what was reported before the session was opened
+	unwritten bool // the catalogue does not have all of told
 }
 
-// A span says where in the log a turn is.
+// A span is the range of the log that a turn occupies.
 type span struct {
 	turn       string
-	after, end int64 // end is 0 while it runs
-	stored     int64 // bytes of its events since the session was opened, about
+	after, end int64 // after is the position before its first event; end is that of its last event, 0 while it runs
+	stored     int64 // approximate size of its events since the session was opened, in bytes
 }
 
-// recorded is called by the session with the events that it appended. It does
-// not block.
+// recorded implements runnel.Config.Recorded: the session calls it with the
+// events that it has appended to the log. It does not block.
 func (e *entry) recorded(evs []event.Event) {
 	e.mu.Lock()
 	visible, urgent, ended := false, false, false
@@ -88,8 +88,9 @@ func (e *entry) recorded(evs []event.Event) {
 	}
 }
 
-// reserve is called by the session before its agent is started. running says
-// that the agent is taken over from another server instead.
+// reserve implements runnel.Config.Reserve: the session calls it before its
+// agent starts. If running is true, the session takes over an agent that an
+// earlier server process started.
 func (e *entry) reserve(running bool) (release func(), err error) {
 	if release, err = e.limits.agent(e.credential, running); err != nil {
 		return nil, err
@@ -106,10 +107,11 @@ func (e *entry) reserve(running bool) (release func(), err error) {
 	return release, nil
 }
 
-// asked is called by the session when people may answer an approval.
+// asked implements runnel.Config.Asked: the session calls it when people may
+// answer an approval.
 func (e *entry) asked() { e.feed.touch(e.rec.ID) }
 
-// index notes where the turns are in the log; e.mu is held.
+// index records which part of the log each turn occupies; e.mu is held.
 func (e *entry) index(ev event.Event) {
 	e.head = ev.Seq
 	size := int64(event.Weight(ev.Body))
@@ -133,10 +135,11 @@ func (e *entry) index(ev event.Event) {
 	e.turns = append(e.turns, span{turn: ev.Turn, after: ev.Seq - 1, stored: size})
 }
 
-const maxSpans = 256 // of a session; the oldest are dropped
+const maxSpans = 256 // maximum length of entry.turns; the oldest span is dropped first
 
-// note folds an event into the record; e.mu is held. It reports whether lists
-// show the change, and whether a crash must not lose it.
+// note folds an event into the record; e.mu is held. visible reports whether
+// session lists show the change. urgent reports whether the record must be
+// written at once, because a crash must not lose the change.
 func (e *entry) note(ev event.Event) (visible, urgent bool) {
 	switch b := ev.Body.(type) {
 	case event.ItemDone:
@@ -209,7 +212,7 @@ func setIf(to *string, s string) {
 	}
 }
 
-// line returns the first line of s that is not blank, cut to n bytes.
+// line returns the first non-blank line of s, shortened to at most n bytes.
 func line(s string, n int) string {
 	s = strings.TrimSpace(s)
 	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
@@ -218,27 +221,28 @@ func line(s string, n int) string {
 	return text.Shorten(s, n)
 }
 
-// lastLine returns the last line of s that is not blank.
+// lastLine returns the last non-blank line of s.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexAny(s, "\r\n")+1:]
 }
 
-// snapshot returns the record as it is now.
+// snapshot returns the current record and the number of queued prompts.
 func (e *entry) snapshot() (rec store.Session, waiting int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.rec, e.waiting
 }
 
-// running reports whether the log has a turn without an end.
+// running reports whether a turn in the log has not ended.
 func (e *entry) running() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.turns, func(t span) bool { return t.end == 0 })
 }
 
-// change edits the record, and has the change shown and written.
+// change calls f, which edits the fields that mu guards. It then notifies
+// watchers and marks the record for writing at once.
 func (e *entry) change(f func()) {
 	e.mu.Lock()
 	f()
@@ -247,15 +251,16 @@ func (e *entry) change(f func()) {
 	e.records.mark(e, true)
 }
 
-// end marks the session as dead, in the record only.
+// end marks the session as dead in its record. It neither writes the record nor
+// stops the agent.
 func (e *entry) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.rec.State = event.StateDead
 }
 
-// catchUp folds what the log has after a position into the record: a crash may
-// have come before the record was written.
+// catchUp folds the events after a position of the log into the record. A crash
+// may have come before the record with them was written.
 func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error {
 	for ev, err := range log.Read(ctx, e.rec.ID, after) {
 		if err != nil {
@@ -268,8 +273,9 @@ func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error 
 	return nil
 }
 
-// exceeded is called by the session, and returns the error with which a running
-// turn has to end because of what it stored.
+// exceeded implements runnel.Config.Exceeded: it returns an error if the
+// running turn or the session has stored too much. The turn then ends with that
+// error.
 func (e *entry) exceeded(turn string) *runnel.Error {
 	e.mu.Lock()
 	stored, size := e.stored, int64(0)
@@ -282,8 +288,8 @@ func (e *entry) exceeded(turn string) *runnel.Error {
 	return e.limits.stored(size, stored)
 }
 
-// room returns the error for another turn in a session that has stored too
-// much; e.sending is held.
+// room returns an error if the session has stored too much to start another
+// turn; e.sending is held.
 func (e *entry) room(ctx context.Context, log runnel.Log) error {
 	if sizer, ok := log.(store.Sizer); ok && !e.sized {
 		size, err := sizer.Size(ctx, e.rec.ID)
@@ -303,20 +309,19 @@ func (e *entry) room(ctx context.Context, log runnel.Log) error {
 	return nil
 }
 
-// send begins a turn, with settings that are changed before it; e.sending is
-// held. A prompt that is refused changes nothing.
+// send starts a turn with its own settings and rules; e.sending is held. A
+// rejected prompt leaves the session's settings unchanged.
 func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings, rules turnRules) error {
 	e.govern(in.Turn, rules)
 	_, err := e.session.SendWith(ctx, in, set)
 	return err
 }
 
-// turnStart returns a position at or before the beginning of every turn that
-// holds after; see Gateway.TurnStart.
+// turnStart implements [Gateway.TurnStart] for an open session.
 func (e *entry) turnStart(after int64) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if after < e.known || after > e.head { // readers may see an event before recorded does
+	if after < e.known || after > e.head { // a reader may see an event in the log before recorded is called with it
 		return 0
 	}
 	from := after

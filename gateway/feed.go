@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// A feed numbers the changes of sessions, so that each watcher of the list asks
-// for what changed since it last looked. A slow watcher misses no session, only
-// states in between.
+// A feed gives each change of a session a version number, so that a watcher of
+// the session list can ask for the changes after the last version it saw. A
+// slow watcher misses intermediate states of a session, but no session that
+// changed.
 type feed struct {
 	mu      sync.Mutex
 	version int64
@@ -39,8 +40,7 @@ func (f *feed) touch(id string) {
 	f.grown = make(chan struct{})
 }
 
-// changed returns a channel that is closed once there are changes after
-// version.
+// changed implements [Gateway.Changed].
 func (f *feed) changed(version int64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +52,7 @@ func (f *feed) changed(version int64) <-chan struct{} {
 	return f.grown
 }
 
-// changesAfter is Gateway.Changes.
+// changesAfter implements [Gateway.Changes].
 func (f *feed) changesAfter(version int64) (ids []string, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,13 +68,13 @@ func (f *feed) changesAfter(version int64) (ids []string, now int64) {
 	return ids, f.version
 }
 
-// Changed returns a channel that is closed once there are changes after
+// Changed returns a channel that is closed once a session has changed after
 // version.
 func (g *Gateway) Changed(version int64) <-chan struct{} { return g.feed.changed(version) }
 
 // Changes returns the ids of the sessions that changed after version, oldest
-// change first, and the version that a watcher has then seen. A negative
-// version returns no ids: a watcher begins with it.
+// change first, and the current version for the next call. A watcher starts
+// with a negative version, which returns no ids.
 func (g *Gateway) Changes(version int64) (ids []string, now int64) {
 	return g.feed.changesAfter(version)
 }

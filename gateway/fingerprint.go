@@ -10,15 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// fingerprint returns a hash of what the agent of a session starts with. Two
-// starts with equal fingerprints differ in nothing that the agent is told. The
-// definitions of MCP servers count as the record keeps them, sealed: nobody can
-// try out secrets against the hash.
+// fingerprint returns a hash of everything that determines how a session's
+// agent starts. Two starts with equal fingerprints give the agent the same
+// input.
+//
+// The definitions of MCP servers are hashed in the encrypted form that the
+// record has, so that the hash cannot be used to test guesses of the secrets in
+// them.
 func fingerprint(rec store.Session, opt runnel.Options) string {
 	var kept struct {
 		MCPServers json.RawMessage `json:"mcpServers"`
 	}
-	_ = json.Unmarshal(rec.Options, &kept) // we wrote it; without it there are none
+	_ = json.Unmarshal(rec.Options, &kept) // we wrote the JSON; without it there are no MCP servers
 	if len(kept.MCPServers) > 0 && len(opt.MCPServers) > 0 {
 		opt.MCPServers = kept.MCPServers
 	}
@@ -34,13 +37,13 @@ func fingerprint(rec store.Session, opt runnel.Options) string {
 		UntrustedDirs   []string
 	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.Disallowed, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs})
 	if err != nil {
-		return "" // never: mcpServers was checked
+		return "" // unreachable: mcpServers is valid JSON
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// boot notes that an agent was started with these options.
+// boot records that an agent was started with these options.
 func (e *entry) boot(opt runnel.Options) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,20 +51,20 @@ func (e *entry) boot(opt runnel.Options) {
 	e.rec.BootedAt, e.rec.BootFingerprint = time.Now().UTC(), fingerprint(e.rec, opt)
 }
 
-// booted is called by the session when it has started another agent. It does
-// not block.
+// booted implements runnel.Config.Booted: the session calls it after it has
+// started another agent. It does not block.
 func (e *entry) booted(opt runnel.Options) {
 	e.boot(opt)
 	e.change(func() {})
 }
 
-// differs reports whether an agent that is started now with these options would
-// be another than the one that was started last.
+// differs reports whether an agent that starts now with these options would
+// have another fingerprint than the last agent.
 func (e *entry) differs(opt runnel.Options) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := e.rec.BootFingerprint
-	if e.runs != nil { // with the settings that have changed since
+	if e.runs != nil { // includes the settings that have changed since the agent started
 		last = fingerprint(e.rec, *e.runs)
 	}
 	return last != "" && last != fingerprint(e.rec, opt)

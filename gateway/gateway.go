@@ -22,54 +22,56 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Config is what a Gateway needs. Log, Catalogue and Providers are required.
+// Config configures a Gateway. Log, Catalogue and Providers are required.
 type Config struct {
 	Log       runnel.Log
 	Catalogue store.Catalogue
 	Providers []runnel.Provider
 
-	DataDir         string        // where we keep our own files; no project may lie in it. Default: none, and no uploads
-	TrustedDirs     []string      // projects in which the folder's own settings may run code, with all below them. Default: none
-	AllowBypass     bool          // clients may run agents that never ask. Default: false
-	ApprovalTimeout time.Duration // as runnel.Config. Default: for ever
-	StallTimeout    time.Duration // as runnel.Config. Default: 90 s; negative: never
-	ReattachWindow  time.Duration // how long a running turn's agent waits for the server after this one. Default: 60 s; negative: not at all
-	IdleTimeout     time.Duration // after which an idle agent is ended; its session goes on with the next prompt. Default: 15 min; negative: never
+	DataDir         string        // directory of the server's own files. No project may contain it or lie in it. Default: none, and uploads are rejected
+	TrustedDirs     []string      // directories whose settings may run code, including all directories below them. Default: none
+	AllowBypass     bool          // clients may use the permission mode that never asks. Default: false
+	ApprovalTimeout time.Duration // see runnel.Config. Default: no timeout
+	StallTimeout    time.Duration // see runnel.Config. Default: 90 s; negative: never
+	ReattachWindow  time.Duration // how long an agent with a running turn waits for the next server process. Default: 60 s; negative: agents do not wait
+	IdleTimeout     time.Duration // time after which the agent of an idle session is stopped; the next prompt resumes the session. Default: 15 min; negative: never
 
-	// Prewarm is the number of prewarmed agents: one for each of the pool keys
-	// (kind of agent, directory, options) that were used last. Default: none.
+	// Prewarm is the maximum number of prewarmed agents: one for each of the
+	// most recently used pool keys (kind of agent, directory, options).
+	// Default: none.
 	Prewarm    int
 	PrewarmAge time.Duration // maximum age of an unused prewarmed agent. Default: 10 min
 
-	// Options are the options that sessions have unless they have others,
-	// strongest first: those of the server's configuration and environment.
-	// Default: none.
+	// Options are the options from the server's configuration and environment,
+	// strongest source first. A session's own options override them. Default:
+	// none.
 	Options []profile.Source
 
-	ProfilesDir string // folder of everybody's profiles. Default: none
-	Profile     string // of new sessions that choose none; one of that folder. Default: none
+	ProfilesDir string // folder of the profiles that every project can use. Default: none
+	Profile     string // profile in ProfilesDir for new sessions that choose none. Default: none
 
-	// GovernedDelegation lets sessions with governed delegation start the
-	// subagents that pass every gate. Default: those sessions start none.
+	// GovernedDelegation lets sessions with governed delegation start a
+	// subagent that passes every gate. Default: they start no subagents.
 	GovernedDelegation bool
 
 	Limits Limits // Default: none
 
-	// Sealer encrypts the definitions of MCP servers for the catalogue.
-	// Default: none, and the catalogue keeps them as they are.
+	// Sealer encrypts the definitions of MCP servers before they are stored in
+	// the catalogue. Default: they are stored unencrypted.
 	Sealer Sealer
 
-	// Filter is runnel.Options.Filter of every session. Default: none.
+	// Filter is the runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 
-	// Audit is told of every decision about an approval. It must not block.
-	// Default: Logger has a line for each.
+	// Audit is called with every decision about an approval. It must not block.
+	// Default: Logger logs each decision.
 	Audit func(audit.Record)
 
 	Logger *slog.Logger // Default: discards
 }
 
-// setDefaults sets what was left out. The data directory becomes canonical.
+// setDefaults sets the fields that are zero, makes DataDir canonical and checks
+// the default profile.
 func (c *Config) setDefaults() error {
 	if c.StallTimeout == 0 {
 		c.StallTimeout = 90 * time.Second
@@ -96,11 +98,13 @@ func (c *Config) setDefaults() error {
 	return c.checkDefaultProfile()
 }
 
-// A Gateway is safe for concurrent use. Its goroutines write the catalogue
-// (recordWriter), close idle sessions (reaper) and prewarm agents
-// (prewarm.Pool); others count uses of rules, open and close sessions, copy
-// conversations, start the turns of queued prompts and probe agents, and end
-// soon. Close waits for all of them.
+// A Gateway is safe for concurrent use.
+//
+// Three goroutines run until Close: one writes the catalogue (recordWriter),
+// one closes idle sessions (reaper) and one prewarms agents (prewarm.Pool).
+// Short-lived goroutines count uses of rules, open and close sessions, copy
+// conversations, start the turns of queued prompts and probe agents. Close
+// waits for all of them.
 type Gateway struct {
 	cfg      Config
 	sessions *sessions
@@ -116,14 +120,14 @@ type Gateway struct {
 	pool     *prewarm.Pool
 	requests *once.Requests
 
-	ctx  context.Context // of the gateway's own work
+	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
-	work sync.WaitGroup // its goroutines
+	work sync.WaitGroup //
 }
 
-// Open returns a Gateway that has recovered what the process before it left:
-// turns without an end are closed, half-made sessions are gone, and queued
-// prompts go on.
+// Open returns a Gateway after it has recovered the state that the previous
+// process left: it closes unfinished turns, deletes sessions whose creation was
+// not completed, and resumes the queues of prompts.
 func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
@@ -147,7 +151,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
-	g.sessions.opened = g.queue.startIfWaiting // queued prompts may wait for nothing else
+	g.sessions.opened = g.queue.startIfWaiting // otherwise nothing would start their turns
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.opener = &opener{
 		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules,
@@ -175,12 +179,13 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Close ends every session's agent; turns that run end as cancelled. It returns
-// once nothing of it is left, or with ctx's error.
+// Close stops the agent of every session and ends running turns as cancelled.
+// It returns once all goroutines of the Gateway have ended. If ctx ends first,
+// it returns ctx's error and the work continues.
 func (g *Gateway) Close(ctx context.Context) error { return g.end(ctx, false) }
 
-// HandOver is Close, but where a turn runs its agent is left to a Gateway after
-// this one, for Config.ReattachWindow.
+// HandOver is like [Gateway.Close] but leaves every agent with a running turn
+// to the next server process, for at most Config.ReattachWindow.
 func (g *Gateway) HandOver(ctx context.Context) error { return g.end(ctx, true) }
 
 func (g *Gateway) end(ctx context.Context, handOver bool) error {
@@ -188,7 +193,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 	g.detector.Close()
 
 	done := make(chan struct{})
-	go func() { // goes on if ctx ends first
+	go func() { // continues if ctx ends first
 		defer close(done)
 		var all sync.WaitGroup
 		all.Go(g.pool.Close)
@@ -212,11 +217,12 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 	}
 }
 
-// Log is what the sessions write to. Readers follow it by session and position.
+// Log returns the event log of all sessions. Readers follow it by session and
+// position.
 func (g *Gateway) Log() runnel.Log { return g.cfg.Log }
 
-// TurnStart returns a position at or before the beginning of every turn that
-// holds position after. A reader that folds items begins there.
+// TurnStart returns a position at or before the start of every turn that
+// contains position after. A reader that folds items starts reading there.
 func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64, error) {
 	if after <= 0 {
 		return 0, nil
@@ -234,7 +240,7 @@ func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64,
 	return 0, nil
 }
 
-// Upload keeps a file that a client sent, for a prompt to come.
+// Upload stores a file so that a later prompt can attach it.
 func (g *Gateway) Upload(r io.Reader, name string) (attach.Upload, error) {
 	return g.uploads.save(r, name)
 }
@@ -242,9 +248,10 @@ func (g *Gateway) Upload(r io.Reader, name string) (attach.Upload, error) {
 // An Agent is a kind of agent this server can run; see package detect.
 type Agent = detect.Agent
 
-// Agents returns the kinds of agents, in the order of the configuration, with
-// what is known of them on this machine: as of some minutes ago, or with now as
-// of now. See [detect.Detector.Agents] for how long it waits.
+// Agents returns the kinds of agents in the order of Config.Providers, with
+// what is known about each on this machine. Without now, results may be some
+// minutes old; with now, all agents are probed again. See
+// [detect.Detector.Agents] for how long it waits.
 func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	list := g.detector.Agents(ctx, now)
 	if !g.cfg.AllowBypass {
@@ -255,14 +262,15 @@ func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	return list
 }
 
-// Prewarmed returns how many agents are prewarmed, and how many were used.
+// Prewarmed returns the counts of prewarmed agents.
 func (g *Gateway) Prewarmed() prewarm.Stats { return g.pool.Stats() }
 
 func errClosing() error {
 	return runnel.Fail(runnel.StoreUnavailable, "the server is shutting down; try again when it is back")
 }
 
-// storeError is what a failing catalogue or log looks like from outside.
+// storeError converts an error of the catalogue or the log to the error that
+// clients see.
 func storeError(err error) error {
 	if e, ok := errors.AsType[*runnel.Error](err); ok {
 		return e

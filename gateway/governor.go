@@ -15,50 +15,51 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// The codes of the notices about profiles and delegation.
+// Codes of the notices about profiles and delegation.
 const (
 	ForbiddenToolRan  = "FORBIDDEN_TOOL_RAN"
 	DelegationAllowed = "DELEGATION_ALLOWED"
 	DelegationRefused = "DELEGATION_REFUSED"
 )
 
-// A governor upholds what the profile of a session enforces, and the gates of
-// delegation. It is safe for concurrent use, and never waits.
+// A governor enforces a session's profile and the gates of delegation. It is
+// safe for concurrent use and never blocks.
 type governor struct {
 	log     *slog.Logger
 	session string
-	tools   []string // with which the agent starts subagents
+	tools   []string // tools with which the agent starts subagents
 
 	mu      sync.Mutex // guards the rest
 	rules   constraints
 	turn    turnRules
-	untold  bool                      // readers have not been told of rules.start
-	permits map[string]profile.Permit // delegations that were decided, by approval and by call
-	watched map[string]string         // names of calls that should not run, by call
+	untold  bool                      // no notice about rules.start has been logged yet
+	permits map[string]profile.Permit // decided delegations, by id of the approval and by id of the call
+	watched map[string]string         // tools of calls that should not run, by id of the call
 }
 
-// maxWatched bounds what a governor remembers of a session's calls.
+// maxWatched limits how many calls of a session a governor remembers.
 const maxWatched = 1000
 
-// constraints are what a session's agent was started under.
+// constraints are the rules under which a session's agent was started.
 type constraints struct {
 	profile    *profile.Profile    // nil: none
-	lost       bool                // the session has a profile that cannot be read: people decide everything
-	governed   bool                // its delegation
+	lost       bool                // the session's profile cannot be read, so people decide every approval
+	governed   bool                // the session has governed delegation
 	on         bool                // Config.GovernedDelegation
-	governance *profile.Governance // of the session; nil: none
-	targets    map[string]target   // the profiles of the subagents that profile lists
+	governance *profile.Governance // limits of the session's delegation; nil: none, and nothing is delegated
+	targets    map[string]target   // by name, the subagents that profile lists
 	asks       bool                // the agent asks before each delegation
-	start      *profile.Permit     // whether the agent got its tools for subagents; nil: nobody wanted it to delegate
+	start      *profile.Permit     // whether the agent gets its tools for subagents; nil: the session asked for no delegation
 }
 
-// A target is the profile of a subagent, or why there is none.
+// A target is the profile of a subagent, or the error with which reading it
+// failed.
 type target struct {
 	profile *profile.Profile
 	err     error
 }
 
-// turnRules are those of one turn, over the session's.
+// turnRules are the rules of one turn. They apply in addition to the session's.
 type turnRules struct {
 	Turn       string              `json:"turn"`
 	Persona    string              `json:"persona,omitzero"`
@@ -76,7 +77,7 @@ func newGovernor(log *slog.Logger, session string, p runnel.Provider) *governor 
 	return g
 }
 
-// begin takes the rules of an agent that is about to start.
+// begin sets the rules of an agent that is about to start.
 func (g *governor) begin(r constraints) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,14 +87,14 @@ func (g *governor) begin(r constraints) {
 	}
 }
 
-// beginTurn takes the rules of a turn that is about to begin.
+// beginTurn sets the rules of a turn that is about to start.
 func (g *governor) beginTurn(t turnRules) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.turn = t
 }
 
-// endTurn drops the rules of a turn.
+// endTurn removes the rules of a turn.
 func (g *governor) endTurn(turn string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,13 +103,14 @@ func (g *governor) endTurn(turn string) {
 	}
 }
 
-// sources adds what the governor decides to the sources of a policy.
+// sources returns s with the sources that the governor provides.
 func (g *governor) sources(s policy.Sources) policy.Sources {
 	s.Forbidden, s.Delegation, s.AutoApprove = g.forbids, g.delegates, g.approves
 	return s
 }
 
-// enforced is what profiles enforce now; g.mu is held.
+// enforced returns the rules of the session's and the turn's profile; g.mu is
+// held.
 func (g *governor) enforced() profile.Enforced {
 	return profile.Enforced{Session: g.rules.profile, Turn: g.turn.profile}
 }
@@ -145,20 +147,20 @@ func (g *governor) delegates(ctx context.Context, c policy.Call) (policy.Verdict
 	return policy.Verdict{Allow: p.Allowed, Source: "delegation", Reason: reasonOf(p)}, true
 }
 
-// lose notes that rules of the session cannot be read: people decide
-// everything.
+// lose records that the session's rules cannot be read. From then on people
+// decide every approval.
 func (g *governor) lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rules.lost = true
 }
 
-// decide decides whether the session may delegate to a subagent, and logs that;
-// g.mu is held.
+// decide decides whether the session may delegate to a subagent, and logs the
+// decision; g.mu is held.
 func (g *governor) decide(ctx context.Context, subagent string) profile.Permit {
 	governance := g.rules.governance.Tighten(g.turn.Governance)
 	p := g.rules.ask(subagent, governance)
-	if p.Allowed && g.turn.profile != nil { // it may only allow less
+	if p.Allowed && g.turn.profile != nil { // a turn's profile can only restrict the session's
 		less := g.rules
 		less.profile = g.turn.profile
 		p = less.ask(subagent, governance)
@@ -173,7 +175,7 @@ func logPermit(ctx context.Context, log *slog.Logger, session, subagent string, 
 }
 
 func (g *governor) remember(id string, p profile.Permit) {
-	if len(g.permits) >= 2*maxWatched { // of calls that never ended
+	if len(g.permits) >= 2*maxWatched { // entries of calls that never ended
 		clear(g.permits)
 	}
 	if id != "" {
@@ -181,11 +183,12 @@ func (g *governor) remember(id string, p profile.Permit) {
 	}
 }
 
-// subagentKeys are the names under which agents say to whom they delegate.
+// subagentKeys are the arguments in which different agents name the subagent of
+// a call.
 var subagentKeys = []string{"subagent_type", "agent_type", "agent_name", "subagent", "agent"}
 
-// subagentIn returns the name of the subagent in the arguments of a call, or
-// "".
+// subagentIn returns the name of the subagent in the arguments of a call, or ""
+// if there is none.
 func subagentIn(args json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
@@ -200,7 +203,7 @@ func subagentIn(args json.RawMessage) string {
 	return ""
 }
 
-// reasonOf says what was decided, for people and for the agent.
+// reasonOf describes a decision, for people and for the agent.
 func reasonOf(p profile.Permit) string {
 	switch {
 	case p.Allowed && p.Warning != "":
@@ -222,8 +225,8 @@ func permitNotice(p profile.Permit, then string) event.Notice {
 	return n
 }
 
-// annotate is runnel.Config.Annotate: it reports what was decided, and calls
-// that ran although they are forbidden.
+// annotate implements runnel.Config.Annotate. It reports decisions about
+// delegation, and calls that ran although they are forbidden.
 func (g *governor) annotate(ev event.Event) []event.Notice {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -256,7 +259,7 @@ func (g *governor) annotate(ev event.Event) []event.Notice {
 	return nil
 }
 
-// watch remembers a call that should not run.
+// watch remembers a call if it should not run; g.mu is held.
 func (g *governor) watch(call, name string) {
 	_, forbidden := g.enforced().Forbids(name)
 	if forbidden || g.rules.governed && slices.Contains(g.tools, name) {
@@ -264,15 +267,16 @@ func (g *governor) watch(call, name string) {
 	}
 }
 
-// expect remembers that a call should not run.
+// expect remembers that a call should not run, so that finished reports it if
+// it does; g.mu is held.
 func (g *governor) expect(call, name string) {
-	if len(g.watched) >= maxWatched { // they never ended
+	if len(g.watched) >= maxWatched { // entries of calls that never ended
 		clear(g.watched)
 	}
 	g.watched[call] = name
 }
 
-// finished takes an item that is whole.
+// finished returns the notices for a completed item; g.mu is held.
 func (g *governor) finished(item event.FinalItem) []event.Notice {
 	switch f := item.(type) {
 	case event.FunctionCall:
@@ -297,8 +301,8 @@ func (g *governor) finished(item event.FinalItem) []event.Notice {
 	return nil
 }
 
-// ran reports whether a call was carried out: one that was refused has an
-// error, and nothing to show.
+// ran reports whether a call was executed. A refused call has an error, and
+// neither an exit code nor changes.
 func ran(out event.FunctionCallOutput) bool {
 	return !out.IsError || out.ExitCode != nil || len(out.Changes) > 0
 }

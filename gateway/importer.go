@@ -16,12 +16,13 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Load opens a session so that its history can be read and its next prompt
-// sent. It brings back one that was ended, if its directory is still there. A
-// conversation that began outside of
-// us, named as cliType:agentId, is copied from the agent's own files; file may
-// say which of them. If it was copied before, what it gained since is added,
-// unless a turn runs.
+// Load opens a session so that clients can read its history and send its next
+// prompt. It reopens a session that was ended, if its directory still exists.
+//
+// If ref is cliType:agentId and names a conversation that is not a session yet,
+// Load copies the conversation from the agent's own files. file may name the
+// file to copy. If the conversation already is a session, Load adds the turns
+// that the conversation has gained since, unless a turn runs.
 func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	id, err := g.importer.resolve(ctx, ref, file, false)
 	copied := runnel.CodeOf(err) == runnel.SessionNotFound
@@ -36,7 +37,7 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	if rec.State == event.StateDead {
-		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil { // no agent could be started there
+		if err := g.opener.projects.recheck(rec.ProjectDir); err != nil { // no agent could start there
 			return Status{}, err
 		}
 		if err := g.importer.reopen(ctx, id); err != nil {
@@ -44,7 +45,7 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		}
 		g.feed.touch(id)
 	}
-	e, err := g.lock(ctx, id) // no turn begins while its history is read
+	e, err := g.lock(ctx, id) // no turn starts while the history is read
 	if err != nil {
 		return Status{}, err
 	}
@@ -57,23 +58,23 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	return e.status(), nil
 }
 
-// Resolve returns our id for what a client may call a session: that id, or
-// cliType:agentId of a conversation that we know. With a project dir the
-// sessions of others have no part in the answer.
+// Resolve returns the id of a session. ref is that id or cliType:agentId. If
+// dir is not empty, Resolve finds an agentId only among the sessions of that
+// project.
 func (g *Gateway) Resolve(ctx context.Context, ref, dir string) (string, error) {
 	return g.importer.resolveIn(ctx, ref, "", dir, false)
 }
 
-// An importer finds sessions by what clients call them, and copies
-// conversations that agents keep into sessions.
+// An importer resolves the references by which clients name sessions, and
+// copies conversations that agents store into sessions.
 type importer struct {
 	opener   *opener
 	sessions *sessions
-	group    singleflight.Group // of copies, by conversation
+	group    singleflight.Group // running copies, by conversation
 }
 
-// reopen records a dead session as open. A session that is deleted at the same
-// time stays deleted.
+// reopen marks a dead session as open in the catalogue. A session that is
+// deleted concurrently stays deleted.
 func (m *importer) reopen(ctx context.Context, id string) error {
 	_, err := m.sessions.hold(ctx, id, nil, func() error {
 		rec, err := m.opener.record(ctx, id)
@@ -89,14 +90,14 @@ func (m *importer) reopen(ctx context.Context, id string) error {
 	return err
 }
 
-// resolve is Gateway.Resolve for all projects. With copyIt it copies a
-// conversation that is no session yet; file then says from which file.
+// resolve is [Gateway.Resolve] for all projects. If copyIt is set, it copies a
+// conversation that is not a session yet; file is then the file to copy, or "".
 func (m *importer) resolve(ctx context.Context, ref, file string, copyIt bool) (string, error) {
 	return m.resolveIn(ctx, ref, file, "", copyIt)
 }
 
-// resolveIn is resolve among the sessions of the project dir; of all if dir is
-// "".
+// resolveIn is resolve for the sessions of one project. If dir is "", it is for
+// all projects.
 func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt bool) (string, error) {
 	cli, agentID, foreign := strings.Cut(ref, ":")
 	if !foreign {
@@ -114,7 +115,7 @@ func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt 
 	}
 	rec, err := m.continuing(ctx, p, agentID, dir)
 	switch {
-	case err == nil && rec.State != event.StateLoading: // else it is being copied
+	case err == nil && rec.State != event.StateLoading: // a session in this state is still being copied
 		return rec.ID, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return "", storeError(err)
@@ -126,10 +127,12 @@ func (m *importer) resolveIn(ctx context.Context, ref, file, dir string, copyIt 
 	return m.copyOnce(ctx, p, agentID, file)
 }
 
-// continuing returns the newest session in the project dir, or in any if that
-// is "", that continues the agent's conversation. It fails if sessions of
-// several projects do: agents say which conversation is theirs, and none of
-// them can have what is meant for another's.
+// continuing returns the newest session of the project dir that continues the
+// agent's conversation. If dir is "", it searches all projects.
+//
+// It returns an error if sessions of several projects match. An agent chooses
+// the id that it reports, and must not receive prompts that are meant for a
+// session of another project.
 func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, dir string) (store.Session, error) {
 	list, err := m.opener.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), agentID)
 	if err != nil {
@@ -151,8 +154,8 @@ func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, d
 	return list[0], nil
 }
 
-// withOpen returns the list that the catalogue has for an agent's conversation,
-// with what open sessions know: clients learn of an agent's id before the
+// withOpen updates the catalogue's list of sessions for an agent's conversation
+// with the state of open sessions. Clients may know an agent's id before the
 // record with it is written.
 func (m *importer) withOpen(list []store.Session, cliType, agentID string) []store.Session {
 	for _, e := range m.sessions.all() {
@@ -166,8 +169,8 @@ func (m *importer) withOpen(list []store.Session, cliType, agentID string) []sto
 	return list
 }
 
-// copyOnce is copyConversation, once for all who ask. A copy goes on when its
-// callers have gone; Gateway.Close waits for it.
+// copyOnce calls copyConversation once for all concurrent callers. The copy
+// continues if its callers leave; Gateway.Close waits for it.
 func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
 	result := m.group.DoChan(p.Name()+":"+agentID, func() (any, error) {
 		leave, err := m.sessions.enter()
@@ -185,11 +188,11 @@ func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, fil
 	}
 }
 
-// copyConversation returns the session of a conversation that an agent keeps.
-// It copies the conversation into a new session if there is none.
+// copyConversation returns the session of a conversation that an agent stores.
+// If there is none, it copies the conversation into a new session.
 func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
-		return rec.ID, nil // it was copied meanwhile
+		return rec.ID, nil // another call has copied it meanwhile
 	}
 	h, ok := p.(runnel.Historian)
 	if !ok {
@@ -216,7 +219,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if err := m.opener.cfg.Catalogue.PutSession(ctx, rec); err != nil {
 		return "", storeError(err)
 	}
-	e := &entry{rec: rec} // folds the record as a live one would
+	e := &entry{rec: rec} // folds the events into the record, as for an open session
 	events := m.history(ctx, h, p.Name(), rec.ID, c)
 	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
@@ -246,7 +249,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	return rec.ID, nil
 }
 
-// history returns what a conversation gives as the log of a session.
+// history returns the events of a conversation in the form of a session's log.
 func (m *importer) history(ctx context.Context, h runnel.Historian, provider, session string, c runnel.Conversation) iter.Seq2[event.Event, error] {
 	c.Trusted = m.opener.projects.trusts(c.Dir)
 	history := h.History(ctx, c)
@@ -256,8 +259,8 @@ func (m *importer) history(ctx context.Context, h runnel.Historian, provider, se
 	return runnel.Replay(session, provider, history)
 }
 
-// discover finds a conversation among those the agent keeps. A file that a
-// client names counts only if it is one of them: any other is not read.
+// discover finds a conversation among those that the agent stores. A file that
+// a client names is read only if the agent lists it for this conversation.
 func discover(ctx context.Context, p runnel.Provider, agentID, file string) (runnel.Conversation, error) {
 	if f, ok := p.(runnel.Finder); ok {
 		c, err := f.Find(ctx, agentID)

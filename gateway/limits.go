@@ -9,50 +9,51 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Limits bound what sessions may take of the machine, in all and for one
+// Limits limits the resources that sessions use, in total and for each
 // credential. Zero means no limit.
 type Limits struct {
-	Agents                int // that run at once, besides prewarmed ones
-	AgentsPerCredential   int // that run at once in sessions which one credential opened
-	Sessions              int // that are open at once, with or without an agent
-	SessionsPerCredential int // that one credential has open at once
+	Agents                int // running at once, without prewarmed agents
+	AgentsPerCredential   int // running at once in sessions that one credential opened
+	Sessions              int // open at once, with or without an agent
+	SessionsPerCredential int // open at once that one credential opened
 
-	TurnBytes    int64 // of events that a turn stores, about; it ends beyond that
-	SessionBytes int64 // of events that a session stores, about; beyond that its turn ends and there is no other
+	TurnBytes    int64 // approximate size of the events that a turn may store; a turn that exceeds it ends
+	SessionBytes int64 // approximate size of the events that a session may store; beyond it the running turn ends and no other can start
 }
 
 type credentialKey struct{}
 
-// WithCredential returns a context in which sessions are opened, and their
-// agents started, on account of a credential.
+// WithCredential returns a context with the id of a credential. Sessions that
+// are opened with it, and their agents, count towards the limits of that
+// credential.
 func WithCredential(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, credentialKey{}, id)
 }
 
-// credentialOf returns the id of the credential; "" if the gateway acts by
-// itself.
+// credentialOf returns the id of the credential of ctx; "" if the gateway acts
+// on its own.
 func credentialOf(ctx context.Context) string {
 	id, _ := ctx.Value(credentialKey{}).(string)
 	return id
 }
 
-// A limiter counts agents, and how often each limit was reached.
+// A limiter counts running agents, and how often each limit was reached.
 type limiter struct {
 	Limits
 
 	mu      sync.Mutex
 	agents  int
-	of      map[string]int   // agents by credential
-	reached map[string]int64 // by setting
+	of      map[string]int   // running agents by credential
+	reached map[string]int64 // by name of the setting
 }
 
 func newLimiter(l Limits) *limiter {
 	return &limiter{Limits: l, of: make(map[string]int), reached: make(map[string]int64)}
 }
 
-// agent counts in an agent of a credential, unless there are as many as there
-// may be. One that runs already is counted in any case. The caller calls
-// release once the agent has gone; it may do so twice.
+// agent reserves capacity for an agent of a credential. It returns an error if
+// a limit is reached, unless the agent already runs. The caller calls release
+// once the agent has exited; further calls of release do nothing.
 func (l *limiter) agent(credential string, running bool) (release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,15 +72,15 @@ func (l *limiter) agent(credential string, running bool) (release func(), err er
 	}), nil
 }
 
-// mayStart returns the error with which an agent of the credential could not be
-// started now.
+// mayStart returns an error if an agent of the credential could not start now
+// because of a limit.
 func (l *limiter) mayStart(credential string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.full(credential)
 }
 
-// full returns the error for one more agent; l.mu is held.
+// full returns an error if a limit allows no further agent; l.mu is held.
 func (l *limiter) full(credential string) error {
 	const advice = "end sessions, or wait until idle agents are stopped"
 	switch {
@@ -91,8 +92,9 @@ func (l *limiter) full(credential string) error {
 	return nil
 }
 
-// session returns the error for one more open session, if so many are open in
-// all and for the credential.
+// session returns an error if a limit allows no further open session. open is
+// the number of open sessions, and own is how many of them the credential
+// opened.
 func (l *limiter) session(credential string, open, own int) error {
 	const advice = "end some, or wait until idle ones are closed"
 	switch {
@@ -104,11 +106,11 @@ func (l *limiter) session(credential string, open, own int) error {
 	return nil
 }
 
-// beyond reports whether one more than n would be more than most.
+// beyond reports whether n has reached the limit most, where 0 means no limit.
 func beyond(n, most int) bool { return most > 0 && n >= most }
 
-// stored returns the error with which a turn ends that stored so much, in a
-// session that stored so much.
+// stored returns an error if a turn or its session has stored too much. The
+// arguments are approximate sizes in bytes.
 func (l *limiter) stored(turn, session int64) *runnel.Error {
 	switch {
 	case l.TurnBytes > 0 && turn > l.TurnBytes:
@@ -125,7 +127,8 @@ func (l *limiter) refuse(setting string, limit int64, code runnel.Code, what str
 	return l.count(setting, limit, code, what)
 }
 
-// count is refuse; l.mu is held.
+// count counts that a limit was reached and returns the error for it; l.mu is
+// held.
 func (l *limiter) count(setting string, limit int64, code runnel.Code, what string) *runnel.Error {
 	l.reached[setting]++
 	return &runnel.Error{
@@ -134,7 +137,8 @@ func (l *limiter) count(setting string, limit int64, code runnel.Code, what stri
 	}
 }
 
-// LimitsReached returns how often each limit was reached, by its setting.
+// LimitsReached returns how often each limit was reached since the gateway was
+// opened, by name of the setting.
 func (g *Gateway) LimitsReached() map[string]int64 {
 	l := g.opener.limits
 	l.mu.Lock()

@@ -6,15 +6,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// acquire returns a session, and opens it if need be. It stays open until the
+// acquire returns a session and opens it if necessary. It stays open until the
 // caller releases it.
 func (g *Gateway) acquire(ctx context.Context, id string) (*entry, error) {
 	return g.sessions.acquire(ctx, id, func() (*entry, error) { return g.opener.open(id, credentialOf(ctx)) })
 }
 
-// opened returns the session if it is open, and nil if it exists but is not
-// open: then it has no turn to cancel and no approval to decide. The caller
-// releases it.
+// opened returns the session if it is open. It returns nil if the session
+// exists but is not open; such a session has no turn to cancel and no approval
+// to decide. The caller releases the session.
 func (g *Gateway) opened(ctx context.Context, ref string) (*entry, error) {
 	id, err := g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
@@ -28,7 +28,8 @@ func (g *Gateway) opened(ctx context.Context, ref string) (*entry, error) {
 	return nil, err
 }
 
-// lock opens the session that a client named and takes its turn lock.
+// lock opens the session that a client named and takes its turn lock. The
+// caller must call unlock.
 func (g *Gateway) lock(ctx context.Context, ref string) (*entry, error) {
 	for {
 		id, err := g.importer.resolve(ctx, ref, "", true)
@@ -43,7 +44,7 @@ func (g *Gateway) lock(ctx context.Context, ref string) (*entry, error) {
 		if g.sessions.peek(e.session.ID()) == e {
 			return e, nil
 		}
-		g.unlock(e) // it was ended or opened anew while we waited
+		g.unlock(e) // it was ended or reopened while we waited
 	}
 }
 
@@ -52,7 +53,7 @@ func (g *Gateway) unlock(e *entry) {
 	g.sessions.release(e)
 }
 
-// lockOpened is lock for a session that is only wanted if it is open.
+// lockOpened is like lock but returns nil if the session is not open.
 func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
 	for {
 		e, err := g.opened(ctx, id)
@@ -63,12 +64,12 @@ func (g *Gateway) lockOpened(ctx context.Context, id string) (*entry, error) {
 		if g.sessions.peek(id) == e {
 			return e, nil
 		}
-		g.unlock(e) // it was ended or opened anew while we waited
+		g.unlock(e) // it was ended or reopened while we waited
 	}
 }
 
-// inProgress is the error for a session whose turn runs; turn is "" if queued
-// prompts wait for their turns.
+// inProgress returns the error for a prompt to a busy session. turn is the
+// running turn, or "" if no turn runs but prompts are queued.
 func inProgress(session, turn string) error {
 	details := map[string]string{"sessionId": session}
 	if turn != "" {

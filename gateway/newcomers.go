@@ -12,46 +12,49 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// newcomers finds what an agent's history of a conversation has and the log of
-// its session lacks. It first takes the log, event by event, then the history.
+// newcomers finds the events that an agent's history of a conversation has and
+// the log of its session does not have. It first takes the events of the log,
+// then those of the history.
 //
-// A turn of the history is known if the log has a turn with its id. If the
-// history is positional, a turn that the session began has another id there:
-// then the first turn of ours behind the last known one that has the same
-// prompt, or a message with the same native id, is that turn.
+// A turn of the history is known if the log has a turn with its id. In a
+// positional history, a turn that the session itself started has another id
+// than in the log. It is then matched to the first of our turns after the last
+// known one that has the same prompt or a message with the same native id.
 //
-// Everything behind the last known turn is new, from the next prompt on. What
-// the history has before that and the log lacks stays out: the log is in the
-// order of what happened, and a log that was read is not rewritten. If the log
-// has turns and none of them is known, nothing is new.
+// The turns after the last known turn are new, beginning with the first that
+// has a prompt. Turns that the history has before the last known turn and that
+// the log does not have are ignored, because the log is append-only and in the
+// order of events. If the log has turns and none of them is known, nothing is
+// new.
 //
 // A turn that was still running elsewhere when it was copied is closed in the
-// log. What it gained since becomes a turn of its own: the rest.
+// log. The items that it gained later become a turn of their own, called the
+// rest.
 type newcomers struct {
 	positional bool // the provider is a runnel.Positional
 
-	logged  []*keptTurn // turns of the log, in the order in which they began
+	logged  []*keptTurn // turns of the log, in the order of their starts
 	byID    map[string]*keptTurn
-	facts   map[string]bool // bodies of out-of-turn events of the log
-	next    int             // the first turn of the log that the next one of the history can be
-	matched bool            // a turn of the history is known
+	facts   map[string]bool // keys of the log's out-of-turn events; see factKey
+	next    int             // index in logged of the first turn that the next turn of the history can match
+	matched bool            // some turn of the history is known
 
-	turns map[string]*keptTurn // turns of the history behind the last known one
-	held  []event.Event        // events of these turns, and between them
-	rests []event.Event        // rests of known turns
+	turns map[string]*keptTurn // turns of the history after the last known one
+	held  []event.Event        // events of these turns and between them
+	rests []event.Event        // events of the rests of known turns
 }
 
-// keptTurn is what newcomers remembers of a turn.
+// A keptTurn is the state that newcomers keeps of a turn.
 type keptTurn struct {
 	id       string
-	place    int             // among the turns of the log
-	prompted bool            // it has a message of the user
-	prompt   string          // that message, its runs of white space as one blank
+	place    int             // index in newcomers.logged
+	prompted bool            // it has a message from the user
+	prompt   string          // that message, with each run of white space replaced by one space
 	attached bool            // the message has attachments
-	native   map[string]bool // the agent's ids of its messages
-	done     map[string]bool // items that are whole, by the part of their id behind the turn's
+	native   map[string]bool // native ids of its messages
+	done     map[string]bool // completed items, by their id without the turn's id as prefix
 	ended    bool
-	cut      bool // it was closed because its source stopped before its end
+	cut      bool // it was closed because its source ended before the turn did
 }
 
 func newNewcomers(positional bool) *newcomers {
@@ -64,7 +67,7 @@ func newKeptTurn(id string) *keptTurn {
 	return &keptTurn{id: id, native: make(map[string]bool), done: make(map[string]bool)}
 }
 
-// note folds an event of the turn.
+// note folds an event of the turn into t.
 func (t *keptTurn) note(ev event.Event) {
 	switch b := ev.Body.(type) {
 	case event.ItemStart:
@@ -82,14 +85,15 @@ func (t *keptTurn) note(ev event.Event) {
 	t.cut = t.cut || runnel.IsCutShort(ev.Body)
 }
 
-// isOurs reports whether a turn began in the session: ids that are made of
-// native ones are of version 5.
+// isOurs reports whether a turn was started in the session. The ids of other
+// turns are made from native ids and are UUIDs of version 5; the ids of our
+// turns have other versions.
 func (t *keptTurn) isOurs() bool {
 	id, err := uuid.Parse(t.id)
 	return err == nil && id.Version() != 5
 }
 
-// logHas takes an event of the log.
+// logHas adds an event of the log.
 func (n *newcomers) logHas(ev event.Event) {
 	if ev.Turn == "" {
 		n.facts[factKey(ev.Body)] = true
@@ -104,7 +108,7 @@ func (n *newcomers) logHas(ev event.Event) {
 	t.note(ev)
 }
 
-// factKey is the same for events that say the same.
+// factKey returns a key that is equal for events with equal bodies.
 func factKey(b event.Body) string {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -113,17 +117,18 @@ func factKey(b event.Body) string {
 	return event.Type(b) + string(data)
 }
 
-// isOurOwn reports whether the log of a positional conversation begins with a
-// turn of ours: then the conversation was not born elsewhere, and no id says
-// which turns of the history are in the log.
+// isOurOwn reports whether the conversation is positional and its log starts
+// with one of our turns. The session then started the conversation, and ids do
+// not tell which turns of the history are in the log.
 func (n *newcomers) isOurOwn() bool {
 	return n.positional && len(n.logged) > 0 && n.logged[0].isOurs()
 }
 
-// historyHas takes an event of the history, which went through runnel.Replay.
+// historyHas adds an event of the history. The history must come from
+// runnel.Replay.
 func (n *newcomers) historyHas(ev event.Event) {
 	if b, ok := ev.Body.(event.SessionUpdated); ok {
-		b = event.SessionUpdated{Title: b.Title, Files: b.Files} // the others are of the process that was asked
+		b = event.SessionUpdated{Title: b.Title, Files: b.Files} // the other fields describe the process that read the history
 		if b.Title == "" && b.Files == nil {
 			return
 		}
@@ -152,7 +157,7 @@ func (n *newcomers) historyHas(ev event.Event) {
 	}
 }
 
-// match returns the turn of the log that a turn of the history is, or nil.
+// match returns the turn of the log that is the turn t of the history, or nil.
 func (n *newcomers) match(t *keptTurn) *keptTurn {
 	if k := n.byID[t.id]; k != nil || !n.positional {
 		return k
@@ -165,8 +170,8 @@ func (n *newcomers) match(t *keptTurn) *keptTurn {
 	return nil
 }
 
-// isLike reports whether a turn of ours is the one that the history has as t.
-// In a history attachments may have become part of the prompt.
+// isLike reports whether k, one of our turns in the log, is the turn t of the
+// history. The history may contain attachments as part of the prompt.
 func (k *keptTurn) isLike(t *keptTurn) bool {
 	if len(k.native) > 0 && len(t.native) > 0 {
 		for id := range k.native {
@@ -179,8 +184,8 @@ func (k *keptTurn) isLike(t *keptTurn) bool {
 	return k.prompted && t.prompted && (k.prompt == t.prompt || k.attached && strings.Contains(t.prompt, k.prompt))
 }
 
-// drop forgets the turns of the history that have ended: the last of them is
-// known.
+// drop removes the ended turns of the history and their events. The last of
+// them is known.
 func (n *newcomers) drop() {
 	n.held = slices.DeleteFunc(n.held, func(ev event.Event) bool { return ev.Turn == "" || n.turns[ev.Turn].ended })
 	for id, t := range n.turns {
@@ -190,16 +195,16 @@ func (n *newcomers) drop() {
 	}
 }
 
-// rest returns what a known turn of the history has beyond what the log has of
-// it, as events of another turn. Turns of ours have no rest: their session
-// recorded all of them.
+// rest returns the items of t that the log does not have, as events of a new
+// turn. t is a turn of the history, and k is the same turn in the log. Our own
+// turns have no rest, because the session recorded all their events.
 func (n *newcomers) rest(k, t *keptTurn) []event.Event {
 	if !k.cut && (!n.positional || k.id != t.id) {
 		return nil
 	}
 	have := make(map[string]bool)
 	var id string
-	for { // earlier loads may have added rests already
+	for { // earlier loads may already have added rests
 		for place := range k.done {
 			have[place] = true
 		}
@@ -213,7 +218,7 @@ func (n *newcomers) rest(k, t *keptTurn) []event.Event {
 	for place := range t.done {
 		if !have[place] {
 			more[place] = true
-			if call, isOutput := strings.CutSuffix(place, ":output"); isOutput { // without its call nobody can read it
+			if call, isOutput := strings.CutSuffix(place, ":output"); isOutput { // an output needs its call
 				more[call] = true
 			}
 		}
@@ -224,14 +229,14 @@ func (n *newcomers) rest(k, t *keptTurn) []event.Event {
 	return moved(n.held, t.id, id, more)
 }
 
-// restID is the id of the turn for what a turn gained after its first items
-// were logged.
+// restID returns the id of a rest of a turn. items is the number of the turn's
+// items that the log already has.
 func restID(turn string, items int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "runnel rest %s %d", turn, items)).String()
 }
 
-// moved returns the events of a turn that are about some of its items, its
-// beginning and its end, as those of another turn.
+// moved returns the events that start and end the turn from, and those of the
+// given items, as events of the turn to.
 func moved(evs []event.Event, from, to string, items map[string]bool) (out []event.Event) {
 	for _, ev := range evs {
 		if ev.Turn != from {
@@ -254,7 +259,7 @@ func moved(evs []event.Event, from, to string, items map[string]bool) (out []eve
 			ev.Body = b
 		case event.ResponseStart, event.ResponseDone, event.ResponseError:
 		default:
-			continue // what is known of it is in the log
+			continue // other events were logged with the turn
 		}
 		if item == "" || items[item] {
 			ev.Turn = to
@@ -264,7 +269,7 @@ func moved(evs []event.Event, from, to string, items map[string]bool) (out []eve
 	return out
 }
 
-// found returns what is to be appended to the log, in order.
+// found returns the events to append to the log, in order.
 func (n *newcomers) found() []event.Event {
 	if len(n.logged) > 0 && !n.matched {
 		return nil
@@ -273,7 +278,7 @@ func (n *newcomers) found() []event.Event {
 	if from < 0 {
 		return n.rests
 	}
-	early := make(map[string]bool) // turns without a prompt: of the last known turn's background work
+	early := make(map[string]bool) // turns without a prompt; they are background work of the last known turn
 	for _, ev := range n.held[:from] {
 		early[ev.Turn] = true
 	}

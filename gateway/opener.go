@@ -15,10 +15,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// An opener turns records and options into open sessions.
+// An opener opens sessions from their records and options.
 type opener struct {
 	cfg       *Config
-	ctx       context.Context // of opening sessions, which outlives the request
+	ctx       context.Context // for opening sessions; it outlives the request
 	providers *detect.Index
 	detector  *detect.Detector
 	projects  projects
@@ -26,21 +26,22 @@ type opener struct {
 	records   *recordWriter
 	queue     *promptQueue
 	limits    *limiter
-	policy    policy.Sources // what decides approvals without a person
+	policy    policy.Sources // decides approvals without a person
 	rules     *rulebook
-	counters  map[string]*runnel.Counters // by the names of providers
+	counters  map[string]*runnel.Counters // by name of the provider
 	tally     *tally
 }
 
-// NotFound is the error for a session that does not exist, by the id that a
-// client gave.
+// NotFound returns the error for a session that does not exist. id is the id
+// that the client sent.
 func NotFound(id string) *runnel.Error {
 	return &runnel.Error{
 		Code: runnel.SessionNotFound, Message: "there is no such session", Details: map[string]string{"sessionId": text.Shorten(id, 200)},
 	}
 }
 
-// record returns what the catalogue knows of a session.
+// record returns the record of a session. It fails with SESSION_NOT_FOUND if
+// there is none.
 func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	rec, err := o.cfg.Catalogue.Session(ctx, id)
 	switch {
@@ -52,7 +53,9 @@ func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	return rec, nil
 }
 
-// open opens a session without starting its agent, on account of a credential.
+// open opens an existing session without starting its agent. credential is the
+// id of the credential that counts towards the limits. open fails with
+// SESSION_DEAD if the session was ended.
 func (o *opener) open(id, credential string) (*entry, error) {
 	ctx := WithCredential(o.ctx, credential)
 	rec, err := o.record(ctx, id)
@@ -67,7 +70,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
 	}
 	res, err := o.options(ctx, rec)
-	if err != nil { // such as a profile that is gone: the next prompt returns it, and the session can be ended
+	if err != nil { // for example a deleted profile. The next prompt returns this error, and the session can still be ended
 		if res, err = o.ownOptions(ctx, rec); err != nil {
 			return nil, err
 		}
@@ -79,9 +82,10 @@ func (o *opener) open(id, credential string) (*entry, error) {
 	return o.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true})
 }
 
-// start opens a session, on account of the credential of ctx; the caller adds
-// it to the open ones. waiting is the number of its queued prompts. cfg has
-// what differs between sessions: start sets the rest.
+// start opens a session for the credential of ctx. The caller adds it to the
+// open sessions. waiting is the number of queued prompts. cfg contains the
+// fields that differ between sessions; start sets the other fields. On an error
+// start has closed cfg.Conn.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
 	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, started: res.Options, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
@@ -111,13 +115,14 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if err != nil {
 		return nil, err
 	}
-	if !cfg.Dormant { // the caller writes the record
+	if !cfg.Dormant { // the caller of start writes the record
 		e.boot(res.Options)
 	}
 	return e, nil
 }
 
-// decided returns the Config.Decided of a session.
+// decided returns the runnel.Config.Decided of a session. It counts the use of
+// a stored rule, and records the decision in the tally and the audit log.
 func (o *opener) decided(session string) func(runnel.Decided) {
 	return func(d runnel.Decided) {
 		if d.Maker.Rule != 0 && d.Resolved.By == event.ByPolicy {
@@ -128,8 +133,8 @@ func (o *opener) decided(session string) func(runnel.Decided) {
 	}
 }
 
-// options returns the options with which a session goes on, resolved anew, and
-// the agent's own conversation.
+// options returns the options with which the session's next agent starts:
+// freshly resolved, and with the id of the agent's conversation to resume.
 func (o *opener) options(ctx context.Context, rec store.Session) (resolution, error) {
 	res, err := o.resolveRecord(rec)
 	if err != nil {
@@ -139,8 +144,9 @@ func (o *opener) options(ctx context.Context, rec store.Session) (resolution, er
 	return res, err
 }
 
-// ownOptions is options without other sources than the session itself, for an
-// agent that runs already, or never will.
+// ownOptions is like options but uses only the options that the session itself
+// has. It is for an agent that already runs, and for a session whose options
+// cannot be resolved.
 func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution, error) {
 	opt, err := decodeOptions(o.cfg.Sealer, rec.Options)
 	if err != nil {
@@ -154,12 +160,13 @@ func (o *opener) ownOptions(ctx context.Context, rec store.Session) (resolution,
 	return resolution{Options: opt, rules: constraints{lost: k.Persona != "", governed: k.Delegation == Governed}}, err
 }
 
-// conversation returns the agent's own id of the conversation of a session.
+// conversation returns the id that the agent gave to the conversation of a
+// session, or "".
 func (o *opener) conversation(ctx context.Context, rec store.Session) (id string, err error) {
 	if rec.AgentSessionID != "" {
 		return rec.AgentSessionID, nil
 	}
-	for ev, err := range o.cfg.Log.Read(ctx, rec.ID, 0) { // a crash may have come before the record was written
+	for ev, err := range o.cfg.Log.Read(ctx, rec.ID, 0) { // a crash may have come before the record with the id was written
 		if err != nil {
 			return "", storeError(err)
 		}
@@ -175,8 +182,9 @@ func (o *opener) conversation(ctx context.Context, rec store.Session) (id string
 	return id, nil
 }
 
-// complete adds the server's own options to those of a client. It fails for
-// directories that belong to the server.
+// complete adds the server's own options to those of a client. It returns an
+// error if opt.AddDirs contains a directory that conflicts with the server's
+// data directory.
 func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error) {
 	for _, d := range opt.AddDirs {
 		if err := o.projects.checkDataDir(canonical(d)); err != nil {
@@ -191,7 +199,7 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	return opt, nil
 }
 
-// keep says how the agent of a session is found again after a restart.
+// keep returns how a later server process finds the agent of a session.
 func (o *opener) keep(id string) runnel.Keep {
 	if o.cfg.DataDir == "" || o.cfg.ReattachWindow < 0 {
 		return runnel.Keep{}
@@ -199,10 +207,11 @@ func (o *opener) keep(id string) runnel.Keep {
 	return runnel.Keep{Dir: o.keepDir(), Name: id, Window: o.cfg.ReattachWindow}
 }
 
-// keepDir is the directory for the records of supervisors.
+// keepDir returns the directory for the takeover data of supervisors.
 func (o *opener) keepDir() string { return filepath.Join(o.cfg.DataDir, "run") }
 
-// erase removes the record of a session that was not completed.
+// erase removes the record of a session whose creation failed. It logs its own
+// errors.
 func (o *opener) erase(id string) {
 	ctx := context.WithoutCancel(o.ctx)
 	if err := o.cfg.Catalogue.DeleteSession(ctx, id); err != nil {

@@ -11,34 +11,35 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Who decides on the delegations of a session.
+// The values of Choice.Delegation: what decides whether a session may delegate
+// to subagents.
 const (
-	Governed = "governed" // the gates
-	ByAgent  = "agent"    // the agent
+	Governed = "governed" // the gates of package profile
+	ByAgent  = "agent"    // the agent itself
 )
 
-// A Choice is what a client chooses of a new session beside the options of its
-// agent.
+// A Choice is what a client chooses for a new session in addition to the
+// options of its agent.
 type Choice struct {
-	Persona    string              // a profile. Default: Config.Profile
+	Persona    string              // name of a profile. Default: Config.Profile
 	Delegation string              // Governed or ByAgent. Default: ByAgent
-	Governance *profile.Governance // of governed delegation. Default: none, and nothing is delegated
+	Governance *profile.Governance // limits of governed delegation. Default: none, and the session may not delegate
 
-	// Unattended says that the client must not answer approvals, and so cannot
-	// choose a profile that does.
+	// Unattended means that the client has no permission to answer approvals.
+	// It then cannot choose a profile that approves tools in advance.
 	Unattended bool
 }
 
-// kept is what the catalogue keeps of a Choice, among the options of a session.
+// kept is the part of a session's stored options that comes from its Choice.
 type kept struct {
 	Persona    string              `json:"persona,omitzero"`
 	Delegation string              `json:"delegation,omitzero"` // Default: ByAgent
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
-	Turn       *turnRules          `json:"turnRules,omitzero"` // of the last turn that had any
+	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
 }
 
-// in returns options as the catalogue keeps them, with k in them.
+// in returns the stored options with k merged into them.
 func (k kept) in(options json.RawMessage) (json.RawMessage, error) {
 	data, err := json.Marshal(k)
 	if err != nil {
@@ -48,17 +49,18 @@ func (k kept) in(options json.RawMessage) (json.RawMessage, error) {
 }
 
 func keptOf(options json.RawMessage) (k kept) {
-	_ = json.Unmarshal(options, &k) // we wrote it
+	_ = json.Unmarshal(options, &k) // we wrote the JSON
 	return k
 }
 
-// chosen checks the choice of a client.
+// chosen checks the choice of a client and returns it in the form that the
+// catalogue stores.
 func (o *opener) chosen(dir string, c Choice) (kept, error) {
 	k := kept{Persona: c.Persona, Delegation: c.Delegation, Governance: c.Governance, Unattended: c.Unattended}
 	switch k.Delegation {
 	case "", Governed:
 	case ByAgent:
-		k.Delegation = "" // what records without it mean, too
+		k.Delegation = "" // the default, which is not stored
 	default:
 		return k, runnel.Fail(runnel.InvalidRequest, "delegation: unknown value; want governed or agent")
 	}
@@ -76,7 +78,7 @@ func (o *opener) chosen(dir string, c Choice) (kept, error) {
 	return k, err
 }
 
-// find returns the profile with a name, for sessions in dir.
+// find returns the profile with this name, for sessions in dir.
 func (o *opener) find(dir, name string) (profile.Profile, error) {
 	f := profile.Folders{Config: o.cfg.ProfilesDir}
 	if o.projects.trusts(dir) {
@@ -85,9 +87,9 @@ func (o *opener) find(dir, name string) (profile.Profile, error) {
 	return profile.Find(f, name)
 }
 
-// choose returns the profile with a name as it counts for a client. For one
-// that must not answer approvals it approves nothing, whatever its file says by
-// now, but for the server's default beside the configuration.
+// choose is like find, but for an unattended client it removes the profile's
+// AutoApproveTools. The file may have gained them since the client chose the
+// profile. The server's default profile keeps them.
 func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, error) {
 	p, err := o.find(dir, name)
 	if unattended && (p.Project || p.Name != o.cfg.Profile) {
@@ -96,8 +98,8 @@ func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, err
 	return p, err
 }
 
-// govern completes options with what the profile of a session and its
-// delegation ask of the agent, and returns the rules for what the agent does.
+// govern adds to opt what the session's profile and its governed delegation
+// require. It also returns the rules for the agent's calls.
 func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, constraints) {
 	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance, targets: o.targets(dir, prof)}
 	opt.Disallowed = profile.Enforced{Session: prof}.Disallowed()
@@ -115,7 +117,7 @@ func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Pro
 	return opt, r
 }
 
-// targets reads the profiles of the subagents that a profile lists.
+// targets reads the profiles of the subagents that prof lists.
 func (o *opener) targets(dir string, prof *profile.Profile) map[string]target {
 	out := make(map[string]target)
 	if prof == nil {
@@ -131,9 +133,10 @@ func (o *opener) targets(dir string, prof *profile.Profile) map[string]target {
 	return out
 }
 
-// delegation returns how the agent of a governed session starts. Unless one of
-// the listed subagents can pass every gate, and the agent asks before it
-// delegates, it gets no tool for subagents, if it can start without.
+// delegation returns the delegation mode with which the agent of a governed
+// session starts. The agent gets its tools for subagents if a listed subagent
+// passes every gate and the agent asks before it delegates. Otherwise it starts
+// without these tools, if it can. delegation also sets r.asks and r.start.
 func (r *constraints) delegation(p runnel.Provider) (d runnel.Delegation) {
 	var can []runnel.Delegation
 	if t, ok := p.(runnel.OptionTaker); ok {
@@ -145,7 +148,7 @@ func (r *constraints) delegation(p runnel.Provider) (d runnel.Delegation) {
 		d = runnel.DelegateAsking
 	case slices.Contains(can, runnel.DelegateNever):
 		d = runnel.DelegateNever
-		if permit.Allowed { // nobody could refuse
+		if permit.Allowed { // its delegations could not be refused
 			permit = profile.Permit{Gate: profile.GateSwitch, Reason: "this agent does not ask before it delegates"}
 		}
 	}
@@ -156,7 +159,8 @@ func (r *constraints) delegation(p runnel.Provider) (d runnel.Delegation) {
 	return d
 }
 
-// best decides whether any of the listed subagents may be delegated to.
+// best returns the permit for one of the listed subagents: an allowed one if
+// there is one, or else the first refusal.
 func (r *constraints) best() (permit profile.Permit) {
 	names := []string{""}
 	if r.profile != nil && len(r.profile.Subagents) > 0 {
@@ -171,20 +175,21 @@ func (r *constraints) best() (permit profile.Permit) {
 	return permit
 }
 
-// ask decides whether the session may delegate to a subagent.
+// ask returns whether the session may delegate to a subagent under the
+// governance g.
 func (r *constraints) ask(subagent string, g *profile.Governance) profile.Permit {
 	to := r.targets[subagent]
 	return profile.Delegation{On: r.on, Profile: r.profile, Subagent: subagent, Governance: g, Target: to.profile, TargetErr: to.err}.Decide()
 }
 
-// A turnChoice is what a client chooses for one turn.
+// A turnChoice is what a client chooses for one turn in addition to options.
 type turnChoice struct {
 	turnRules
-	model string // of the turn's profile
+	model string // model of the turn's profile
 }
 
 // chosenFor checks the profile and the governance that a client chose for one
-// turn.
+// turn of the session with this record.
 func (o *opener) chosenFor(rec store.Session, p Prompt) (c turnChoice, err error) {
 	k := keptOf(rec.Options)
 	if p.Persona != "" && p.Persona != k.Persona {
@@ -199,7 +204,7 @@ func (o *opener) chosenFor(rec store.Session, p Prompt) (c turnChoice, err error
 	return c, nil
 }
 
-// personaFor checks a profile for one turn that is not the session's.
+// personaFor checks a turn's profile that differs from the session's.
 func (o *opener) personaFor(rec store.Session, p Prompt) (c turnChoice, err error) {
 	found, err := o.find(rec.ProjectDir, p.Persona)
 	if err != nil {
@@ -224,8 +229,8 @@ func (o *opener) personaFor(rec store.Session, p Prompt) (c turnChoice, err erro
 	return c, nil
 }
 
-// govern has a turn begin under rules of its own; e.sending is held. They are
-// kept, so that they count after a restart, too.
+// govern sets the rules of a turn that is about to start; e.sending is held.
+// The rules are stored in the record, so that they also apply after a restart.
 func (e *entry) govern(turn string, t turnRules) {
 	t.Turn = turn
 	if t.Persona == "" && t.Governance == nil {
@@ -234,14 +239,15 @@ func (e *entry) govern(turn string, t turnRules) {
 	}
 	e.gov.beginTurn(t)
 	e.change(func() {
-		if all, err := (kept{Turn: &t}).in(e.rec.Options); err == nil { // else they are not ours
+		if all, err := (kept{Turn: &t}).in(e.rec.Options); err == nil { // an error means that the record's options are not valid JSON
 			e.rec.Options = all
 		}
 	})
 }
 
-// recallTurn takes up the rules of a turn that began before the server was
-// restarted. A profile that is gone by now leaves everything to people.
+// recallTurn restores the rules of a running turn that an earlier server
+// process started. If the turn's profile cannot be read, people decide every
+// approval.
 func (o *opener) recallTurn(e *entry, rec store.Session) {
 	t := keptOf(rec.Options).Turn
 	if t == nil || !slices.ContainsFunc(e.turns, func(s span) bool { return s.turn == t.Turn && s.end == 0 }) {
@@ -254,7 +260,7 @@ func (o *opener) recallTurn(e *entry, rec store.Session) {
 	e.gov.beginTurn(*t)
 }
 
-// recall reads the profile of a turn.
+// recall sets t.profile to the profile that t.Persona names.
 func (o *opener) recall(dir string, t *turnRules) error {
 	if t.Persona == "" {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// A Profile is what lists show of a profile: of an invalid one only its name,
-// where it is, and what is wrong with it.
+// A Profile describes a profile to clients. Of an invalid one it has only the
+// name, the location and the error.
 type Profile struct {
 	Name             string   `json:"name" doc:"what persona calls it"`
 	Description      string   `json:"description,omitempty"`
@@ -24,14 +24,14 @@ type Profile struct {
 	Error            string   `json:"error,omitempty" doc:"why it cannot be chosen, with the line"`
 }
 
-// Profiles are those that sessions in one directory can choose.
+// Profiles are the profiles that sessions in one directory can choose.
 type Profiles struct {
 	Profiles []Profile `json:"profiles"`
 	Warnings []string  `json:"warnings,omitempty"`
 }
 
-// Profiles returns the profiles for sessions in a directory, by name; "" for no
-// directory.
+// Profiles returns the profiles that sessions in dir can choose, by name. If
+// dir is "", it returns only those of the server's profile folder.
 func (g *Gateway) Profiles(dir string) (Profiles, error) {
 	folders, err := g.opener.folders(dir)
 	if err != nil {
@@ -54,8 +54,8 @@ func (g *Gateway) Profiles(dir string) (Profiles, error) {
 	return out, nil
 }
 
-// Profile returns one of [Gateway.Profiles], and its text. It fails with
-// PERSONA_NOT_FOUND for one that cannot be chosen.
+// Profile returns a profile by name, with its text. It fails with
+// PERSONA_NOT_FOUND if sessions in dir cannot choose the profile.
 func (g *Gateway) Profile(dir, name string) (Profile, string, error) {
 	folders, err := g.opener.folders(dir)
 	if err != nil {
@@ -71,7 +71,8 @@ func (c *Config) shown(p profile.Profile) Profile {
 	return out
 }
 
-// ShowProfile returns a profile as lists show it.
+// ShowProfile converts a profile to the form that clients see. It does not set
+// Default.
 func ShowProfile(p profile.Profile) Profile {
 	return Profile{
 		Name: p.Name, Description: p.Description, Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, Subagents: p.Subagents,
@@ -80,8 +81,9 @@ func ShowProfile(p profile.Profile) Profile {
 	}
 }
 
-// folders returns where the profiles of a project are. Those of its own count
-// only if it is trusted: a profile says what is allowed without asking.
+// folders returns the folders with the profiles for sessions in dir. The
+// project's own folder counts only if the project is trusted, because a profile
+// can allow tools without asking.
 func (o *opener) folders(dir string) (profile.Folders, error) {
 	f := profile.Folders{Config: o.cfg.ProfilesDir}
 	if dir == "" {
@@ -97,8 +99,8 @@ func (o *opener) folders(dir string) (profile.Folders, error) {
 	return f, nil
 }
 
-// checkDefaultProfile fails if the default profile of the configuration cannot
-// be chosen everywhere.
+// checkDefaultProfile returns an error if c.Profile is not a valid profile in
+// c.ProfilesDir.
 func (c *Config) checkDefaultProfile() error {
 	if c.Profile == "" {
 		return nil

@@ -12,14 +12,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// ProjectID returns the stable id of a directory.
+// ProjectID returns the id of a project directory. It depends only on the
+// canonical path.
 func ProjectID(dir string) string {
 	sum := sha256.Sum256([]byte(canonical(dir)))
 	return hex.EncodeToString(sum[:8])
 }
 
-// canonical returns the one name under which a directory is recorded: without
-// symbolic links, as far as it exists.
+// canonical returns the path without symbolic links under which records name a
+// directory. If dir cannot be resolved, it returns the cleaned dir.
 func canonical(dir string) string {
 	dir = filepath.Clean(dir)
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -28,14 +29,14 @@ func canonical(dir string) string {
 	return dir
 }
 
-// projects judges the directories that clients name.
+// projects checks the directories that clients name.
 type projects struct {
-	dataDir string   // canonical; no project lies in it, or holds it. Default: none
+	dataDir string   // canonical; no project may lie in it or contain it. Default: none
 	trusted []string // see Config.TrustedDirs
 }
 
-// check returns the canonical name of a directory in which an agent is to be
-// started. Nothing is started in a directory that check rejects.
+// check returns the canonical path of a directory in which an agent is to
+// start, or an error if no agent may start there.
 func (p projects) check(dir string) (string, error) {
 	if dir == "" {
 		return "", runnel.Fail(runnel.InvalidRequest, "projectDir: say in which directory the agent is to work")
@@ -60,7 +61,8 @@ func (p projects) check(dir string) (string, error) {
 	return real, nil
 }
 
-// recheck is check for a directory under the name that a record has for it.
+// recheck is check for the directory of a record. It fails if the path now
+// leads to another directory.
 func (p projects) recheck(dir string) error {
 	real, err := p.check(dir)
 	if err == nil && real != dir {
@@ -69,31 +71,32 @@ func (p projects) recheck(dir string) error {
 	return err
 }
 
-// errMoved does not say where the link leads: that may be no business of the
-// client's.
+// errMoved does not name the target of the link, which the client may not be
+// allowed to see.
 var errMoved = inaccessible("the project directory, or one above it, has become a link to somewhere else; put it back, or make a new session where it leads")
 
-// InPlace reports whether a directory is still the one that records mean by its
-// name: nothing on the way to it has become a link.
+// InPlace reports whether dir, a canonical path from a record, is still
+// canonical: no element of the path has become a symbolic link.
 func InPlace(dir string) bool { return canonical(dir) == dir }
 
 type projectKey struct{}
 
-// WithProject returns a context in which sessions are created and listed only
-// in one directory, and only under the name that records have for it: not where
-// a link of that name leads. The empty name sets no limit.
+// WithProject returns a context that limits the creation and listing of
+// sessions to one project. dir is the canonical path of the project; a
+// directory to which a link at that path leads does not count. An empty dir
+// sets no limit.
 func WithProject(ctx context.Context, dir string) context.Context {
 	return context.WithValue(ctx, projectKey{}, dir)
 }
 
-// onlyProject returns the directory of WithProject; "" if there is none.
+// onlyProject returns the directory that WithProject set, or "".
 func onlyProject(ctx context.Context) string {
 	dir, _ := ctx.Value(projectKey{}).(string)
 	return dir
 }
 
-// checkDataDir rejects a directory that holds our own data or lies in it: an
-// agent would work on the log of its own session.
+// checkDataDir returns an error if dir contains the server's data directory or
+// lies in it. An agent there could change the log of its own session.
 func (p projects) checkDataDir(dir string) error {
 	if p.dataDir == "" || !within(dir, p.dataDir) && !within(p.dataDir, dir) {
 		return nil
@@ -101,16 +104,16 @@ func (p projects) checkDataDir(dir string) error {
 	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
 }
 
-// trusts reports whether the settings of a project may run code.
+// trusts reports whether the settings in a project directory may run code.
 func (p projects) trusts(dir string) bool { return Trusts(p.trusted, dir) }
 
-// Trusts reports whether dir is one of the trusted ones, or lies in one.
+// Trusts reports whether dir is one of the trusted directories or lies in one.
 func Trusts(trusted []string, dir string) bool {
 	dir = canonical(dir)
 	return slices.ContainsFunc(trusted, func(root string) bool { return within(dir, canonical(root)) })
 }
 
-// Untrusted returns those of the directories that no trusted one is, or holds.
+// Untrusted returns the elements of dirs that are not trusted; see [Trusts].
 func Untrusted(trusted, dirs []string) (out []string) {
 	for _, dir := range dirs {
 		if !Trusts(trusted, dir) {
@@ -120,9 +123,9 @@ func Untrusted(trusted, dirs []string) (out []string) {
 	return out
 }
 
-// within reports whether dir is root or lies in it. Both are canonical, but a
-// file system may know a directory by several names, such as in other case: so
-// the directories themselves are compared, not only their names.
+// within reports whether dir is root or lies in it. Both are canonical paths.
+// It also compares the directories themselves, because a file system may have
+// several names for one directory, for example in different case.
 func within(dir, root string) bool {
 	if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
 		return true

@@ -4,8 +4,8 @@ package gateway
 
 import "os"
 
-// usable reports whether we may list dir. Whether it can be changed shows only
-// in trying.
+// usable reports whether we may list dir. This system has no reliable check for
+// whether we may also change it.
 func usable(dir string) bool {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -13,29 +13,29 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A promptQueue keeps the prompts that wait for the running turn of their
-// session, in the catalogue. A session in which prompts wait has at most one
-// goroutine, which starts their turns.
+// A promptQueue stores prompts in the catalogue until the running turn of their
+// session has ended. A session with queued prompts has at most one goroutine,
+// which starts their turns.
 type promptQueue struct {
 	catalogue store.Catalogue
 	log       *slog.Logger
-	ctx       context.Context // of the goroutines
+	ctx       context.Context // context of the goroutines
 	sessions  *sessions
 	projects  projects
 	renew     func(context.Context, *entry) error  // resolves the options of a session whose agent is about to start
 	recall    func(dir string, t *turnRules) error // reads the profile of a turn
 }
 
-const maxQueue = 50 // prompts of one session
+const maxQueue = 50 // queued prompts of one session
 
-// A queuedPrompt is a prompt as it is in the catalogue.
+// A queuedPrompt is a prompt in the form that the catalogue stores.
 type queuedPrompt struct {
 	Input    runnel.Input    `json:"input"`
 	Settings runnel.Settings `json:"settings,omitzero"`
 	Rules    turnRules       `json:"rules,omitzero"`
 }
 
-// add adds a prompt at the end of the queue; e.sending is held.
+// add appends a prompt to the session's queue; e.sending is held.
 func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -46,11 +46,11 @@ func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
 		return storeError(err)
 	}
 	e.change(func() { e.waiting++ })
-	q.start(e) // the turn it waits for may be over by now
+	q.start(e) // the turn that the prompt waits for may have ended meanwhile
 	return nil
 }
 
-// clear removes all prompts of a session; e.sending is held.
+// clear removes all queued prompts of a session; e.sending is held.
 func (q *promptQueue) clear(ctx context.Context, e *entry) error {
 	waiting, err := q.catalogue.Queue(ctx, e.session.ID())
 	if err != nil {
@@ -65,15 +65,15 @@ func (q *promptQueue) clear(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// startIfWaiting is start, if prompts wait in the session.
+// startIfWaiting calls start if the session has queued prompts.
 func (q *promptQueue) startIfWaiting(e *entry) {
 	if _, waiting := e.snapshot(); waiting > 0 {
 		q.start(e)
 	}
 }
 
-// start starts the turns of queued prompts on the goroutine of the session. One
-// that runs already reads the queue once more.
+// start starts the session's goroutine, which starts the turns of queued
+// prompts. If the goroutine already runs, it reads the queue once more.
 func (q *promptQueue) start(e *entry) {
 	q.sessions.mu.Lock()
 	defer q.sessions.mu.Unlock()
@@ -86,8 +86,8 @@ func (q *promptQueue) start(e *entry) {
 	q.sessions.work.Go(func() { q.run(e) })
 }
 
-// run is the goroutine of a session. It ends when nothing is to be done before
-// start is called again.
+// run is the goroutine of a session. It ends when no turn can start before the
+// next call of start.
 func (q *promptQueue) run(e *entry) {
 	pause := catalogueRetry
 	for more := true; more; {
@@ -109,14 +109,14 @@ func (q *promptQueue) run(e *entry) {
 	}
 }
 
-// drain starts the turn of the oldest prompt, if no turn runs. The end of that
-// turn calls start again. drain reports whether it has to be called again
-// because of an error.
+// drain starts the turn of the oldest queued prompt if no turn runs. The end of
+// that turn causes another call of start. drain returns true if it must be
+// called again because of an error.
 func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	e.sending.Lock()
 	defer e.sending.Unlock()
 	if q.sessions.peek(e.rec.ID) != e {
-		return false // not open yet, or closed: start is called when it is opened
+		return false // the session is not open yet or was closed; start is called when it opens
 	}
 	waiting, err := q.catalogue.Queue(ctx, e.session.ID())
 	for _, next := range waiting {
@@ -129,7 +129,7 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 		if err = q.catalogue.Dequeue(ctx, next.Session, next.Turn); err != nil {
 			break
 		}
-		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // it may have been cleared meanwhile
+		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // clear may have reset it meanwhile
 	}
 	if err == nil || runnel.CodeOf(err) == runnel.TurnInProgress {
 		return false
@@ -138,9 +138,9 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	return true
 }
 
-// next begins the turn of a queued prompt. A turn that cannot begin ends with
-// the reason, so that nobody waits for it and the next prompt gets its turn. An
-// error means that the prompt has to stay in the queue; e.sending is held.
+// next starts the turn of a queued prompt. A turn that cannot start ends with
+// the error, so that its client gets a result and the queue continues. If next
+// returns an error, the prompt must stay in the queue; e.sending is held.
 func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) error {
 	var p queuedPrompt
 	err := json.Unmarshal(next.Input, &p)
@@ -153,9 +153,9 @@ func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) err
 	return e.session.Refuse(ctx, p.Input, err)
 }
 
-// send begins the turn of a queued prompt. The project directory may have
-// changed since the prompt was accepted, so it is checked again before an agent
-// starts there; e.sending is held.
+// send starts the turn of a queued prompt; e.sending is held. If no agent runs,
+// it checks the project directory again and resolves the options again, because
+// both may have changed since the prompt was queued.
 func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error {
 	if !e.session.Status().AgentAlive {
 		rec, _ := e.snapshot()
@@ -173,17 +173,17 @@ func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error 
 	return e.send(ctx, p.Input, p.Settings, p.Rules)
 }
 
-// unresolved is the error for a prompt whose session has options that cannot be
-// resolved now, such as those of a file with a mistake.
+// unresolved wraps the error of options or a profile that cannot be resolved
+// now, for example because of a mistake in a file.
 type unresolved struct{ error }
 
 func (u *unresolved) Unwrap() error { return u.error }
 
-// passing reports whether the reason for which the turn of a queued prompt does
-// not begin may pass while the prompt waits.
+// passing reports whether err, with which the turn of a queued prompt could not
+// start, may be temporary. The prompt then stays in the queue.
 func passing(err error) bool {
 	if _, ok := errors.AsType[*unresolved](err); ok {
-		return true // the file may be mended
+		return true // the user may correct the file
 	}
 	switch runnel.CodeOf(err) {
 	case runnel.TurnInProgress, runnel.SessionDead, runnel.StoreUnavailable, runnel.Overloaded, runnel.RateLimited, runnel.Internal:
@@ -192,14 +192,15 @@ func passing(err error) bool {
 	return false
 }
 
-// recover returns the sessions in which prompts waited when the process before
-// us ended. It removes the prompts whose turn is in the log: that turn began.
+// recover returns the sessions that have queued prompts from the previous
+// server process. It removes the prompts whose turn is in the log, because that
+// turn has started.
 func (q *promptQueue) recover(ctx context.Context, log runnel.Log) (sessions []string, err error) {
 	all, err := q.catalogue.Queue(ctx, "")
 	if err != nil {
 		return nil, storeError(err)
 	}
-	begun := make(map[string]map[string]bool) // turns by session
+	begun := make(map[string]map[string]bool) // turns in the log, by session
 	for _, p := range all {
 		if begun[p.Session] == nil {
 			begun[p.Session] = make(map[string]bool)
@@ -219,8 +220,8 @@ func (q *promptQueue) recover(ctx context.Context, log runnel.Log) (sessions []s
 	return slices.Collect(maps.Keys(begun)), nil
 }
 
-// resume starts the turns of the prompts that wait in these sessions. open
-// opens one of them.
+// resume starts the turns of queued prompts in these sessions. It calls open to
+// open a session.
 func (q *promptQueue) resume(ctx context.Context, ids []string, open func(id string) (*entry, error)) {
 	for _, id := range ids {
 		e, err := q.sessions.acquire(ctx, id, func() (*entry, error) { return open(id) })

@@ -8,9 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/gateway/once"
 )
 
-// A reaper stops agents that nobody has used for a while, and closes their
-// sessions. The log stays, and the next prompt continues from there. It also
-// removes old uploads, and old answers to requests.
+// A reaper closes sessions that have been idle for timeout, and stops their
+// agents. The log stays, and the next prompt resumes the session. The reaper
+// also removes old uploads and old answers to requests.
 type reaper struct {
 	timeout  time.Duration
 	ctx      context.Context
@@ -22,7 +22,7 @@ type reaper struct {
 	log      *slog.Logger
 }
 
-// run works until ctx ends.
+// run runs until ctx ends.
 func (r *reaper) run() {
 	var pruned time.Time
 	tick := time.NewTicker(max(r.timeout/4, time.Second))
@@ -44,7 +44,7 @@ func (r *reaper) run() {
 	}
 }
 
-// closeIdle closes the sessions that are idle now.
+// closeIdle closes the sessions that are idle at now.
 func (r *reaper) closeIdle(now time.Time) {
 	r.sessions.closeIf(func(e *entry) bool {
 		rec, waiting := e.snapshot()
@@ -52,18 +52,18 @@ func (r *reaper) closeIdle(now time.Time) {
 	}, r.shut)
 }
 
-// shut closes a session that is idle. It returns the session if it has to stay
-// open.
+// shut closes an idle session. It returns e if the session has to stay open,
+// and nil otherwise.
 func (r *reaper) shut(id string, e *entry) *entry {
 	rec, _ := e.snapshot()
 	if st := e.session.Status(); st.AgentAlive && !st.Resumes && rec.LastTurn != "" {
-		return e // the conversation would end with its agent
+		return e // this agent cannot resume its conversation after a restart
 	}
 	if err := e.session.Release(r.ctx); err != nil {
-		return e // a turn runs after all
+		return e // a turn has started meanwhile
 	}
 	if err := r.records.write(r.ctx, e); err != nil {
-		return e // the record would be out of date
+		return e // otherwise the record would be out of date
 	}
 	_ = e.session.Close()
 	r.records.retire(e)

@@ -10,18 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A recordWriter writes the records of sessions that changed. Sessions do not
-// wait for the catalogue: they only mark their record as changed. Its goroutine
-// is the caller of run.
+// A recordWriter writes changed records of sessions to the catalogue. Sessions
+// do not wait for the catalogue: they only mark their record as changed. The
+// goroutine that calls run writes the marked records.
 type recordWriter struct {
 	catalogue store.Catalogue
 	reports   reports
 	log       *slog.Logger
-	kick      wake.Signal // holds a token once changed is not empty
-	urgent    wake.Signal // holds a token once a change must not wait for others
+	kick      wake.Signal // holds a token if changed may have entries
+	urgent    wake.Signal // holds a token if an entry in changed must be written at once
 
-	// writing is held from reading a record until it is written, so that an
-	// older state never replaces a newer one. It guards entry.retired.
+	// writing is held from reading a record until it is in the catalogue, so
+	// that an older state never replaces a newer one. It guards entry.retired.
 	writing sync.Mutex
 
 	mu      sync.Mutex // guards changed
@@ -29,8 +29,8 @@ type recordWriter struct {
 }
 
 const (
-	gatherTime     = 100 * time.Millisecond // how long changes are gathered before they are written
-	catalogueRetry = time.Second            // pause after a catalogue failed
+	gatherTime     = 100 * time.Millisecond // minimum pause between two writes, unless a change is urgent
+	catalogueRetry = time.Second            // pause after a failure of the catalogue
 )
 
 func newRecordWriter(catalogue store.Catalogue, reports reports, log *slog.Logger) *recordWriter {
@@ -40,8 +40,8 @@ func newRecordWriter(catalogue store.Catalogue, reports reports, log *slog.Logge
 	}
 }
 
-// mark notes that e's record has changed; an urgent change is written at once.
-// It does not wait for the catalogue.
+// mark schedules the writing of e's record. If urgent, it is written without
+// the usual pause. mark does not wait for the catalogue.
 func (w *recordWriter) mark(e *entry, urgent bool) {
 	w.mu.Lock()
 	w.changed[e] = struct{}{}
@@ -52,7 +52,7 @@ func (w *recordWriter) mark(e *entry, urgent bool) {
 	}
 }
 
-// take returns the entries whose record has changed since the last call.
+// take returns the entries that were marked since the last call.
 func (w *recordWriter) take() []*entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *recordWriter) take() []*entry {
 	return out
 }
 
-// run writes changed records until ctx ends, and then once more.
+// run writes changed records until ctx ends, and once more after that.
 func (w *recordWriter) run(ctx context.Context) {
 	for {
 		select {
@@ -87,21 +87,22 @@ func (w *recordWriter) run(ctx context.Context) {
 	}
 }
 
-// flush writes the changed records. It keeps those that it cannot write for the
-// next time, and reports false.
+// flush writes the changed records. If it cannot write some of them, it marks
+// them again and returns false.
 func (w *recordWriter) flush(ctx context.Context) bool {
 	ok := true
 	for _, e := range w.take() {
 		if err := w.write(ctx, e); err != nil {
 			ok = false
 			w.log.LogAttrs(ctx, slog.LevelError, "session record not written", slog.String("session", e.rec.ID), slog.String("error", err.Error()))
-			w.mark(e, false) // also if the gateway is closing: run writes once more
+			w.mark(e, false) //
 		}
 	}
 	return ok
 }
 
-// write writes e's record as it is now, unless e is retired.
+// write writes the current record of e and what its agent reported. It does
+// nothing if e is retired.
 func (w *recordWriter) write(ctx context.Context, e *entry) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -115,8 +116,9 @@ func (w *recordWriter) write(ctx context.Context, e *entry) error {
 	return w.reports.write(ctx, e)
 }
 
-// retire ends the writing of e's record: another entry writes it from now on,
-// or nobody does. run may have taken e already.
+// retire stops the writing of e's record, because another entry now writes it
+// or the record must not change any more. When retire returns, no write of e is
+// in progress.
 func (w *recordWriter) retire(e *entry) {
 	w.writing.Lock()
 	e.retired = true

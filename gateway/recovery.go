@@ -15,10 +15,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A recovery does what a start has to do about the process before: it takes
-// over the agents that still run, closes the other turns that have no end,
-// removes sessions that were not completed, and starts the turns of queued
-// prompts.
+// A recovery cleans up after the previous server process when the server
+// starts. It takes over agents that still run, closes the other unfinished
+// turns, deletes sessions whose creation was not completed, and starts the
+// turns of queued prompts.
 type recovery struct {
 	opener   *opener
 	sessions *sessions
@@ -32,13 +32,13 @@ func (r *recovery) run(ctx context.Context) error {
 		return storeError(err)
 	}
 	for _, rec := range all {
-		if rec.State == event.StateLoading { // not completed
+		if rec.State == event.StateLoading { // its creation was not completed
 			if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
 				return storeError(err)
 			}
 		}
 	}
-	waiting, err := r.queue.recover(ctx, r.cfg.Log) // before sessions count their queued prompts
+	waiting, err := r.queue.recover(ctx, r.cfg.Log) // must precede the opening of sessions, which count their queued prompts
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (r *recovery) run(ctx context.Context) error {
 		return storeError(err)
 	}
 	for _, id := range unfinished {
-		if r.sessions.peek(id) == nil { // else its turn goes on
+		if r.sessions.peek(id) == nil { // an open session was taken over, and its turn continues
 			r.finish(ctx, id)
 		}
 	}
@@ -58,11 +58,11 @@ func (r *recovery) run(ctx context.Context) error {
 	return nil
 }
 
-// maxTakeovers is how many agents are taken over or ended at a time.
+// maxTakeovers is how many agents are taken over or stopped concurrently.
 const maxTakeovers = 8
 
-// takeOver takes over the agents that the process before left to their
-// supervisors, and ends those that cannot be taken over.
+// takeOver takes over the agents that the previous process left running under
+// their supervisors. It stops the agents that cannot be taken over.
 func (r *recovery) takeOver(ctx context.Context) error {
 	if r.cfg.DataDir == "" {
 		return nil
@@ -79,7 +79,7 @@ func (r *recovery) takeOver(ctx context.Context) error {
 		return nil
 	}
 	var all sync.WaitGroup
-	for some := range slices.Chunk(ids, (len(ids)+maxTakeovers-1)/maxTakeovers) { // an agent may block its supervisor: the others do not wait
+	for some := range slices.Chunk(ids, (len(ids)+maxTakeovers-1)/maxTakeovers) { // concurrently, because an agent may block its supervisor
 		all.Go(func() {
 			for _, id := range some {
 				r.takeOverOrEnd(ctx, id)
@@ -119,7 +119,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 		return errors.New("this agent cannot be taken over")
 	}
 	res, err := r.opener.options(ctx, rec)
-	if err != nil { // such as a settings file with a mistake, which is no reason to end a turn
+	if err != nil { // for example a mistake in a settings file, which must not end a running turn
 		if res, err = r.opener.ownOptions(ctx, rec); err != nil {
 			return err
 		}
@@ -155,8 +155,8 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	return nil
 }
 
-// finish closes the turns of a session that have no end, which is done by
-// opening it. The session is closed again, so that a start costs no memory.
+// finish closes the unfinished turns of a session. Opening the session does
+// that. finish then closes the session again to free its memory.
 func (r *recovery) finish(ctx context.Context, id string) {
 	err := func() error {
 		rec, err := r.opener.record(ctx, id)
@@ -173,7 +173,7 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		}
 		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}
 		if own, err := r.opener.ownOptions(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
-			res, cfg.Changed = own, nil // else they are not to be used: the turn is closed all the same
+			res, cfg.Changed = own, nil // other options cannot be used; the turn is closed without them
 		}
 		e, err := r.opener.start(ctx, p, res, rec, 0, cfg)
 		if err != nil {

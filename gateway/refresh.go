@@ -8,14 +8,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// refreshTime bounds the reading of a conversation that is loaded again: its
-// prompts wait meanwhile.
+// refreshTime limits how long refresh reads a conversation. The session accepts
+// no prompts meanwhile.
 const refreshTime = 30 * time.Second
 
-// refresh appends to a session what its conversation has gained elsewhere since
-// it was copied, such as turns in a terminal. It changes nothing while a turn
-// runs. If the conversation cannot be read, the session stays as it is; that is
-// an error only if the client named the file. The caller holds e.sending.
+// refresh appends turns to a session's log that its conversation has gained
+// outside of the session since it was copied, for example in a terminal. It
+// does nothing while a turn runs. If the conversation cannot be read, the
+// session stays unchanged; refresh returns that error only if the client named
+// file or ctx has ended. e.sending is held.
 func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	rec, _ := e.snapshot()
 	p := m.opener.providers.Named(rec.CLIType)

@@ -12,17 +12,18 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// maxFiles bounds the files of its own that an agent can name in a session.
+// maxFiles is how many of its own files an agent can report in a session.
+// Further ones are ignored.
 const maxFiles = 100
 
-// reported is what the agent of a session reported about itself, in this
-// process or before it.
+// reported is what the agents of a session have reported about themselves, in
+// this server process and earlier ones.
 type reported struct {
-	config []event.ConfigOption // as of the last report
+	config []event.ConfigOption // from the newest report that has any
 	files  []event.AgentFile
 }
 
-// take adds a report, and returns whether anything has changed.
+// take adds a report, and reports whether r has changed.
 func (r *reported) take(b event.SessionUpdated) (changed bool) {
 	if b.Config != nil && !reflect.DeepEqual(b.Config, r.config) {
 		r.config, changed = b.Config, true
@@ -35,14 +36,14 @@ func (r *reported) take(b event.SessionUpdated) (changed bool) {
 	return changed
 }
 
-// with returns r with the reports of newer added.
+// with returns a copy of r to which newer was added.
 func (r reported) with(newer reported) reported {
 	r.files = slices.Clone(r.files)
 	r.take(event.SessionUpdated{Config: newer.config, Files: newer.files})
 	return r
 }
 
-// record returns r as the catalogue has it.
+// record returns r in the form that the catalogue stores.
 func (r reported) record() (rec store.Report, err error) {
 	if rec.Config, err = json.Marshal(r.config); err == nil {
 		rec.Files, err = json.Marshal(r.files)
@@ -50,14 +51,15 @@ func (r reported) record() (rec store.Report, err error) {
 	return rec, err
 }
 
-// reports are what the agents of sessions reported, in the catalogue.
+// reports reads and writes what the agents of sessions have reported.
 type reports struct {
 	catalogue store.Catalogue
 	log       runnel.Log
 }
 
-// read returns what was reported in a session, and whether the catalogue has
-// it. Sessions of a version that kept no reports have it in their log only.
+// read returns what was reported in a session. kept reports whether it came
+// from the catalogue. Sessions of a server version that stored no reports have
+// them only in the log.
 func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, err error) {
 	rec, err := rs.catalogue.Report(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -92,8 +94,8 @@ func orNull(data json.RawMessage) []byte {
 	return data
 }
 
-// write writes what the agent of e reported, if the catalogue lacks a part of
-// it. The caller keeps others from writing it.
+// write writes what was reported in the session of e, if the catalogue does not
+// have all of it. The caller prevents concurrent writes for this session.
 func (rs reports) write(ctx context.Context, e *entry) error {
 	e.mu.Lock()
 	unwritten := e.unwritten
@@ -120,7 +122,8 @@ func (rs reports) write(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// recall reads what was reported before the session was opened, once.
+// recall reads what was reported before the session was opened. After the first
+// success it does nothing.
 func (e *entry) recall(ctx context.Context, rs reports) error {
 	e.mu.Lock()
 	done := e.recalled

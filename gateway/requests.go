@@ -10,43 +10,45 @@ import (
 type bindingKey struct{}
 
 // WithBinding returns a context in which [Gateway.Create], [Gateway.Fork] and
-// [Gateway.Send] record in b what they bind, before it exists. What an earlier
-// run of the same request bound, they find instead of making it again.
+// [Gateway.Send] record in b the session or turn that they are about to create.
+// If an earlier run of the same request has created it, they return it instead
+// of creating another.
 func WithBinding(ctx context.Context, b *once.Binding) context.Context {
 	return context.WithValue(ctx, bindingKey{}, b)
 }
 
-// bindingOf returns the binding of a request; nil if it has none.
+// bindingOf returns the binding of a request, or nil.
 func bindingOf(ctx context.Context) *once.Binding {
 	b, _ := ctx.Value(bindingKey{}).(*once.Binding)
 	return b
 }
 
 // Once answers a request that a client may repeat; see [once.Requests.Do]. The
-// context of run has the binding.
+// context of run contains the request's binding.
 func (g *Gateway) Once(ctx context.Context, req once.Request, run func(ctx context.Context) (body any, err error)) (once.Answer, error) {
 	return g.requests.Do(ctx, req, func(ctx context.Context, b *once.Binding) (any, error) {
 		return run(WithBinding(ctx, b))
 	})
 }
 
-// made returns the session that an earlier run of the same request made; one
-// without an id if there is none.
+// made returns the session that an earlier run of the same request created. If
+// there is none, the Status has no SessionID.
 func (g *Gateway) made(ctx context.Context) (Status, error) {
 	b := bindingOf(ctx)
 	if b == nil || b.Session == "" {
 		return Status{}, nil
 	}
 	st, err := g.Status(ctx, b.Session)
-	if runnel.CodeOf(err) == runnel.SessionNotFound { // the server ended before it was complete
+	if runnel.CodeOf(err) == runnel.SessionNotFound { // the server stopped before the session was complete
 		return Status{}, nil
 	}
 	return st, err
 }
 
 // begun returns the turn with this id if an earlier run of the same request
-// began it in the session, or queued its prompt; one without an id if there is
-// no such turn. It fails for a turn of any other request.
+// started it in the session or queued its prompt. If no turn has this id, the
+// Sent has no TurnID. begun returns an error if the id belongs to another
+// request's turn.
 func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error) {
 	places, err := g.cfg.Catalogue.TurnPlaces(ctx, turn)
 	if err != nil {
@@ -64,7 +66,7 @@ func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error)
 	return Sent{}, nil
 }
 
-// TurnAfter returns the position in the log of a session just before the first
+// TurnAfter returns the position in a session's log directly before the first
 // event of a turn.
 func (g *Gateway) TurnAfter(ctx context.Context, session, turn string) (int64, error) {
 	places, err := g.cfg.Catalogue.TurnPlaces(ctx, turn)

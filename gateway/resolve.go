@@ -10,18 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A resolution has the options with which an agent starts, and says which
-// source each of them is from.
+// A resolution is the options with which an agent starts, and the source of
+// each option.
 type resolution struct {
 	runnel.Options
-	by    profile.Resolved // nil: the session's own are all there is
-	rules constraints      // for what the agent does
+	by    profile.Resolved // nil: all options are the session's own
+	rules constraints      // for the calls of the agent
 }
 
 // resolve returns the options with which an agent of p starts in dir. given are
-// the session's own, which were checked when they were given; k is what else
-// was chosen. An option that p does not take, or with a value that it cannot
-// have, is an error whichever source has it.
+// the session's own options, which were checked when the client sent them; k is
+// the rest of the client's choice. It returns an error if p does not support an
+// option or its value, from whatever source the option is.
 func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k kept) (resolution, error) {
 	var prof *profile.Profile
 	if k.Persona != "" {
@@ -43,8 +43,8 @@ func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k 
 	return resolution{opt, by, r}, nil
 }
 
-// renew resolves the options of a session again if its next prompt starts its
-// agent: files may have changed since. e.sending is held.
+// renew resolves the options of a session again if the next prompt starts its
+// agent, because files may have changed since. e.sending is held.
 func (o *opener) renew(ctx context.Context, e *entry) error {
 	if e.session.Status().AgentAlive {
 		return nil
@@ -57,8 +57,8 @@ func (o *opener) renew(ctx context.Context, e *entry) error {
 	return o.renewWith(ctx, e, res)
 }
 
-// renewWith has the next agent of a session start with other options. It does
-// nothing if an agent runs.
+// renewWith replaces the options with which the session's next agent starts. It
+// does nothing if an agent runs.
 func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error {
 	rec, _ := e.snapshot()
 	ok, err := e.session.Renew(ctx, o.equipped(res.Options, rec.CLIType, rec.ID))
@@ -83,7 +83,7 @@ func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error 
 }
 
 // resolveRecord returns the options with which the next agent of a session
-// starts, but for its conversation.
+// starts, without the id of its conversation.
 func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 	p, err := o.providers.Choose(rec.CLIType)
 	if err != nil {
@@ -96,7 +96,8 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 	return o.resolve(p, rec.ProjectDir, given, keptOf(rec.Options))
 }
 
-// equipped adds to options what the agent of one session needs.
+// equipped returns opt with the fields that depend on the session and its
+// provider.
 func (o *opener) equipped(opt runnel.Options, provider, id string) runnel.Options {
 	opt.Keep, opt.Counters = o.keep(id), o.counters[provider]
 	return opt
@@ -109,22 +110,22 @@ func modeOf(opt runnel.Options) runnel.PermissionMode {
 	return opt.PermissionMode
 }
 
-// resolvedNow returns what the options of the session were resolved to.
+// resolvedNow returns the resolved options of the session.
 func (e *entry) resolvedNow() profile.Resolved {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.resolved
 }
 
-// changed is called by the session with settings that became its own. It does
-// not block.
+// changed implements runnel.Config.Changed: the session calls it with settings
+// that it added to its options. It does not block.
 func (e *entry) changed(set runnel.Settings) {
 	changes, err := json.Marshal(set)
 	if err != nil {
-		return // never: they are text
+		return // unreachable: settings are plain values, which marshal
 	}
 	e.change(func() {
-		if data, err := withOptions(e.rec.Options, changes); err == nil { // else they are not ours
+		if data, err := withOptions(e.rec.Options, changes); err == nil { // an error means that the record's options are not valid JSON
 			e.rec.Options = data
 		}
 		if e.resolved != nil {
@@ -137,8 +138,9 @@ func (e *entry) changed(set runnel.Settings) {
 	})
 }
 
-// withOptions returns options as the catalogue keeps them, with others in them.
-// The agent's own settings that only kept has stay.
+// withOptions returns the stored options kept with changes merged into them.
+// Entries of "config" are merged one by one, so entries that only kept has
+// stay.
 func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
 	members, config := make(map[string]json.RawMessage), make(map[string]json.RawMessage)
 	for _, data := range []json.RawMessage{kept, changes} {
@@ -163,8 +165,8 @@ func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// shownResolved completes what readers see of resolved options: the model that
-// the agent chose, and the settings of the running turn.
+// shownResolved returns the resolved options that clients see: by, with the
+// settings of the running turn and the model that the agent chose.
 func shownResolved(by profile.Resolved, st Status, turn runnel.Settings) profile.Resolved {
 	if by == nil {
 		return nil

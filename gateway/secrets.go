@@ -6,18 +6,19 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A Sealer encrypts secrets for the catalogue. Its methods may be called from
-// anywhere.
+// A Sealer encrypts secrets for the catalogue. Its methods may be called
+// concurrently.
 type Sealer interface {
-	// Seal returns plain, encrypted, as text.
+	// Seal encrypts plain and returns the result as text.
 	Seal(plain []byte) string
-	// Open returns what was sealed. Its error says what to do.
+	// Open decrypts the result of Seal. Its error tells the operator what to
+	// do.
 	Open(sealed string) ([]byte, error)
 }
 
-// encodeOptions returns a session's options as the catalogue keeps them. The
-// definitions of MCP servers hold credentials: a Sealer makes them one sealed
-// text.
+// encodeOptions returns options in the form that the catalogue stores. The
+// definitions of MCP servers contain credentials: with a Sealer they are stored
+// as one encrypted string.
 func encodeOptions(s Sealer, opt runnel.Options) (json.RawMessage, error) {
 	if len(opt.MCPServers) > 0 && s != nil {
 		if !json.Valid(opt.MCPServers) {
@@ -36,7 +37,7 @@ func encodeOptions(s Sealer, opt runnel.Options) (json.RawMessage, error) {
 	return data, nil
 }
 
-// decodeOptions returns the options that the catalogue keeps as data.
+// decodeOptions is the inverse of encodeOptions.
 func decodeOptions(s Sealer, data json.RawMessage) (runnel.Options, error) {
 	var opt runnel.Options
 	if len(data) == 0 {
@@ -45,7 +46,7 @@ func decodeOptions(s Sealer, data json.RawMessage) (runnel.Options, error) {
 	if err := json.Unmarshal(data, &opt); err != nil {
 		return opt, runnel.Fail(runnel.Internal, "the session's options cannot be read", err)
 	}
-	if len(opt.MCPServers) == 0 || opt.MCPServers[0] != '"' { // they were kept without a Sealer
+	if len(opt.MCPServers) == 0 || opt.MCPServers[0] != '"' { // they were stored without a Sealer
 		return opt, nil
 	}
 	var sealed string

@@ -14,37 +14,38 @@ import (
 
 // A Prompt is what a client sends to a session.
 type Prompt struct {
-	TurnID      string // that the client chose. Default: one is made
+	TurnID      string // chosen by the client. Default: a new id
 	Text        string
 	Attachments []attach.Ref
-	Options     runnel.Options // for the turn alone. Default: those of the session
-	Persona     string         // a profile. Default: that of the session
+	Options     runnel.Options // for this turn only. Default: the session's options
+	Persona     string         // name of a profile for this turn. Default: the session's
 
-	Governance *profile.Governance // of the turn: it can only tighten the session's. Default: the session's
-	Unattended bool                // as Choice.Unattended
-	Queue      bool                // wait for the running turn instead of failing
+	Governance *profile.Governance // for this turn; it can only tighten the session's. Default: the session's
+	Unattended bool                // see Choice.Unattended
+	Queue      bool                // queue the prompt if a turn runs, instead of failing
 
-	// AwaitLogin says to wait for an agent that has to be started, if it checks
-	// its login then, and to fail with AGENT_NOT_LOGGED_IN before the turn
-	// begins.
+	// AwaitLogin makes Send wait for an agent that has to start and whose
+	// provider checks the login at the start. Send then fails with
+	// AGENT_NOT_LOGGED_IN before the turn starts.
 	AwaitLogin bool
 }
 
-// Sent says what became of a prompt.
+// Sent is the result of [Gateway.Send].
 type Sent struct {
 	SessionID string
 	TurnID    string
 	Queued    bool
 	After     int64            // position in the log at or before the turn's first event
-	Warning   string           // about attachments that were left out
-	Resolved  profile.Resolved // the turn's options; nil for a queued prompt, whose turn resolves them
+	Warning   string           // about attachments that were rejected
+	Resolved  profile.Resolved // options of the turn; nil for a queued prompt, because they are resolved when its turn starts
 }
 
-// Send begins a turn, or lets the prompt wait for its turn. It returns once
-// that is durable, and waits for the agent only as Prompt.AwaitLogin says.
-// Everything about the prompt is judged under the session's turn lock, in the
-// order of the contract. A prompt whose turn an earlier run of the same request
-// began gets that turn.
+// Send starts a turn or queues the prompt. It returns once that is durable. It
+// waits for the agent only if Prompt.AwaitLogin is set.
+//
+// The prompt is checked while the session's turn lock is held, in the order
+// that the API documents. If an earlier run of the same request has already
+// started the turn, Send returns that turn.
 func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) {
 	g.pool.Use()
 	for {
@@ -61,9 +62,10 @@ func (g *Gateway) Send(ctx context.Context, ref string, p Prompt) (Sent, error) 
 	}
 }
 
-// attempt is Send, but for a session whose agent has to be awaited first. It
-// has judged everything else about the prompt then, and returns the session,
-// which the caller releases.
+// attempt is like [Gateway.Send] but does not wait for an agent. If the agent
+// has to start and check its login first, attempt returns the session as
+// asleep; everything else about the prompt has then been checked. The caller
+// must release asleep.
 func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent, asleep *entry, err error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
@@ -90,16 +92,17 @@ func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent,
 	return sent, nil, err
 }
 
-// errAsleep means that the agent of a session has to be awaited before the turn
-// begins.
+// errAsleep means that the session's agent must start and check its login
+// before the turn starts.
 var errAsleep = errors.New("gateway: no agent runs")
 
-// loginPatience bounds how long a prompt waits for an agent to check its login.
+// loginPatience limits how long a prompt waits for an agent to check its login.
 const loginPatience = 10 * time.Second
 
-// awaitLogin starts the agent of a session and returns its error if it is not
-// logged in. Another error is that of the turn, which tries again. Nobody's
-// turn lock is held, so that the session can be ended meanwhile.
+// awaitLogin starts the session's agent. It returns an error only if the agent
+// is not logged in or the client has left. It ignores other errors, because the
+// turn starts the agent again and then fails with the error. The caller must
+// not hold the turn lock, so that other clients can end the session meanwhile.
 func awaitLogin(client context.Context, s *runnel.Session) error {
 	ctx, stop := context.WithTimeout(client, loginPatience)
 	defer stop()
@@ -110,7 +113,8 @@ func awaitLogin(client context.Context, s *runnel.Session) error {
 	return nil
 }
 
-// begin is Send for a prompt whose turn has not begun; e.sending is held.
+// begin is [Gateway.Send] for a prompt whose turn has not started; e.sending is
+// held.
 func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckKey(); err != nil {
 		return Sent{}, err
@@ -119,7 +123,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0
 	if st.Turn == "" && waiting > 0 {
-		g.queue.start(e) // something kept the queue from going on
+		g.queue.start(e) // an error may have stopped the queue
 	}
 	if busy && !p.Queue {
 		return Sent{}, inProgress(rec.ID, st.Turn)
@@ -137,7 +141,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.session.CheckSettings(ctx, set); err != nil {
 		return Sent{}, err
 	}
-	if len(p.Attachments) > 0 && !InPlace(rec.ProjectDir) { // they are read from there
+	if len(p.Attachments) > 0 && !InPlace(rec.ProjectDir) { // attachments are read from that directory
 		return Sent{}, errMoved
 	}
 	in, err := g.uploads.check(ctx, p, e.session, rec.ProjectDir)
@@ -157,7 +161,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := e.room(ctx, g.cfg.Log); err != nil {
 		return Sent{}, err
 	}
-	if !st.AgentAlive { // it is about to be started, there
+	if !st.AgentAlive { // the turn will start it in that directory
 		if err := g.opener.limits.mayStart(e.credential); err != nil {
 			return Sent{}, err
 		}
@@ -168,14 +172,14 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 			return Sent{}, errAsleep
 		}
 	}
-	if err := bindingOf(ctx).Bind(ctx, rec.ID, in.Turn); err != nil { // from here on only the store can fail
+	if err := bindingOf(ctx).Bind(ctx, rec.ID, in.Turn); err != nil { // after this only the store can fail
 		return Sent{}, err
 	}
 	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {
 		sent.Resolved = shownResolved(e.resolvedNow(), Describe(rec), set)
 		err = e.send(ctx, in, set, choice.turnRules)
-		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // else the agent began one
+		if !p.Queue || runnel.CodeOf(err) != runnel.TurnInProgress { // TURN_IN_PROGRESS means that the agent started a turn by itself
 			return sent, err
 		}
 	}
@@ -184,7 +188,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 }
 
 // differing returns the options of a prompt without those that the agent takes
-// only when it starts, and was started with.
+// only at its start and that equal the options with which it was started.
 func (e *entry) differing(opt runnel.Options) runnel.Options {
 	_, others := opt.Settings()
 	e.mu.Lock()
@@ -192,8 +196,8 @@ func (e *entry) differing(opt runnel.Options) runnel.Options {
 	return profile.Without(opt, others, e.started)
 }
 
-// turnSettings returns the options of a prompt as settings for its turn,
-// checked before anything is changed.
+// turnSettings converts the options of a prompt to settings for its turn, and
+// checks them. It changes nothing.
 func (o *opener) turnSettings(cliType string, st runnel.Status, opt runnel.Options) (runnel.Settings, error) {
 	p, err := o.providers.Choose(cliType)
 	if err != nil {
@@ -206,8 +210,9 @@ func (o *opener) turnSettings(cliType string, st runnel.Status, opt runnel.Optio
 	return o.checkSettings(cliType, st, set)
 }
 
-// checkSettings checks settings before anything is changed. What a session
-// offers counts more than what the last probe of its agent found.
+// checkSettings checks settings and changes nothing. It checks them against the
+// settings that the session's agent offers, or else against the last probe of
+// the agent.
 func (o *opener) checkSettings(cliType string, st runnel.Status, set runnel.Settings) (runnel.Settings, error) {
 	p, err := o.providers.Choose(cliType)
 	if err != nil {
@@ -220,7 +225,8 @@ func (o *opener) checkSettings(cliType string, st runnel.Status, set runnel.Sett
 	return runnel.CheckSettings(p, runnel.Options{AllowBypass: o.cfg.AllowBypass}, set, known)
 }
 
-// Cancel ends the running turn; none is not an error.
+// Cancel asks the agent to end the running turn. If no turn runs, it does
+// nothing.
 func (g *Gateway) Cancel(ctx context.Context, ref string) error {
 	e, err := g.opened(ctx, ref)
 	if e == nil || err != nil {
@@ -230,8 +236,8 @@ func (g *Gateway) Cancel(ctx context.Context, ref string) error {
 	return e.session.Cancel(ctx)
 }
 
-// Set changes options of a session, now and for later. An option that the agent
-// takes only when it starts can change while none runs.
+// Set changes options of a session and of its running agent. An option that the
+// agent takes only at its start can change only while no agent runs.
 func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Status, error) {
 	e, err := g.lock(ctx, ref)
 	if err != nil {
@@ -257,8 +263,9 @@ func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Stat
 	return e.status(), nil
 }
 
-// setOthers changes options of a session of which the agent takes some, others,
-// only when it starts. It fails if an agent runs; e.sending is held.
+// setOthers changes options of a session while no agent runs. others names
+// those that the agent takes only at its start. setOthers fails with
+// UNSUPPORTED_CAPABILITY if an agent runs; e.sending is held.
 func (g *Gateway) setOthers(ctx context.Context, e *entry, opt runnel.Options, others []string) error {
 	rec, _ := e.snapshot()
 	p, err := g.opener.providers.Choose(rec.CLIType)

@@ -6,14 +6,14 @@ import (
 )
 
 // sessions holds the open sessions by id. A session that is being opened or
-// closed is in transition: one goroutine does that for all who want it, and
-// they wait.
+// closed is in transition: one goroutine opens or closes it, and all other
+// callers wait for that goroutine.
 type sessions struct {
 	limits *limiter
-	work   *sync.WaitGroup // of all transitions, and of those who entered
-	opened func(*entry)    // is called after a session was opened
+	work   *sync.WaitGroup // counts goroutines of transitions and of the queue, and callers of enter
+	opened func(*entry)    // called after a session was opened
 
-	mu          sync.Mutex // guards the rest, entry.users and the queue's state in entries
+	mu          sync.Mutex // guards the fields below, entry.users, entry.draining and entry.again
 	open        map[string]*entry
 	transitions map[string]*transition
 	closing     bool
@@ -21,12 +21,13 @@ type sessions struct {
 
 // A transition is the opening or closing of one session.
 type transition struct {
-	credential string        // for which a session is opened; "" for none
+	credential string        // credential for which the session is opened; "" for none
 	done       chan struct{} // closed once err is set
 	err        error
 }
 
-// wait waits for the end of the transition, and returns its error or ctx's.
+// wait waits for the end of the transition and returns its error. If ctx ends
+// first, it returns ctx's error.
 func (t *transition) wait(ctx context.Context) error {
 	select {
 	case <-t.done:
@@ -40,8 +41,9 @@ func newSessions(work *sync.WaitGroup, limits *limiter) *sessions {
 	return &sessions{limits: limits, work: work, open: make(map[string]*entry), transitions: make(map[string]*transition)}
 }
 
-// acquire returns the session with this id. If it is not open, open is called,
-// once for all who ask. The session stays open until the caller releases it.
+// acquire returns the session with this id. If the session is not open, acquire
+// calls open, once for all concurrent callers. The session stays open until the
+// caller releases it.
 func (s *sessions) acquire(ctx context.Context, id string, open func() (*entry, error)) (*entry, error) {
 	for {
 		s.mu.Lock()
@@ -69,8 +71,8 @@ func (s *sessions) acquire(ctx context.Context, id string, open func() (*entry, 
 	}
 }
 
-// lookup is acquire for a session that is only wanted if it is open: else it
-// returns nil. It waits for a transition, which decides whether it is.
+// lookup is like acquire but returns nil if the session is not open. It first
+// waits for a running transition of the session.
 func (s *sessions) lookup(ctx context.Context, id string) (*entry, error) {
 	for {
 		s.mu.Lock()
@@ -82,7 +84,7 @@ func (s *sessions) lookup(ctx context.Context, id string) (*entry, error) {
 		if e != nil || t == nil {
 			return e, nil
 		}
-		if _ = t.wait(ctx); ctx.Err() != nil { // its own error is for those who wanted it opened
+		if _ = t.wait(ctx); ctx.Err() != nil { // the transition's own error is for callers that asked for it
 			return nil, ctx.Err()
 		}
 	}
@@ -94,7 +96,8 @@ func (s *sessions) release(e *entry) {
 	e.users--
 }
 
-// peek returns the session if it is open. The caller does not keep it open.
+// peek returns the session if it is open, and nil otherwise. The session may be
+// closed while the caller uses it.
 func (s *sessions) peek(id string) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +120,8 @@ func (s *sessions) list() []*entry {
 	return out
 }
 
-// close lets no more transitions and goroutines begin, and returns the sessions
-// that are open.
+// close prevents new transitions and new queue goroutines, and returns the open
+// sessions.
 func (s *sessions) close() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +129,7 @@ func (s *sessions) close() []*entry {
 	return s.list()
 }
 
-// add adds a session that was opened while nobody else could want it.
+// add adds an open session during recovery, before any client can ask for it.
 func (s *sessions) add(id string, e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +142,8 @@ func (s *sessions) remove(id string) {
 	delete(s.open, id)
 }
 
-// enter makes Gateway.Close wait until the caller calls leave. It fails once
-// the gateway closes.
+// enter makes Gateway.Close wait until the caller calls leave. It returns an
+// error once the gateway is closing.
 func (s *sessions) enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +154,8 @@ func (s *sessions) enter() (leave func(), err error) {
 	return s.work.Done, nil
 }
 
-// room returns the error for one more session of the credential of ctx, if
-// there are too many; s.mu is held.
+// room returns an error if one more session would exceed a limit, in all or for
+// the credential of ctx; s.mu is held.
 func (s *sessions) room(ctx context.Context) error {
 	credential, own := credentialOf(ctx), 0
 	for _, e := range s.open {
@@ -168,7 +171,7 @@ func (s *sessions) room(ctx context.Context) error {
 	return s.limits.session(credential, len(s.open)+len(s.transitions), own)
 }
 
-// create begins to open a session that is new; its id is not in use.
+// create starts the transition that opens a new session; id must not be in use.
 func (s *sessions) create(ctx context.Context, id string, open func() (*entry, error)) (*transition, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +184,8 @@ func (s *sessions) create(ctx context.Context, id string, open func() (*entry, e
 	return s.begin(id, credentialOf(ctx), open), nil
 }
 
-// replace removes an open session and begins to open it again.
+// replace removes an open session and starts the transition that opens it
+// again.
 func (s *sessions) replace(old *entry, open func() (*entry, error)) (*transition, error) {
 	id := old.session.ID()
 	s.mu.Lock()
@@ -193,8 +197,9 @@ func (s *sessions) replace(old *entry, open func() (*entry, error)) (*transition
 	return s.begin(id, old.credential, open), nil
 }
 
-// closeIf begins a transition for each open session that nobody uses and that
-// is idle. What shut returns is open after it: nil if the session was closed.
+// closeIf starts a transition for each open session that has no users and for
+// which idle returns true. The transition calls shut. If shut returns an entry,
+// that entry is open afterwards; nil means that the session was closed.
 func (s *sessions) closeIf(idle func(*entry) bool, shut func(id string, e *entry) *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,9 +215,10 @@ func (s *sessions) closeIf(idle func(*entry) bool, shut func(id string, e *entry
 	}
 }
 
-// hold calls f while nobody can open or close the session. e is its open entry,
-// which hold takes out of the open sessions; nil if the session is not open. It
-// reports false, without calling f, if another entry is open by then.
+// hold calls f while no other goroutine can open or close the session. e is the
+// session's open entry, or nil if it is not open. hold removes e from the open
+// sessions. If the open entry is no longer e, hold returns false and does not
+// call f.
 func (s *sessions) hold(ctx context.Context, id string, e *entry, f func() error) (held bool, err error) {
 	t := &transition{done: make(chan struct{})}
 	for {
@@ -247,15 +253,15 @@ func (s *sessions) hold(ctx context.Context, id string, e *entry, f func() error
 	return true, f()
 }
 
-// begin starts a transition; s.mu is held. The session that f returns is open
-// after it.
+// begin starts a transition, which calls f; s.mu is held. If f returns an
+// entry, it is open afterwards.
 func (s *sessions) begin(id, credential string, f func() (*entry, error)) *transition {
 	t := &transition{credential: credential, done: make(chan struct{})}
 	s.transitions[id] = t
 	s.work.Go(func() {
 		e, err := f()
 		s.mu.Lock()
-		if e != nil && s.closing { // close has not returned it
+		if e != nil && s.closing { // close did not include it in its result
 			s.mu.Unlock()
 			_ = e.session.Close()
 			e, err = nil, errClosing()

@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Status is what lists and watchers show of a session.
+// Status describes a session to clients.
 type Status struct {
 	SessionID      string             `json:"sessionId"`
 	CLIType        string             `json:"cliType"`
@@ -51,7 +51,7 @@ type Status struct {
 	BootFingerprint string    `json:"bootFingerprint,omitempty" doc:"hash of what that agent was started with: profile, tools, model, directory and the other options"`
 }
 
-// Status returns what is known of a session. It opens nothing.
+// Status returns the status of a session, without opening it.
 func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	id, err := g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
@@ -71,20 +71,21 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	}
 	told, _, err := g.records.reports.read(ctx, id)
 	st.Config, st.Files = told.config, told.files
-	if res, err := g.opener.resolveRecord(rec); err == nil { // else the next prompt returns the error
+	if res, err := g.opener.resolveRecord(rec); err == nil { // on an error Resolved stays empty; the next prompt returns the error
 		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
 	}
 	return st, err
 }
 
-// A Filter selects sessions. The zero value selects all that are not dead.
+// A Filter selects sessions. The zero value selects all sessions that are not
+// dead.
 type Filter struct {
 	ProjectID, ProjectDir string // "" for all
-	Dead                  bool   // ended ones too
+	Dead                  bool   // also sessions that were ended
 }
 
-// List returns the sessions that f selects, newest activity first; with
-// WithProject, those of its project.
+// List returns the sessions that f selects, newest activity first. If ctx is
+// from [WithProject], it returns only sessions of that project.
 func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	own := onlyProject(ctx)
 	if f.ProjectDir != "" && f.ProjectDir != own {
@@ -104,7 +105,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	for _, rec := range recs {
 		if e := g.sessions.peek(rec.ID); e != nil {
 			st := e.status()
-			st.Config, st.Files, st.Resolved = nil, nil, nil // long; Status has them
+			st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
 			out = append(out, st)
 			continue
 		}
@@ -117,7 +118,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	return out, nil
 }
 
-// A Project is a directory with sessions in it.
+// A Project is a directory that has sessions.
 type Project struct {
 	ProjectID    string    `json:"projectId"`
 	ProjectDir   string    `json:"projectDir"`
@@ -125,7 +126,8 @@ type Project struct {
 	LastActiveAt time.Time `json:"lastActiveAt"`
 }
 
-// Projects returns the directories with sessions, newest activity first.
+// Projects returns the directories that have sessions, newest activity first.
+// Dead sessions count, too.
 func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true})
 	if err != nil {
@@ -133,7 +135,7 @@ func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 	}
 	at := make(map[string]int)
 	out := []Project{}
-	for _, rec := range recs { // newest activity first
+	for _, rec := range recs { //
 		i, ok := at[rec.ProjectID]
 		if !ok {
 			i = len(out)
@@ -145,7 +147,7 @@ func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
 	return out, nil
 }
 
-// Counters returns what was counted of each kind of agent, by its name.
+// Counters returns the counters of each kind of agent, by name of its provider.
 func (g *Gateway) Counters() map[string]*runnel.Counters { return g.opener.counters }
 
 func (e *entry) status() Status {
@@ -159,7 +161,7 @@ func (e *entry) status() Status {
 	if len(live.Pending) > 0 {
 		st.PendingApprovals = live.Pending
 	}
-	if live.Turn != "" { // which may have settings of its own
+	if live.Turn != "" { // a turn may have its own settings
 		setIf(&st.ModelID, live.ModelID)
 		setIf(&st.PermissionMode, live.PermissionMode)
 	}
@@ -185,10 +187,11 @@ func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, er
 	return st, nil
 }
 
-// Describe returns what a record says of a session that is not open.
+// Describe returns the status of a session that is not open, from its record
+// alone. It does not set LastSeq.
 func Describe(rec store.Session) Status {
 	var opt runnel.Options
-	_ = json.Unmarshal(rec.Options, &opt) // we wrote it; without it nothing was given
+	_ = json.Unmarshal(rec.Options, &opt) // we wrote the JSON; Given stays empty if it cannot be read
 	k := keptOf(rec.Options)
 	return Status{
 		Persona: k.Persona, Delegation: cmp.Or(k.Delegation, ByAgent),

@@ -9,38 +9,39 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A TurnEnd is how turns of a kind of agent ended.
+// A TurnEnd is a way in which turns of a kind of agent end.
 type TurnEnd struct {
 	Agent   string // name of the provider
 	Outcome string // completed, cancelled or failed
-	Code    string // of a failed turn
+	Code    string // error code of a failed turn
 }
 
-// An ApprovalEnd is how approvals were resolved.
+// An ApprovalEnd is a way in which approvals are resolved.
 type ApprovalEnd struct {
 	By       event.Resolver
-	Source   string // of policies, if one of them decided
-	Decision string // kind of the choice; withdrawn if there was none
+	Source   string // name of the policy source that decided, if one did
+	Decision string // kind of the choice; "withdrawn" if no choice was made
 }
 
-// An AgentStart is how agents of a kind came to a session.
+// An AgentStart is a way in which sessions get agents of a kind.
 type AgentStart struct {
 	Agent string // name of the provider
 	How   string // new, resumed or taken_over
 }
 
-// A Tally is what happened in all sessions since the gateway was opened.
+// A Tally counts events of all sessions since the gateway was opened.
 type Tally struct {
 	Turns     map[TurnEnd]int64
 	Approvals map[ApprovalEnd]int64
 	Starts    map[AgentStart]int64
 }
 
-// maxCodes bounds the codes of failed turns that are told apart: a code may
-// come from an agent.
+// maxCodes limits how many error codes are counted separately, because a code
+// may come from an agent.
 const maxCodes = 64
 
-// OtherCode stands for codes of failed turns beyond those that are told apart.
+// OtherCode replaces further error codes once maxCodes codes are counted
+// separately.
 const OtherCode = "OTHER"
 
 // tally counts. The zero value is ready to use.
@@ -50,7 +51,7 @@ type tally struct {
 	codes map[string]bool
 }
 
-// Tally returns what happened in all sessions since the gateway was opened.
+// Tally returns the counts of all sessions since the gateway was opened.
 func (g *Gateway) Tally() Tally {
 	t := g.opener.tally
 	t.mu.Lock()
@@ -58,7 +59,7 @@ func (g *Gateway) Tally() Tally {
 	return Tally{maps.Clone(t.n.Turns), maps.Clone(t.n.Approvals), maps.Clone(t.n.Starts)}
 }
 
-// turn counts the end of a turn, if ev is one.
+// turn counts the end of a turn if ev ends one.
 func (t *tally) turn(agent string, ev event.Event) {
 	end := TurnEnd{Agent: agent}
 	switch b := ev.Body.(type) {
@@ -78,7 +79,7 @@ func (t *tally) turn(agent string, ev event.Event) {
 	count(&t.n.Turns, end, t.n.Turns[end]+1)
 }
 
-// approval counts the answer to an approval.
+// approval counts a resolved approval.
 func (t *tally) approval(d runnel.Decided) {
 	end := ApprovalEnd{By: d.Resolved.By, Decision: event.ChoiceWithdrawn}
 	if end.By == event.ByPolicy {
@@ -93,7 +94,7 @@ func (t *tally) approval(d runnel.Decided) {
 	count(&t.n.Approvals, end, t.n.Approvals[end]+1)
 }
 
-// start counts an agent that is about to be started, or was taken over.
+// start counts an agent that is about to start or was taken over.
 func (t *tally) start(agent, how string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,17 +109,17 @@ func count[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// A Census is how many sessions there are at a moment.
+// A Census counts the open sessions and their agents at one time.
 type Census struct {
-	Open      int // sessions
-	Alive     int // with an agent
-	Working   int // that run a turn
-	Approvals int // that wait for an answer
+	Open      int // open sessions
+	Alive     int // sessions with a running agent
+	Working   int // sessions with a running turn
+	Approvals int // pending approvals
 
-	Agents map[string]int // that run, by the name of their provider
+	Agents map[string]int // running agents, by name of their provider
 }
 
-// Census counts the open sessions.
+// Census counts the open sessions and their agents now.
 func (g *Gateway) Census() Census {
 	c := Census{Agents: make(map[string]int)}
 	for _, p := range g.cfg.Providers {

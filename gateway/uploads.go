@@ -16,10 +16,11 @@ import (
 	"github.com/runnel-dev/runnel/attach"
 )
 
-// uploadMaxAge bounds how long an upload may wait to be sent with a prompt.
+// uploadMaxAge is the age at which an upload is removed.
 const uploadMaxAge = 24 * time.Hour
 
-// uploads keeps the files that clients sent, and checks what prompts attach.
+// uploads stores the files that clients upload, and checks the attachments of
+// prompts.
 type uploads struct {
 	store *attach.Store // nil without a data directory
 	log   *slog.Logger
@@ -49,7 +50,8 @@ func (u *uploads) save(r io.Reader, name string) (attach.Upload, error) {
 	return u.store.Save(r, name)
 }
 
-// prune removes uploads that are too old, sent or not.
+// prune removes uploads that are older than uploadMaxAge, whether or not a
+// prompt has used them.
 func (u *uploads) prune(now time.Time) {
 	if u.store == nil {
 		return
@@ -59,8 +61,9 @@ func (u *uploads) prune(now time.Time) {
 	}
 }
 
-// check checks a prompt and its attachments, of which the agent of the session
-// may take some only. It fails if nothing is left to send.
+// check checks a prompt and its attachments. The result contains the accepted
+// attachments and the rejected ones; the session's agent may not accept all
+// kinds. check returns an error if nothing is left to send.
 func (u *uploads) check(ctx context.Context, p Prompt, s *runnel.Session, dir string) (in runnel.Input, err error) {
 	in = runnel.Input{Text: p.Text, Turn: cmp.Or(p.TurnID, uuid.NewString())}
 	if len(p.Attachments) == 0 {
