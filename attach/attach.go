@@ -1,11 +1,11 @@
-// Package attach turns the paths and uploads that a client names into checked
-// content.
+// Package attach checks and reads the files that a client attaches to a prompt,
+// by path or as an upload.
 //
-// The server decides everything: whether a file may be read, what it is and
-// how large. A client's name, media type or kind of attachment is a label at
-// most. A file is opened without following any symbolic link, judged by its
-// open handle and read within a bound, so that swapping it meanwhile gains
-// nothing.
+// The server decides whether a file may be read, what type it has and whether
+// it is too large. A client's name, media type or kind of an attachment is only
+// a label. The server opens a file without following symbolic links, checks the
+// opened file rather than its path, and reads a limited number of bytes.
+// Replacing the file during the check therefore gains nothing.
 package attach
 
 import (
@@ -21,19 +21,20 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// The bounds of what is attached, in bytes and pixels. Reaching one is fine.
+// Limits of attachments, in bytes and pixels. A value equal to a limit is
+// accepted.
 const (
-	MaxFile  = 10 << 20 // one file
-	MaxTotal = 18 << 20 // all accepted files of one prompt
-	MaxSide  = 8000     // width and height of an image
+	MaxFile  = 10 << 20 // size of one file
+	MaxTotal = 18 << 20 // size of all accepted files of one prompt
+	MaxSide  = 8000     // width or height of an image
 )
 
 const maxPath = 4096 // bytes
 
-// A Ref is how a client names an attachment: a path, or the id of an upload.
-// As JSON it is an object with one of the two, or just the path. Whatever else
-// the object says is ignored; a key that is nearly one of the two is refused,
-// since readers differ in what they take it for.
+// A Ref names an attachment by its path or by the id of an upload. In JSON it
+// is an object with one of the two, or the path as a string. Other keys of the
+// object are ignored. A key that differs from one of the two only in case is
+// rejected, because JSON decoders disagree on its meaning.
 type Ref struct {
 	Path   string `json:"path,omitzero"`
 	Upload string `json:"uploadId,omitzero"`
@@ -56,7 +57,7 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 			}
 		}
 	}
-	type plain Ref // without this method
+	type plain Ref // a type without UnmarshalJSON
 	var p plain
 	if err := json.Unmarshal(data, &p); err != nil {
 		return err
@@ -68,38 +69,40 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// label returns the path or the id of the upload, safe to show.
+// label returns the path or the id of the upload in printable form.
 func (r Ref) label() string { return printable(cmp.Or(r.Upload, r.Path), maxPath) }
 
-// A Checker says what may be attached. The zero value refuses everything.
+// A Checker checks attachments. The zero value rejects all.
 type Checker struct {
-	// Roots are the absolute directories that paths must lie in, such as the
-	// project's. Default: none
+	// Roots are absolute directories, such as the project's. An attached path
+	// must lie in one of them. Default: none
 	Roots []string
 
-	// Uploads holds what clients uploaded; paths may lie in there too.
-	// Default: none
+	// Uploads contains the clients' uploads. An attached path may also lie in
+	// its folder. Default: none
 	Uploads *Store
 
-	// Accepts says why the agent does not take an attachment, "" if it does.
-	// Default: it takes all
+	// Accepts returns the reason why the agent rejects an attachment, or "" if
+	// the agent accepts it. Default: the agent accepts all.
 	Accepts func(runnel.Attachment) (reason string)
 
-	// HardLinks admits files that have more than one name. One of them may be
-	// a secret outside the roots. Default: they are refused
+	// HardLinks accepts files that have more than one name. Another name of the
+	// same file may be a secret outside of the roots. Default: such files are
+	// rejected
 	HardLinks bool
 }
 
-// Checked is what became of a prompt's attachments.
+// Checked is the result of [Checker.Check].
 type Checked struct {
-	Attachments []runnel.Attachment // in the order of the request
-	Rejected    []runnel.Rejection  // likewise
+	Attachments []runnel.Attachment // accepted attachments, in the order of the request
+	Rejected    []runnel.Rejection  // rejected attachments, in the same order
 }
 
-// Check reads what refs name. Each is judged in this order: absolute path,
-// allowed root, extension, readable, no symbolic link, regular file, its size,
-// the total, its content, what the agent takes. What is refused does not count
-// towards the total, and later ones are still tried.
+// Check checks and reads the files that refs name. It checks each in this
+// order: absolute path, allowed root, extension, readable, no symbolic link,
+// regular file, size, total size, content, accepted by the agent. A rejected
+// attachment does not count towards the total size, and the following ones are
+// still checked.
 func (c Checker) Check(refs []Ref) Checked {
 	var out Checked
 	total := int64(0)
@@ -117,8 +120,9 @@ func (c Checker) Check(refs []Ref) Checked {
 	return out
 }
 
-// load checks one attachment, for which there are left bytes of the total. The
-// path of an upload that exists ends with the name of its file.
+// load checks and reads one attachment, which may have at most left bytes.
+// a.Path is set as soon as the file is located; for an upload it ends with the
+// file's name.
 func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachment, size int64, why *refusal) {
 	dir, rel, why := c.locate(folders, ref)
 	if why != nil {
@@ -154,7 +158,8 @@ func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachmen
 	return a, int64(len(data)), nil
 }
 
-// locate finds the root that ref lies in, and its place there.
+// locate returns the root that contains ref, and the path of ref relative to
+// it.
 func (c Checker) locate(folders *folders, ref Ref) (dir *os.Root, rel string, why *refusal) {
 	if ref.Upload != "" {
 		return c.Uploads.locate(ref.Upload)
@@ -187,8 +192,8 @@ func (c Checker) locate(folders *folders, ref Ref) (dir *os.Root, rel string, wh
 	return nil, "", outside
 }
 
-// hasParent reports whether an element of path is "..": with symbolic links
-// about, what that means depends on more than the path.
+// hasParent reports whether an element of path is "..". What such a path means
+// depends on the symbolic links in it.
 func hasParent(path string) bool {
 	for e := range strings.SplitSeq(filepath.ToSlash(path), "/") {
 		if e == ".." {
@@ -198,7 +203,8 @@ func hasParent(path string) bool {
 	return false
 }
 
-// folders are the allowed roots of one Check, opened when first needed.
+// folders are the allowed roots of one Check. Each is opened when it is first
+// needed.
 type folders struct{ all []*folder }
 
 type folder struct {
@@ -207,8 +213,8 @@ type folder struct {
 	err  error
 }
 
-// folders lists the roots under the name they were given and under the one
-// they really have, so that a client may use either.
+// folders returns the roots. A root whose path contains symbolic links is
+// listed under both paths, so that a client may use either.
 func (c Checker) folders() *folders {
 	fs := &folders{}
 	add := func(path string) {

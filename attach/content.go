@@ -12,13 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// extensions lists what may be attached.
+// extensions returns the file name extensions that may be attached.
 func extensions() []string {
 	return []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".txt", ".md", ".csv"}
 }
 
-// mediaType returns the media type that a lower-case extension stands for, ""
-// if it is none of ours.
+// mediaType returns the media type of a lower-case extension, or "" if the
+// extension may not be attached.
 func mediaType(ext string) string {
 	switch ext {
 	case ".png":
@@ -41,8 +41,9 @@ func mediaType(ext string) string {
 	return ""
 }
 
-// matches says why data is not of the given type, nil if it is. Of an image
-// only the header is decoded: what it claims to unpack to costs nothing here.
+// matches returns the reason why data is not content of the given media type,
+// or nil if it is. It decodes only the header of an image, so an image that
+// claims a huge size costs nothing.
 func matches(media string, data []byte) *refusal {
 	if len(data) == 0 {
 		return refuse(mismatch, "it is empty")
@@ -79,8 +80,8 @@ func matchImage(name string, config func(io.Reader) (image.Config, error), data 
 	return nil
 }
 
-// isText reports whether data is text that a model can be shown: UTF-8, with
-// no control characters but those that text files and terminal logs have.
+// isText reports whether data is text that a model can be given: UTF-8, with no
+// control characters except those that text files and terminal logs contain.
 func isText(data []byte) bool {
 	if !utf8.Valid(data) || bytes.HasPrefix(data, []byte("%PDF-")) {
 		return false
@@ -93,8 +94,8 @@ func isText(data []byte) bool {
 	return true
 }
 
-// webpConfig reads the size from the header of a WebP image, as RFC 9649 has
-// it. The colour model is not looked up.
+// webpConfig reads the size from the header of a WebP image, as in RFC 9649. It
+// does not set the colour model.
 func webpConfig(r io.Reader) (c image.Config, err error) {
 	var h [30]byte
 	if _, err := io.ReadFull(r, h[:]); err != nil {
@@ -103,7 +104,7 @@ func webpConfig(r io.Reader) (c image.Config, err error) {
 	if string(h[:4]) != "RIFF" || string(h[8:12]) != "WEBP" {
 		return c, errors.New("webp: no header")
 	}
-	body := h[20:] // of the first chunk
+	body := h[20:] // contents of the first chunk
 	switch string(h[12:16]) {
 	case "VP8 ":
 		if !bytes.Equal(body[3:6], []byte{0x9d, 0x01, 0x2a}) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// read returns the content of rel in dir, if that is a plain file of at most
+// read returns the content of rel in dir if it is a regular file of at most
 // left bytes.
 func (c Checker) read(dir *os.Root, rel string, left int64) ([]byte, *refusal) {
 	f, why := open(dir, rel)
@@ -33,13 +33,14 @@ func (c Checker) read(dir *os.Root, rel string, left int64) ([]byte, *refusal) {
 	return c.content(f, st)
 }
 
-// content reads f, which is st.Size() bytes long or lies.
+// content reads f and rejects it if its size is not st.Size() or it changes
+// during the read.
 func (c Checker) content(f *os.File, st fs.FileInfo) ([]byte, *refusal) {
 	changed := refuse(unreadable, "it changed while it was read")
 	data := make([]byte, st.Size()+1)
 	n, err := io.ReadFull(f, data)
 	switch {
-	case err == nil, int64(n) < st.Size(): // it grew, or shrank
+	case err == nil, int64(n) < st.Size(): // the file grew or shrank
 		return nil, changed
 	case !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF):
 		return nil, cannotRead()
@@ -53,10 +54,10 @@ func (c Checker) content(f *os.File, st fs.FileInfo) ([]byte, *refusal) {
 
 func cannotRead() *refusal { return refuse(unreadable, "it does not exist or cannot be read") }
 
-// open opens rel in dir for reading, going down element by element. None may
-// be a symbolic link, and nothing but a regular file is ever opened: opening a
-// pipe can block and opening a device can do anything. Each element is looked
-// at, opened, and compared with what was looked at.
+// open opens rel in dir for reading, one path element after the other. No
+// element may be a symbolic link. It opens nothing but regular files, because
+// opening a pipe can block and opening a device can have side effects. It stats
+// each element, opens it and verifies that it opened the same file.
 func open(dir *os.Root, rel string) (*os.File, *refusal) {
 	elems := strings.Split(filepath.ToSlash(rel), "/")
 	last := len(elems) - 1
@@ -85,7 +86,8 @@ func open(dir *os.Root, rel string) (*os.File, *refusal) {
 	return openSeen(dir, elems[last], seen)
 }
 
-// openSeen opens the file name in dir, if it still is the one that was seen.
+// openSeen opens the file name in dir if it is still the file that seen
+// describes.
 func openSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.File, *refusal) {
 	f, err := dir.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -98,7 +100,7 @@ func openSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.File, *refusal) 
 	return f, nil
 }
 
-// enter opens the directory name in dir.
+// enter opens the directory name in dir if it is not a symbolic link.
 func enter(dir *os.Root, name string) (*os.Root, *refusal) {
 	seen, err := dir.Lstat(name)
 	switch {
@@ -112,8 +114,8 @@ func enter(dir *os.Root, name string) (*os.Root, *refusal) {
 	return enterSeen(dir, name, seen)
 }
 
-// enterSeen opens the directory name in dir, if it still is the one that was
-// seen.
+// enterSeen opens the directory name in dir if it is still the directory that
+// seen describes.
 func enterSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.Root, *refusal) {
 	sub, err := openRoot(dir.OpenRoot, name)
 	if err != nil {
@@ -126,8 +128,9 @@ func enterSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.Root, *refusal)
 	return sub, nil
 }
 
-// openRoot opens a directory by way of its own ".": a pipe of that name is then
-// an error at once, where it would otherwise be opened and waited for.
+// openRoot opens a directory with "/." appended to its name. If the name is a
+// pipe, this returns an error at once, whereas opening the pipe itself would
+// block.
 func openRoot(open func(string) (*os.Root, error), name string) (*os.Root, error) {
 	return open(name + string(filepath.Separator) + ".")
 }

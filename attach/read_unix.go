@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// nonblock keeps open from waiting for the other end of a pipe that took the
-// place of a file.
+// nonblock prevents open from blocking if a pipe has replaced the file.
 const nonblock = syscall.O_NONBLOCK
 
-// links returns how many names the file has.
+// links returns the number of names of the file, or 0 if it is unknown.
 func links(_ *os.File, st fs.FileInfo) uint64 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(sys.Nlink)

@@ -8,7 +8,7 @@ import (
 
 const nonblock = 0
 
-// links returns how many names the file has.
+// links returns the number of names of the file, or 0 if it is unknown.
 func links(f *os.File, _ fs.FileInfo) uint64 {
 	var info syscall.ByHandleFileInformation
 	if err := syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &info); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Category groups the reasons for which attachments are refused.
+// A Category groups the reasons for which attachments are rejected.
 type Category string
 
-// The categories, in the order of the checks.
+// The categories. For the order of the checks see [Checker.Check].
 const (
 	notAbsolute  Category = "not_absolute"
 	outsideRoots Category = "outside_roots"
@@ -25,8 +25,8 @@ const (
 	notTaken     Category = "not_taken_by_agent"
 )
 
-// A refusal is why an attachment cannot be used, in words that are safe to
-// show.
+// A refusal is the reason why an attachment is rejected. Its text is safe to
+// show to clients.
 type refusal struct {
 	category Category
 	text     string
@@ -34,10 +34,10 @@ type refusal struct {
 
 func refuse(c Category, text string) *refusal { return &refusal{c, text} }
 
-const maxName = 200 // bytes
+const maxName = 200 // in bytes
 
-// printable returns s on one line, without anything that could disturb a
-// reader, and cut at max bytes.
+// printable returns s with every non-printable character replaced by "_",
+// shortened to max bytes.
 func printable(s string, max int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

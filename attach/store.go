@@ -17,37 +17,38 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Store keeps uploads: a folder for each, named by its id, with one file in
-// it. Folders are 0700 and files 0600. It is safe for concurrent use.
+// A Store stores uploads. Each upload has a folder, named by its id, with one
+// file in it. Folders have mode 0700 and files 0600. A Store is safe for
+// concurrent use.
 type Store struct {
 	dir  string
 	root *os.Root
 
 	mu   sync.Mutex
-	kept int64 // bytes, those being written among them
+	kept int64 // bytes that count towards most, including uploads that are being written
 	most int64
 
-	check sync.Mutex // held by the one upload that is in memory, to be checked
+	check sync.Mutex // held during the check of an upload, so that only one is in memory
 }
 
-// MaxKept bounds the uploads of a Store, in bytes, and what it holds back for a
-// folder and a name.
+// MaxKept is the maximum size of all uploads of a Store, in bytes. Each upload
+// counts as perUpload bytes more than its file, for its folder and its name.
 const (
 	MaxKept   = 4 << 30
 	perUpload = 8 << 10
 )
 
-// An Upload is a file that a client sent.
+// An Upload is a file that a client uploaded.
 type Upload struct {
 	ID        string `json:"uploadId"`
 	Name      string `json:"name"`
 	MediaType string `json:"mediaType"`
-	Size      int64  `json:"size"` // bytes
+	Size      int64  `json:"size"` // in bytes
 	Path      string `json:"path"`
 }
 
-// OpenStore returns the Store in dir, an absolute path, which it creates if
-// need be. Close it after use.
+// OpenStore opens the Store in dir, an absolute path, and creates dir if it
+// does not exist. The caller must close the Store.
 func OpenStore(dir string) (*Store, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, errors.New("attach: the upload folder needs an absolute path")
@@ -78,7 +79,7 @@ func OpenStore(dir string) (*Store, error) {
 	return s, nil
 }
 
-// weigh returns how much there is.
+// weigh returns the size of all uploads, as counted towards MaxKept.
 func (s *Store) weigh() (bytes int64, err error) {
 	err = fs.WalkDir(s.root.FS(), ".", func(_ string, f fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +96,8 @@ func (s *Store) weigh() (bytes int64, err error) {
 	return bytes, err
 }
 
-// reserve makes room for a file, or not.
+// reserve counts a new file of this size. It returns false if the Store has no
+// room.
 func (s *Store) reserve(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +108,8 @@ func (s *Store) reserve(size int64) bool {
 	return true
 }
 
-// extend makes room for more of a file that has some, or not.
+// extend counts size further bytes of a file. It returns false if the Store has
+// no room.
 func (s *Store) extend(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,12 +126,12 @@ func (s *Store) release(size int64) {
 	s.kept = max(0, s.kept-size-perUpload)
 }
 
-// Close releases the folder; the uploads stay.
+// Close closes the folder. The uploads stay.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Save keeps what r holds. The name is a label, but its extension says what
-// the content must be. An upload that is refused leaves nothing behind; the
-// error is an *[runnel.Error].
+// Save stores the content of r. name only labels the upload, but its extension
+// determines the type that the content must have. A rejected upload leaves no
+// file. The error is a *[runnel.Error].
 func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 	name = fileName(name)
 	up := Upload{ID: uuid.NewString(), Name: name, MediaType: mediaType(strings.ToLower(filepath.Ext(name)))}
@@ -142,8 +145,9 @@ func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 	return up, nil
 }
 
-// write writes a file as it arrives, so that many slow uploads hold no memory,
-// and checks it then. On failure it leaves nothing behind.
+// write writes the content of r to a file and then checks it. It does not
+// buffer the content, so many slow uploads use little memory. After an error it
+// leaves no file.
 func (s *Store) write(up *Upload, r io.Reader) (err error) {
 	defer func() {
 		if err != nil {
@@ -203,12 +207,13 @@ func notStored(cause error) error {
 
 var errTooMany = errors.New("attach: too many uploads")
 
-// incoming is the content of an upload. It makes room for what it reads.
+// incoming is the content of an upload. It counts each read towards the size of
+// the Store.
 type incoming struct {
 	s    *Store
 	r    io.Reader
 	size int64
-	err  error // of reading
+	err  error // error of r
 }
 
 func (in *incoming) Read(p []byte) (int, error) {
@@ -223,7 +228,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Prune removes the uploads that are older than before.
+// Prune removes the uploads that were made before this time.
 func (s *Store) Prune(before time.Time) error {
 	folders, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -256,7 +261,7 @@ func (s *Store) remove(id string) error {
 	return err
 }
 
-// locate finds an upload by its id.
+// locate returns the file of the upload with this id, relative to a root.
 func (s *Store) locate(id string) (*os.Root, string, *refusal) {
 	unknown := refuse(unreadable, "there is no such upload; it may have expired")
 	if s == nil || !validID(id) {
@@ -281,8 +286,8 @@ func rejected(name string, why *refusal) error {
 	}
 }
 
-// fileName makes a name that every file system takes out of one that a client
-// sent, and keeps its extension.
+// fileName converts a name from a client to one that every file system accepts.
+// It keeps the extension.
 func fileName(label string) string {
 	base := label[strings.LastIndexAny(label, `/\`)+1:]
 	base = base[max(0, len(base)-maxPath):]
@@ -294,11 +299,11 @@ func fileName(label string) string {
 	}, strings.ToValidUTF8(base, "_"))
 	ext := filepath.Ext(base)
 	if mediaType(strings.ToLower(ext)) == "" {
-		return printable("file"+ext, maxName) // it will be refused
+		return printable("file"+ext, maxName) // Save rejects this extension
 	}
 	stem, _ := text.Cut(strings.TrimSuffix(base, ext), maxName/2)
 	stem = strings.Trim(stem, " .")
-	if stem == "" || !filepath.IsLocal(stem+ext) { // such as CON on Windows
+	if stem == "" || !filepath.IsLocal(stem+ext) { // for example CON on Windows
 		stem = "file"
 	}
 	return stem + ext
