@@ -1,5 +1,5 @@
-// Package audit is the record of who decided what agents may do: every answer
-// to an approval, by a person, a program, a rule or a timeout.
+// Package audit records every answer to an approval: who decided what, whether
+// a person, a program, a rule or a timeout.
 package audit
 
 import (
@@ -12,26 +12,26 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// A Record is one decision.
+// A Record describes one resolved approval.
 type Record struct {
 	At         time.Time
 	Session    string
 	Turn       string
-	Approval   string         // its id
-	By         event.Resolver // user, policy, timeout or agent
-	Who        string         // name of the credential, or of the source of policies; empty for the others
-	Credential string         // its id; empty unless By is user
-	What       string         // the tool and what the approval was about, in one line
-	Choice     string         // id of the choice; withdrawn if nobody answered
-	Why        string         // the reason that was given
-	Digest     string         // of the arguments that were decided on
-	Edited     bool           // other arguments were put in their place
-	Rule       int64          // number of the stored rule that decided, or that was stored with a person's decision; 0 for none
+	Approval   string         // id of the approval
+	By         event.Resolver // kind of the decider: user, policy, timeout or agent
+	Who        string         // name of the credential or of the policy source; empty for timeouts and agents
+	Credential string         // id of the credential; empty unless By is user
+	What       string         // the tool and the title of the approval, on one line
+	Choice     string         // id of the choice; "withdrawn" if the approval was not answered
+	Why        string         // reason of the decision
+	Digest     string         // digest of the arguments on which the decision was made
+	Edited     bool           // the decision changed the arguments
+	Rule       int64          // number of the stored rule that decided, or that was stored with a person's decision; 0 if none
 }
 
-const maxWhat = 300 // bytes
+const maxWhat = 300 // in bytes
 
-// Of returns the record of how an approval of a session was resolved.
+// Of returns the record of a resolved approval of a session.
 func Of(session string, d runnel.Decided) Record {
 	what := d.Approval.Title
 	if d.Approval.ToolName != "" {
@@ -45,7 +45,7 @@ func Of(session string, d runnel.Decided) Record {
 	}
 }
 
-// Log returns a function that writes records to a log.
+// Log returns a function for Config.Audit of the gateway that logs each record.
 func Log(log *slog.Logger) func(Record) {
 	return func(r Record) {
 		attrs := []slog.Attr{
