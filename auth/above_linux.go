@@ -6,8 +6,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// SessionsAbove returns the sessions whose agents started this process, or
-// started what did. It returns none where the ancestors cannot be read.
+// SessionsAbove returns the sessions whose agents are ancestors of this
+// process. It returns none if the ancestors cannot be read.
 func SessionsAbove() (sessions []string) {
 	line, err := procinfo.Lineage(os.Getpid())
 	if err != nil {

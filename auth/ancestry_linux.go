@@ -7,23 +7,24 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// A process belongs to an agent of this server, or of a server before it, if a
-// supervisor or this server is among its ancestors: a supervisor adopts
-// whatever loses its parent below it, and outlives a killed server. An agent
-// can pretend to be ours, but cannot pretend to be a stranger: a process can
-// change neither its ancestors nor what the system shows of them.
+// A process belongs to an agent of this server, or of an earlier server
+// process, if a supervisor or this server is among its ancestors. A supervisor
+// adopts all of its descendants that lose their parent, and keeps running if
+// the server is killed. A process can pretend to belong to an agent, but an
+// agent's process cannot hide that it does, because it cannot change its
+// ancestors or their /proc entries.
 
-// fromAgent reports whether the process with this pid belongs to an agent, or
-// whether that cannot be determined. The pid may name another process by the
-// time it returns; the caller checks that with a handle.
+// fromAgent reports whether the process with this pid belongs to an agent. It
+// also returns true if that cannot be determined. The pid may be reused during
+// the call; the caller must check that with a handle.
 func fromAgent(pid int) bool {
 	self, err := procinfo.Lineage(os.Getpid())
 	return err != nil || fromAgentOf(self, pid)
 }
 
-// fromAgentOf is fromAgent with the lineage of this server. Ancestors that pid
-// and this server have in common say nothing: this server may itself have been
-// started by an agent of another one.
+// fromAgentOf is fromAgent for a server with the lineage self. It ignores
+// ancestors that pid and the server have in common, because an agent of another
+// server may have started this server.
 func fromAgentOf(self []procinfo.Kin, pid int) bool {
 	if marked(pid, self[0].Pid) {
 		return true
@@ -32,7 +33,7 @@ func fromAgentOf(self []procinfo.Kin, pid int) bool {
 	return err != nil || hasAgent(self, line)
 }
 
-// hasAgent reports whether a process of a lineage belongs to an agent.
+// hasAgent reports whether a process in line belongs to an agent.
 func hasAgent(self, line []procinfo.Kin) bool {
 	for _, k := range line {
 		switch {
@@ -45,9 +46,9 @@ func hasAgent(self, line []procinfo.Kin) bool {
 	return false
 }
 
-// marked reports whether the environment that pid began with has the mark of an
-// agent that self does not have. A process that hides its environment, or has
-// dropped the mark, is recognised by its ancestors.
+// marked reports whether the initial environment of pid has an agent's mark
+// that self does not have. A process can hide its environment or drop the mark,
+// but its ancestors still identify it.
 func marked(pid, self int) bool {
 	theirs := procinfo.Marks(pid)
 	if len(theirs) == 0 {

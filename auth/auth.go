@@ -1,7 +1,8 @@
-// Package auth keeps credentials: who may call the gateway, and what for.
+// Package auth manages credentials: who may call the gateway, and for what.
 //
-// A credential is a random secret of which only the SHA-256 is kept. Its scopes
-// belong to the record on the server: no request can widen them.
+// A credential is a random secret. The server stores only its SHA-256 hash. The
+// scopes of a credential belong to the record on the server, so no request can
+// extend them.
 package auth
 
 import (
@@ -16,41 +17,42 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Scope is something a credential allows.
+// A Scope is a permission of a credential.
 type Scope string
 
-// The scopes. They do not include one another.
+// The scopes. None includes another.
 const (
-	Read    Scope = "read"    // see sessions and their events
+	Read    Scope = "read"    // read sessions and their events
 	Send    Scope = "send"    // create, prompt, cancel and end sessions
-	Approve Scope = "approve" // answer what an agent asks
+	Approve Scope = "approve" // answer approvals
 	Admin   Scope = "admin"   // manage credentials
 )
 
 // All returns every scope.
 func All() []Scope { return []Scope{Read, Send, Approve, Admin} }
 
-// Why a credential is refused. All of them look the same from outside.
+// Reasons why a credential is rejected. Clients cannot distinguish them.
 var (
 	ErrInvalid   = errors.New("auth: no such credential")
 	ErrThrottled = errors.New("auth: too many failed attempts")
 	ErrEnded     = errors.New("auth: the credential was revoked or has expired")
 
-	// ErrMakerEnded means that a credential ended while it made another.
+	// ErrMakerEnded means that a credential ended while it was used to create
+	// another.
 	ErrMakerEnded = errors.New("the credential that makes this one was revoked or has expired")
 
 	ErrBoundAdmin = errors.New("a credential for one project cannot have the scope admin")
 )
 
-// How long things live.
+// Lifetimes and intervals.
 const (
-	CodeLife    = time.Minute    // a one-time login code
-	BrowserLife = 12 * time.Hour // a browser's credential, from its last use
-	recheck     = time.Minute    // how long a verdict is believed, and how often open streams are judged again
-	renewEvery  = time.Hour      // how often use is recorded
+	CodeLife    = time.Minute    // lifetime of a one-time login code
+	BrowserLife = 12 * time.Hour // lifetime of a browser's credential after its last use
+	recheck     = time.Minute    // how long a check result is cached, and how often open streams are checked again
+	renewEvery  = time.Hour      // minimum time between two records of a credential's use
 )
 
-// Tokens is the part of a [store.Catalogue] that keeps credentials.
+// Tokens is the part of a [store.Catalogue] that stores credentials.
 type Tokens interface {
 	PutToken(ctx context.Context, t store.Token) error
 	TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error)
@@ -58,35 +60,34 @@ type Tokens interface {
 	DeleteToken(ctx context.Context, id string) error
 }
 
-// An Identity is a caller whose credential was found good. It carries no
-// secret.
+// An Identity is a caller whose credential is valid. It contains no secret.
 type Identity struct {
-	ID     string // of the credential
+	ID     string // id of the credential
 	Kind   store.TokenKind
 	Name   string
 	Scopes []Scope
 
-	// Project is the directory whose sessions are all there is for the caller,
-	// as their records name it; empty for everything.
+	// Project is the canonical directory to whose sessions the caller is
+	// limited; empty for no limit.
 	Project string
 
 	hash [32]byte
 }
 
-// A Grant says what a credential for a program is made for.
+// A Grant describes a credential to create.
 type Grant struct {
 	Name    string
 	Scopes  []Scope
-	Life    time.Duration // zero: without end
-	Project string        // a directory, as [ProjectDir] returns it; empty: everything
+	Life    time.Duration // zero: unlimited
+	Project string        // directory to which the credential is limited, as [ProjectDir] returns it; empty: no limit
 
-	// By makes it. The credential ends with that of By, at the latest. The zero
-	// Identity is the owner of the data directory.
+	// By creates the credential, which ends no later than the credential of By.
+	// The zero Identity is the owner of the data directory.
 	By Identity
 }
 
-// ProjectDir returns the name of a directory in the records of sessions. It
-// must exist.
+// ProjectDir returns the canonical path of a directory, as in the records of
+// sessions. The directory must exist.
 func ProjectDir(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", errors.New("the project directory must be an absolute path")
@@ -101,10 +102,11 @@ func ProjectDir(dir string) (string, error) {
 	return real, nil
 }
 
-// Has reports whether the caller may do what s covers.
+// Has reports whether the caller has the scope s.
 func (id Identity) Has(s Scope) bool { return slices.Contains(id.Scopes, s) }
 
-// ParseScopes checks names that a person typed.
+// ParseScopes converts names that a person typed to scopes, without duplicates.
+// It returns an error for an unknown name or no name.
 func ParseScopes(names []string) ([]Scope, error) {
 	var out []Scope
 	for _, n := range names {

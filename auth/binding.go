@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// A binding ties a stream to the credential it was opened with.
+// A binding connects an open stream to the credential with which it was opened.
 type binding struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 }
 
 // Bind returns a context that ends with [ErrEnded] once id's credential is
-// revoked or has expired: at once if that happens through k, within a minute if
-// another process did it. The caller calls stop when the stream is over.
+// revoked or has expired. It ends at once if k revokes the credential, and
+// within a minute if another process does. The caller must call stop at the end
+// of the stream.
 func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context, stop func()) {
 	bound, cancel := context.WithCancelCause(ctx)
-	if id.Kind == KindLocal { // it has no credential that could end
+	if id.Kind == KindLocal { // it has no credential
 		return bound, func() { cancel(context.Canceled) }
 	}
 	b := &binding{cancel: cancel}
@@ -28,13 +29,13 @@ func (k *Keyring) Bind(ctx context.Context, id Identity) (bound context.Context,
 	}
 	k.bound[id.ID][b] = struct{}{}
 	b.timer = time.AfterFunc(recheck, func() { k.judge(bound, id, b) })
-	if v, ok := k.verified[id.hash]; !ok || v.id.ID != id.ID { // it may have been revoked since it was checked
+	if v, ok := k.verified[id.hash]; !ok || v.id.ID != id.ID { // the credential may have been revoked since it was checked
 		k.check(bound, id, b)
 	}
 	return bound, func() { k.unbind(id, b) }
 }
 
-// judge looks whether the credential of an open stream is still good.
+// judge checks whether the credential of an open stream is still valid.
 func (k *Keyring) judge(ctx context.Context, id Identity, b *binding) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

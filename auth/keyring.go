@@ -15,33 +15,34 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Keyring judges credentials. Its methods may be called from anywhere.
+// A Keyring creates, checks and revokes credentials. Its methods may be called
+// concurrently.
 type Keyring struct {
-	// Seen is told of every secret that is made or found good, so that it can
-	// be kept out of what others read. Set it before the first use. Default:
-	// none.
+	// Seen is called with every secret that is created or successfully checked,
+	// for example to redact it from logs. Set Seen before the first use of the
+	// Keyring. Default: none.
 	Seen func(secret string)
 
 	tokens Tokens
 
-	// A budget for each kind: who guesses at one does not lock out the others,
-	// such as the owner who logs in.
+	// Each kind of credential has its own throttle, so that guesses of one kind
+	// do not lock out users of another, such as the owner who logs in.
 	api, browser, login throttle
 
-	// mu keeps a renewal from bringing back what was revoked meanwhile, and
-	// guards the fields below.
+	// mu prevents a renewal from restoring a credential that is being revoked,
+	// and guards the fields below.
 	mu       sync.Mutex
 	verified map[[32]byte]verdict
-	bound    map[string]map[*binding]struct{} // by credential
+	bound    map[string]map[*binding]struct{} // by id of the credential
 }
 
 type verdict struct {
 	id    Identity
-	until time.Time // believed until then
-	used  time.Time // as recorded
+	until time.Time // when the credential must be checked again
+	used  time.Time // last recorded use
 }
 
-// NewKeyring returns a Keyring over the credentials in tokens.
+// NewKeyring returns a Keyring of the credentials in tokens.
 func NewKeyring(tokens Tokens) *Keyring {
 	return &Keyring{
 		tokens:   tokens,
@@ -50,9 +51,10 @@ func NewKeyring(tokens Tokens) *Keyring {
 	}
 }
 
-// Create makes a credential for a program. The secret is returned once and kept
-// nowhere. One that is bound to a project cannot manage credentials, among
-// which are some that are not.
+// Create creates a credential for a program. The secret is returned only here
+// and is not stored. Create fails with [ErrBoundAdmin] if a credential that is
+// limited to a project would get the scope admin, because admin covers the
+// credentials of all projects.
 func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.Token, err error) {
 	if g.Project != "" && slices.Contains(g.Scopes, Admin) {
 		return "", t, ErrBoundAdmin
@@ -64,14 +66,14 @@ func (k *Keyring) Create(ctx context.Context, g Grant) (secret string, t store.T
 	return secret, t, nil
 }
 
-// LoginCode makes a code that becomes a browser's credential, once and soon,
-// for the owner of the data directory.
+// LoginCode creates a code that can be exchanged once, within [CodeLife], for a
+// browser's credential. It acts for the owner of the data directory.
 func (k *Keyring) LoginCode(ctx context.Context, scopes []Scope) (string, error) {
 	return k.LoginCodeBy(ctx, Identity{Scopes: scopes})
 }
 
-// LoginCodeBy is LoginCode for the caller by: the browser may do what by may
-// do, and its credential ends with that of by.
+// LoginCodeBy is [Keyring.LoginCode] for the caller by. The browser gets the
+// scopes of by, and its credential ends no later than that of by.
 func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) {
 	if err := k.Purge(ctx); err != nil {
 		return "", err
@@ -83,10 +85,10 @@ func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) 
 	return code, nil
 }
 
-// Purge removes login codes and browsers' credentials that have expired. Every
-// new login does so, too.
+// Purge removes expired login codes and browsers' credentials. Every new login
+// code does so, too.
 func (k *Keyring) Purge(ctx context.Context) error {
-	k.mu.Lock() // against a renewal
+	k.mu.Lock() // prevents concurrent renewals
 	defer k.mu.Unlock()
 	now := time.Now()
 	for _, kind := range []store.TokenKind{store.TokenLogin, store.TokenBrowser} {
@@ -98,7 +100,7 @@ func (k *Keyring) Purge(ctx context.Context) error {
 			if !expired(t, now) {
 				continue
 			}
-			if err := k.tokens.DeleteToken(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) { // gone with its parent
+			if err := k.tokens.DeleteToken(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) { // it was deleted with its parent
 				return fmt.Errorf("remove an expired login: %w", err)
 			}
 		}
@@ -106,13 +108,13 @@ func (k *Keyring) Purge(ctx context.Context) error {
 	return nil
 }
 
-// Redeem turns a login code into a browser's credential. Of several callers
+// Redeem exchanges a login code for a browser's credential. Of several callers
 // with the same code exactly one succeeds.
 func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret Halves, id Identity, err error) {
 	now := time.Now()
 	t, err := k.find(ctx, store.TokenLogin, code, now)
 	if err == nil {
-		err = k.tokens.DeleteToken(ctx, t.ID) // the deletion decides who wins
+		err = k.tokens.DeleteToken(ctx, t.ID) // the caller that deletes the code wins
 		if errors.Is(err, store.ErrNotFound) {
 			err = ErrInvalid
 		}
@@ -125,7 +127,7 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	if errors.Is(err, ErrMakerEnded) {
 		err = ErrInvalid
 	}
-	if err == nil { // it comes in a moment, whoever guesses meanwhile
+	if err == nil { // cached for the browser's next request, which follows soon
 		k.mu.Lock()
 		k.remember(t, now)
 		k.mu.Unlock()
@@ -134,13 +136,14 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	return secret, identify(t), err
 }
 
-// maxKnown is how many secrets Known looks up: more cookies than browsers keep
-// of one host. Each takes a query, also those of callers without a credential.
+// maxKnown is how many secrets Known looks up, which is more than the number of
+// cookies that browsers store for one host. It is limited because each takes a
+// query, even from a caller without a credential.
 const maxKnown = 200
 
-// Known returns the one of several secrets that is a credential's, or else the
-// first. It looks at the first 200. Only [Keyring.Check] says whether it is
-// good.
+// Known returns the first of several secrets that is a valid credential, or
+// secrets[0] if none is. It looks up at most 200. The caller must still call
+// [Keyring.Check] with the result.
 func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []string) string {
 	if len(secrets) > 1 {
 		for _, secret := range secrets[:min(len(secrets), maxKnown)] {
@@ -152,15 +155,15 @@ func (k *Keyring) Known(ctx context.Context, kind store.TokenKind, secrets []str
 	return secrets[0]
 }
 
-// Check judges the secret a caller presented. It looks the secret up first:
-// only wrong ones are throttled, so nobody's guesses lock out a valid
-// credential.
+// Check returns the identity of the caller who presented a secret. It looks the
+// secret up before throttling: only wrong secrets are throttled, so guesses
+// never lock out a valid credential.
 func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string, from netip.Addr) (Identity, error) {
 	now := time.Now()
 	if id, ok := k.recent(kind, secret, now); ok {
 		return id, nil
 	}
-	if _, err := k.find(ctx, kind, secret, now); err != nil { // without the lock, so that guesses delay nobody
+	if _, err := k.find(ctx, kind, secret, now); err != nil { // without the lock, so that guesses do not delay other callers
 		return Identity{}, k.failed(kind, secret, from, now, err)
 	}
 	k.mu.Lock()
@@ -174,8 +177,8 @@ func (k *Keyring) Check(ctx context.Context, kind store.TokenKind, secret string
 	return identify(t), nil
 }
 
-// failed counts a wrong secret, and returns ErrThrottled if there were too
-// many. The store's fault is not the caller's.
+// failed counts a wrong secret. It returns ErrThrottled if there were too many,
+// and err otherwise. It does not count failures of the store.
 func (k *Keyring) failed(kind store.TokenKind, secret string, from netip.Addr, now time.Time, err error) error {
 	if errors.Is(err, ErrInvalid) && k.guesses(kind).failed(from, secret, now) {
 		return ErrThrottled
@@ -183,9 +186,9 @@ func (k *Keyring) failed(kind store.TokenKind, secret string, from netip.Addr, n
 	return err
 }
 
-// Renew records that a credential is in use and, for a browser, makes it live
-// longer. It reports whether the cookie should be sent again. It writes rarely,
-// and is cheap otherwise.
+// Renew records the use of a credential and extends the lifetime of a
+// browser's. It reports whether the cookie must be sent again. It writes at
+// most once an hour for each credential; other calls are cheap.
 func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -211,8 +214,8 @@ func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	return t.Kind == store.TokenBrowser, nil
 }
 
-// Revoke ends a credential, all that were made with it, and every stream that
-// relies on one of them.
+// Revoke ends a credential, all credentials that were created with it, and
+// every stream that uses one of them.
 func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,8 +240,8 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	return err
 }
 
-// family returns the ids of a credential and of all that were made with it;
-// k.mu is held.
+// family returns the ids of a credential and of all credentials that were
+// created with it, directly or indirectly; k.mu is held.
 func (k *Keyring) family(ctx context.Context, id string) ([]string, error) {
 	all, err := k.all(ctx)
 	if err != nil {
@@ -255,8 +258,8 @@ func (k *Keyring) family(ctx context.Context, id string) ([]string, error) {
 	return ids, nil
 }
 
-// inherit has t expire with its parent at the latest. It fails with
-// [ErrMakerEnded] if that is no longer good; k.mu is held.
+// inherit limits the expiry of t to that of its parent. It fails with
+// [ErrMakerEnded] if the parent has ended; k.mu is held.
 func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) error {
 	if t.Parent == "" {
 		return nil
@@ -275,7 +278,7 @@ func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) er
 	return nil
 }
 
-// RevokeBrowsers ends the credentials of all browsers.
+// RevokeBrowsers revokes the credentials of all browsers.
 func (k *Keyring) RevokeBrowsers(ctx context.Context) error {
 	ts, err := k.tokens.Tokens(ctx, store.TokenBrowser)
 	if err != nil {
@@ -290,15 +293,15 @@ func (k *Keyring) RevokeBrowsers(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// List returns the credentials of programs and browsers, without secrets and
-// without browsers' that have expired.
+// List returns the credentials of programs and browsers, except expired ones of
+// browsers. The result contains no secrets.
 func (k *Keyring) List(ctx context.Context) ([]store.Token, error) {
 	all, err := k.all(ctx)
 	now := time.Now()
 	return slices.DeleteFunc(all, func(t store.Token) bool { return t.Kind == store.TokenBrowser && expired(t, now) }), err
 }
 
-// all returns the credentials of programs and browsers.
+// all returns the credentials of programs and browsers, including expired ones.
 func (k *Keyring) all(ctx context.Context) ([]store.Token, error) {
 	var out []store.Token
 	for _, kind := range []store.TokenKind{store.TokenAPI, store.TokenBrowser} {
@@ -321,7 +324,7 @@ func (k *Keyring) guesses(kind store.TokenKind) *throttle {
 	return &k.api
 }
 
-// keep records what is kept of a secret.
+// keep stores the record of a new credential with this secret.
 func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind, g Grant) (store.Token, error) {
 	if len(g.Scopes) == 0 {
 		return store.Token{}, errors.New("auth: a credential needs a scope")
@@ -338,7 +341,7 @@ func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind,
 	if g.By.Kind != KindLocal {
 		t.Parent = g.By.ID
 	}
-	k.mu.Lock() // nobody revokes its parent meanwhile
+	k.mu.Lock() // the parent cannot be revoked meanwhile
 	defer k.mu.Unlock()
 	if err := k.inherit(ctx, &t, now); err != nil {
 		return store.Token{}, err
@@ -395,7 +398,7 @@ func (k *Keyring) recent(kind store.TokenKind, secret string, now time.Time) (Id
 	return v.id, true
 }
 
-// verdictsKept bounds the memory of good credentials.
+// verdictsKept is the maximum number of cached check results.
 const verdictsKept = 1024
 
 func (k *Keyring) remember(t store.Token, now time.Time) { // k.mu is held

@@ -7,17 +7,17 @@ import (
 	"net/netip"
 )
 
-// Exposure says what protects an address that others can reach.
+// Exposure describes what protects an address that other machines can reach.
 type Exposure struct {
-	TLS     bool // we speak TLS
-	Proxied bool // the operator stated that a proxy in front of us does
-	Tokens  int  // credentials that exist
+	TLS     bool // the server itself uses TLS
+	Proxied bool // the operator stated that a proxy in front of the server uses TLS
+	Tokens  int  // number of credentials
 }
 
-// CheckListen refuses to bind an address that is not loopback unless it is
-// protected. It reports whether the address is loopback: then the server
-// listens on both 127.0.0.1 and [::1]. CheckListen is called before anything is
-// bound, and never resolves a name.
+// CheckListen returns an error if the server must not listen on an address: one
+// that is not loopback and not protected. It reports whether the address is
+// loopback; the server then listens on both 127.0.0.1 and [::1]. Call
+// CheckListen before binding. It never resolves a name.
 func CheckListen(address string, e Exposure) (loopback bool, err error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -33,7 +33,7 @@ func CheckListen(address string, e Exposure) (loopback bool, err error) {
 	switch ip = ip.Unmap(); {
 	case ip == netip.IPv6Loopback(), ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}):
 		return true, nil
-	case ip.IsLoopback(): // a browser resolves the page's name to the two above
+	case ip.IsLoopback(): // browsers resolve the page's host name only to the two above
 		return false, fmt.Errorf("listen address %q: the page cannot be opened there; use 127.0.0.1 or [::1]", address)
 	case !e.TLS && !e.Proxied:
 		return false, errors.New("refusing to listen beyond this machine without TLS: give a certificate and key, or state that a proxy in front speaks TLS")

@@ -6,10 +6,12 @@ import (
 )
 
 // OtherUser reports whether a process of another user of this machine is at the
-// other end of c, a TCP connection over loopback; also where that cannot be
-// told, for instance because the process has closed its end already. Root may
-// do all that we may, and forwards for others (as WSL does for the browsers of
-// Windows): it counts as our user.
+// other end of c. It returns false if c is not a TCP connection over loopback.
+// It returns true if the user cannot be determined, for example because the
+// process has already closed its end.
+//
+// A process of root counts as our user's: root can do anything that we can, and
+// it forwards connections of others, as WSL does for browsers on Windows.
 func OtherUser(c net.Conn) bool {
 	if tls, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return OtherUser(tls.NetConn())

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// A PageHost is the name under which browsers of this machine open the page: a
-// random label below localhost. Whoever served something on our port before, a
-// preview of an agent's for instance, had another name, so nothing that it left
-// in a browser (service workers, cookies, storage) reaches the page. Its
-// methods may be called from anywhere.
+// A PageHost is the host name under which browsers on this machine open the
+// page: a random label below localhost. A program that used our port before,
+// for example an agent's preview server, had another host name. Service
+// workers, cookies and storage that it left in a browser therefore do not apply
+// to the page. The methods may be called concurrently.
 type PageHost struct {
 	file string
 
@@ -23,7 +23,8 @@ type PageHost struct {
 	name string
 }
 
-// OpenPageHost reads the name from file, or makes one where there is no file.
+// OpenPageHost reads the name from file. If there is no file, it creates a name
+// and the file.
 func OpenPageHost(file string) (*PageHost, error) {
 	p := &PageHost{file: file}
 	text, err := os.ReadFile(file)
@@ -40,21 +41,22 @@ func OpenPageHost(file string) (*PageHost, error) {
 	return p, nil
 }
 
-// randomLabel matches what newLabel returns: 128 random bits or more.
+// randomLabel matches the results of newLabel, which have at least 128 random
+// bits.
 var randomLabel = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 func newLabel() string { return strings.ToLower(rand.Text()) }
 
 func underLocalhost(label string) string { return label + ".localhost" }
 
-// Name returns the name, in small letters.
+// Name returns the host name, in lower case.
 func (p *PageHost) Name() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.name
 }
 
-// Renew replaces the name. The old one is refused from then on.
+// Renew replaces the name. The server rejects the old name from then on.
 func (p *PageHost) Renew() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +68,8 @@ func (p *PageHost) Renew() error {
 	return nil
 }
 
-// writePrivate replaces a file at once: a reader finds the old text or the new.
+// writePrivate replaces a file atomically: a reader finds either the old text
+// or the new one. Only our user can read the file.
 func writePrivate(file, text string) error {
 	next := file + ".new"
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

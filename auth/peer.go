@@ -8,20 +8,21 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// KindLocal is the kind of an Identity without a credential: the caller sits on
-// the other end of our unix socket, is the same user, and is no agent of ours.
+// KindLocal is the kind of an Identity without a credential: a caller on our
+// unix socket that is the same user and not an agent of ours.
 const KindLocal store.TokenKind = "local"
 
 // A Peer is the process at the other end of a connection, as far as it can be
-// told. The zero value is one far away.
+// identified. The zero value is a process on another machine.
 type Peer struct {
-	local func() bool // on our unix socket, and our user
+	local func() bool // nil unless on our unix socket; reports whether the process is our user's
 	agent func() bool
 }
 
-// NewPeer returns the peer of a connection that was just accepted. Who holds
-// the other end of the unix socket is found out now; on TCP when it is first
-// asked, since that takes a look at every process, and then once.
+// NewPeer returns the peer of a connection that was just accepted. On a unix
+// socket NewPeer identifies the process. On TCP the first call of [Peer.Agent]
+// identifies it, because that reads all processes; later calls return the same
+// result.
 func NewPeer(c net.Conn) *Peer {
 	if !canTell {
 		return &Peer{}
@@ -38,17 +39,18 @@ func NewPeer(c net.Conn) *Peer {
 	return &Peer{}
 }
 
-// Agent reports whether an agent of ours, or something that one started, is at
-// the other end; also where it is on this machine and hides who it is. A caller
-// on another machine is none.
+// Agent reports whether the process at the other end belongs to an agent of
+// ours. It also returns true if the process is on this machine and hides its
+// identity. It returns false for a process on another machine.
 func (p *Peer) Agent() bool { return p.agent != nil && p.agent() }
 
-// Unix reports whether the connection is one to our unix socket.
+// Unix reports whether the connection is to our unix socket.
 func (p *Peer) Unix() bool { return p.local != nil }
 
-// Identity returns that of a caller on our unix socket, who needs no
-// credential. Only the same user gets in, and nothing that we started: an agent
-// must not answer its own questions, whatever it can read.
+// Identity returns the identity of a caller on our unix socket, which needs no
+// credential. It returns false for another user and for a process of an agent,
+// because an agent must not answer its own approvals, whatever files it can
+// read.
 func (p *Peer) Identity() (Identity, bool) {
 	if !p.Unix() || !p.local() || p.Agent() {
 		return Identity{}, false

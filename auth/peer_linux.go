@@ -13,14 +13,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// canTell is whether the process at the other end can be recognised in a way
-// that an agent cannot evade: what loses its parent falls to a supervisor.
-// Without pidfds there are no supervisors, as on systems other than Linux.
+// canTell reports whether the process at the other end of a connection can be
+// identified in a way that an agent cannot evade. That requires supervisors,
+// which adopt processes that lose their parent. Supervisors require pidfds and
+// run on Linux only.
 var canTell = procinfo.HasPidfds()
 
 // judgeCaller reports whether our user connected to our unix socket, and
-// whether an agent did. It takes a caller that has ended for an agent: an agent
-// may hold its end of the connection, and another process may have its pid.
+// whether an agent did. A caller that has ended counts as an agent, because an
+// agent may hold its end of the connection while another process has its pid.
 func judgeCaller(c *net.UnixConn) (ours, agent bool) {
 	p, err := procinfo.Caller(c)
 	if err != nil {
@@ -33,26 +34,28 @@ func judgeCaller(c *net.UnixConn) (ours, agent bool) {
 	return true, fromAgent(p.Pid) || p.Verify() != nil
 }
 
-// agentBehind reports whether the process at the other end of c belongs to an
-// agent, or may: it does, too, if a process on this machine has reset the
-// connection.
+// agentBehind reports whether the process at the other end of c belongs, or may
+// belong, to an agent. It also returns true if a process on this machine has
+// reset the connection.
 func agentBehind(c *net.TCPConn) bool {
 	here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
 	return agentAt(here, there) || onThisMachine(there.Addr()) && !connected(c)
 }
 
 // agentAt reports whether the process at the other end of a TCP connection
-// belongs to an agent. It finds the socket, then who holds it, then that one's
-// ancestors. Where the socket is on this machine and its holder cannot be
-// found, it is taken for an agent's if it may be: it has been closed already,
-// which an agent may do that does not care for the answer, or it is our user's
-// and there are agents.
+// belongs to an agent. It finds the socket, the process that holds the socket,
+// and the ancestors of that process.
+//
+// If the socket is on this machine and no holder can be found, agentAt returns
+// true if the holder may be an agent. That is the case if the socket is already
+// closed, since an agent need not wait for the answer, or if mayBeAgents
+// returns true.
 func agentAt(here, there netip.AddrPort) bool {
 	sock, err := findSocket(there, here)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return onThisMachine(there.Addr())
-	case err != nil: // such as no file descriptors left: an agent may have brought that about
+	case err != nil: // for example no free file descriptors, which an agent may have caused
 		return onThisMachine(there.Addr()) && anyAgent()
 	case sock.inode == 0:
 		return true
@@ -63,7 +66,7 @@ func agentAt(here, there netip.AddrPort) bool {
 			break
 		}
 		if pid == os.Getpid() {
-			return false // we do not call ourselves for an agent
+			return false // the server's own calls are not an agent's
 		}
 		if agent, sure := judgeHolder(pid, link, sock.inode); sure {
 			return agent
@@ -72,9 +75,9 @@ func agentAt(here, there netip.AddrPort) bool {
 	return mayBeAgents(sock.uid)
 }
 
-// judgeHolder reports whether a process belongs to an agent, and whether that
-// is sure: the process holds the socket, and its pid named no other one
-// meanwhile.
+// judgeHolder reports whether a process belongs to an agent, and whether the
+// result is reliable: the process holds the socket, and its pid was not reused
+// during the check.
 func judgeHolder(pid int, link string, inode uint64) (agent, sure bool) {
 	h, err := procinfo.OpenHandle(pid)
 	if err != nil {
@@ -85,15 +88,16 @@ func judgeHolder(pid int, link string, inode uint64) (agent, sure bool) {
 	return agent, agent || holds(link, inode) && !h.Ended()
 }
 
-// holders finds processes by the sockets they hold.
+// holders finds processes by the sockets that they hold.
 var holders holderCache
 
-// A holderCache remembers who called last, and with which descriptor: a browser
-// comes again and again, and a program that opens thousands of connections has
-// the next one near the last. They are found without a look at everyone else.
+// A holderCache remembers the last callers and their descriptors. Browsers
+// connect repeatedly, and a program that opens thousands of connections usually
+// has the next descriptor near the last one. Such callers are found without
+// reading all processes.
 type holderCache struct {
 	mu     sync.Mutex
-	recent []holder // newest first; of a process only one
+	recent []holder // newest first; at most one per process
 }
 
 type holder struct{ pid, fd int }
@@ -104,12 +108,13 @@ func (h holder) link() string {
 
 const (
 	holdersKept = 8
-	fdsBefore   = 32 // looked at without reading the directory
+	fdsBefore   = 32 // descriptors below the last one that are checked without reading the directory
 	fdsAfter    = 128
 )
 
-// find returns the pid of a process that holds a socket, and where its
-// descriptor is; zero if there is none that we may look into.
+// find returns a process that holds a socket, and the path of its descriptor.
+// It returns pid 0 if it finds no holder among the processes whose descriptors
+// we may read.
 func (c *holderCache) find(inode uint64) (pid int, link string) {
 	c.mu.Lock()
 	recent := slices.Clone(c.recent)
@@ -127,7 +132,7 @@ func (c *holderCache) find(inode uint64) (pid int, link string) {
 		}
 	}
 	pids, _ := procinfo.Pids()
-	for _, pid := range slices.Backward(pids) { // who came last calls first, as a rule
+	for _, pid := range slices.Backward(pids) { // a new caller is usually one of the newest processes
 		if h, ok := heldBy(pid, inode); ok {
 			return c.found(h)
 		}
@@ -144,8 +149,8 @@ func (c *holderCache) found(h holder) (pid int, link string) {
 	return h.pid, h.link()
 }
 
-// heldBy finds the descriptor with which pid holds a socket; it reports false
-// if there is none, or if the process cannot be looked into.
+// heldBy returns the descriptor with which pid holds a socket. It returns false
+// if there is none or the descriptors cannot be read.
 func heldBy(pid int, inode uint64) (holder, bool) {
 	d, err := os.Open("/proc/" + strconv.Itoa(pid) + "/fd")
 	if err != nil {
@@ -167,23 +172,26 @@ func holds(link string, inode uint64) bool {
 	return err == nil && to == "socket:["+strconv.FormatUint(inode, 10)+"]"
 }
 
-// anyAgent reports whether anything of an agent runs, or whether that cannot be
-// told.
+// anyAgent reports whether a process of an agent runs. It also returns true if
+// that cannot be determined.
 func anyAgent() bool { return mayBeAgents(os.Geteuid()) }
 
-// mayBeAgents reports whether an agent may have a socket that a process of this
-// user opened, and of which no holder can be found. An agent can run processes
-// of other users (by newuidmap or sudo), which do not show what they hold:
+// mayBeAgents reports whether an agent may hold a socket that a process of this
+// user opened, if no holder of the socket can be found. An agent can run
+// processes of other users, by newuidmap or sudo, and these hide their
+// descriptors. The rules are:
 //
-//   - A socket of our user, or of a user that newuidmap makes of ours, may be an
-//     agent's while an agent runs.
+//   - A socket of our user, or of a user that newuidmap can map for our user,
+//     may be an agent's while any agent runs.
 //   - A socket of another user may be an agent's if an agent runs a process of
-//     that user. It may be, too, while an agent runs and that user has no other
-//     process: whoever opened the socket has changed its user since.
-//   - Root can do everything anyway.
+//     that user. It may also be an agent's if an agent runs and that user has
+//     no other process, because the process that opened the socket must have
+//     changed its user.
+//   - A socket of root is not counted as an agent's unless our user is root,
+//     because root can do everything anyway.
 //
-// A process of which nothing can be read counts as an agent's: any process of
-// our user can lower our limits, so that no file opens.
+// A process of which nothing can be read counts as an agent's, because any
+// process of our user can lower our limits so that no file opens.
 func mayBeAgents(uid int) bool {
 	ours := uid == os.Geteuid() || subordinate(uid)
 	if uid == 0 && !ours {
@@ -202,7 +210,7 @@ func mayBeAgents(uid int) bool {
 		its := procinfo.Owner(pid) == uid
 		if !fromAgentOf(self, pid) {
 			others = others || its
-		} else if _, err := procinfo.ReadStat(pid); !procinfo.IsGone(err) { // and has not ended meanwhile
+		} else if _, err := procinfo.ReadStat(pid); !procinfo.IsGone(err) { // it has not ended meanwhile
 			if ours || its {
 				return true
 			}

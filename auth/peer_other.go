@@ -7,9 +7,10 @@ import (
 	"net/netip"
 )
 
-// canTell says that who is at the other end can be told in a way that an agent
-// could not get round. Here it cannot: the socket gives no identity and a token
-// is needed, and one that an agent found counts as anyone's.
+// canTell is false because this system cannot identify the process at the other
+// end of a connection in a way that an agent cannot evade. A unix socket then
+// gives no identity, so that every caller needs a token. A token that an agent
+// has found works like any other.
 const canTell = false
 
 func judgeCaller(*net.UnixConn) (ours, agent bool) { return false, true }
@@ -18,7 +19,8 @@ func judgeListener(*net.UnixConn) error { return nil }
 
 func judgePort(*net.TCPConn, netip.AddrPort) error { return nil }
 
-// SessionsAbove returns none: nothing tells an agent's processes here.
+// SessionsAbove returns none, because this system cannot identify the processes
+// of agents.
 func SessionsAbove() []string { return nil }
 
 func agentBehind(*net.TCPConn) bool { return true }

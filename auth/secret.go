@@ -7,39 +7,41 @@ import (
 	"strings"
 )
 
-// prefix makes a secret recognisable to scanners, and to our own redaction.
+// prefix lets secret scanners and our own redaction recognise a secret.
 const prefix = "rnl_"
 
 const secretLen = len(prefix) + 43 // 32 bytes in unpadded base64url
 
-// newSecret returns 32 random bytes in the form in which they travel.
+// newSecret returns a new secret of 32 random bytes, in text form.
 func newSecret() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the process instead
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Halves are the secret of a browser. A browser sends a cookie to every port of
-// a host, so a cookie alone proves little: whatever listens on another port may
-// have received it. The page keeps the other half, which no other origin can
-// read and which it sends nowhere else. Each is worth nothing without the
+// Halves are the two halves of a browser's secret. Neither is valid without the
 // other.
+//
+// A browser sends a cookie to every port of a host, so a program on another
+// port may have received the cookie. The page stores the other half, which no
+// other origin can read, and sends it only to the server.
 type Halves struct {
 	Cookie string
 	Key    string
 }
 
-// Secret returns the whole that [Keyring.Check] judges.
+// Secret returns the complete secret, for [Keyring.Check].
 func (h Halves) Secret() string { return h.Cookie + "." + h.Key }
 
-// SplitHalves returns what [Halves.Secret] made a whole of.
+// SplitHalves is the inverse of [Halves.Secret].
 func SplitHalves(secret string) Halves {
 	cookie, key, _ := strings.Cut(secret, ".")
 	return Halves{cookie, key}
 }
 
-// digest returns what is kept of a secret, or of the two halves of one. ok is
-// false for what cannot be one, before anything is hashed or looked up.
+// digest returns the hash that is stored of a secret, which may consist of two
+// halves. ok is false if the text cannot be a secret; it is then neither hashed
+// nor looked up.
 func digest(secret string) (hash [32]byte, ok bool) {
 	first, second, two := strings.Cut(secret, ".")
 	if !IsSecret(first) || two && !IsSecret(second) {

@@ -5,18 +5,20 @@ import (
 	"net"
 )
 
-// Why [CheckServer] rejects who listens.
+// Reasons why [CheckServer] rejects a server.
 var (
 	ErrServerAgent = errors.New("the process that listens there was started by an agent, or hides who started it")
 	ErrServerUser  = errors.New("the process that listens there belongs to another user")
 )
 
-// CheckServer fails if the server at the other end of c, which was just dialed,
-// may be an agent of ours or another user: a client sends nothing to it.
-// Whoever listens is identified as a caller is by [NewPeer].
+// CheckServer returns an error if the process at the other end of c may be an
+// agent of ours or belong to another user. c was just dialed, and the client
+// must not send anything after an error. CheckServer identifies the process in
+// the same way as [NewPeer] identifies a caller.
 //
-// On TCP it judges loopback only, where root may listen, too, as a proxy does.
-// It judges nothing on a system on which agents cannot be identified.
+// On TCP it checks only loopback connections. It accepts a server of root
+// there, for example a proxy. If this system cannot identify agents, it checks
+// nothing.
 func CheckServer(c net.Conn) error {
 	if !canTell {
 		return nil

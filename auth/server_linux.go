@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// judgeListener judges who listens on a unix socket.
+// judgeListener checks the process that listens on a unix socket.
 func judgeListener(c *net.UnixConn) error {
 	p, err := procinfo.Listener(c)
 	if err != nil {
@@ -19,7 +19,7 @@ func judgeListener(c *net.UnixConn) error {
 	switch {
 	case p.UID != os.Geteuid():
 		return ErrServerUser
-	case p.Pid == os.Getpid(): // as in a test
+	case p.Pid == os.Getpid(): // for example in a test
 		return p.Verify()
 	case fromAgent(p.Pid), p.Unsure && !procinfo.HasArgument(p.Pid, serveCommand), p.Verify() != nil:
 		return ErrServerAgent
@@ -27,17 +27,21 @@ func judgeListener(c *net.UnixConn) error {
 	return nil
 }
 
-// serveCommand is an argument of every server. It tells a server from other
-// processes that hide what they hold and, before Linux 6.5, from a foreign
-// process with the pid of an agent's that has ended.
+// serveCommand is an argument of every server. It distinguishes a server from
+// other processes that hide their descriptors. Before Linux 6.5 it also
+// distinguishes a server from another process that has the reused pid of an
+// agent's process.
 const serveCommand = "serve"
 
-// judgePort judges who listens at an address of loopback, and who accepted c,
-// which was dialed there: another program may listen by now. A server hides its
-// descriptors, so this looks for an agent's process that holds one of the two
-// sockets, or may: one that hides its descriptors counts. If no other process
-// may hold the socket that listens, it is rejected, too: an agent can hide it
-// in a message on its way. What processes of root hold cannot be seen.
+// judgePort checks the process that listens at a loopback address, and the
+// process that accepted c, which was dialed there. They may differ by now.
+//
+// A server hides its descriptors, so judgePort cannot find the server itself.
+// Instead it looks for an agent's process that holds, or may hold, one of the
+// two sockets; a process that hides its descriptors may hold them. It also
+// returns an error if no other process may hold the listening socket, because
+// an agent can hide a socket in a message in transit. The descriptors of root's
+// processes cannot be seen.
 func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 	sock, err := findListener(there)
 	switch {
@@ -46,7 +50,8 @@ func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 	case sock.uid != os.Geteuid() && sock.uid != 0:
 		return ErrServerUser
 	}
-	// After the above: what nobody has accepted yet waits at that socket.
+	// This must follow findListener: a connection that has not been accepted
+	// yet belongs to the listening socket.
 	end, err := findSocket(there, addressOf(c.LocalAddr()))
 	if err != nil {
 		return err
@@ -77,12 +82,13 @@ func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 	return nil
 }
 
-// belowAgent reports whether an ancestor of a process belongs to an agent, or
-// whether that cannot be determined. A supervisor itself is below none.
+// belowAgent reports whether an ancestor of a process belongs to an agent. It
+// also returns true if that cannot be determined. It does not check the process
+// itself, which may be a supervisor.
 func belowAgent(self []procinfo.Kin, pid int) bool {
 	line, err := procinfo.Lineage(pid)
 	if procinfo.IsGone(err) {
-		return false // it holds nothing any more
+		return false // an ended process holds no socket
 	}
 	return err != nil || hasAgent(self, line[1:])
 }

@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket is what the system knows of a TCP socket.
+// A socket is the kernel's information about a TCP socket.
 type socket struct {
 	inode   uint64 // zero once its process has closed it
 	uid     int
-	listens bool // it is no end of a connection
+	listens bool // it listens and is not an end of a connection
 }
 
-// findSocket returns the end of a connection on this machine that is at local,
-// or an error that is fs.ErrNotExist. Another connection may have these
-// addresses by now: the caller calls [connected] last. The kernel is asked for
-// this one socket; where it does not answer such questions, its list of all
-// sockets is read.
+// findSocket returns the end of a connection on this machine that has the
+// address local. If there is none, the error is fs.ErrNotExist. The addresses
+// may belong to another connection by now, so the caller must call [connected]
+// last. findSocket asks the kernel for this socket; if the kernel does not
+// support that, it reads the list of all sockets.
 func findSocket(local, remote netip.AddrPort) (socket, error) {
 	s, err := askKernel(local, remote, false)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -37,9 +37,9 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 	return readTable(local, remote)
 }
 
-// connected reports whether the other end of c has not reset the connection: as
-// long as it has not, no other connection has had the same addresses. It may
-// have closed its half.
+// connected reports whether the other end of c has not reset the connection.
+// Until then no other connection has had the same addresses. The other end may
+// have closed its direction.
 func connected(c *net.TCPConn) bool {
 	rc, err := c.SyscallConn()
 	if err != nil {
@@ -50,8 +50,8 @@ func connected(c *net.TCPConn) bool {
 	return cerr == nil && err == nil && (info.State == unix.BPF_TCP_ESTABLISHED || info.State == unix.BPF_TCP_CLOSE_WAIT)
 }
 
-// onThisMachine reports whether an address is one of this machine, or whether
-// that cannot be told.
+// onThisMachine reports whether an address belongs to this machine. It also
+// returns true if that cannot be determined.
 func onThisMachine(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true
@@ -63,8 +63,9 @@ func onThisMachine(a netip.Addr) bool {
 	})
 }
 
-// findListener returns the socket that listens at an address, or for all
-// addresses of this machine, or an error that is fs.ErrNotExist.
+// findListener returns the socket that listens at an address, or at that port
+// on all addresses of this machine. If there is none, the error is
+// fs.ErrNotExist.
 func findListener(at netip.AddrPort) (socket, error) {
 	none := func(a netip.Addr) netip.AddrPort {
 		if a.Is4() {
@@ -84,20 +85,20 @@ func findListener(at netip.AddrPort) (socket, error) {
 	return s, err
 }
 
-// The parts of linux/inet_diag.h that are needed.
+// Parts of linux/inet_diag.h.
 const (
 	sockDiagByFamily = 20
 	diagRequestLen   = 56
 	diagAnswerLen    = 72
-	diagState        = 1 // its place in the answer
+	diagState        = 1 // offset in the answer, as are the two below
 	diagUID          = 64
 	diagInode        = 68
 	anyState         = 1<<32 - 1
 )
 
-// askKernel asks for a socket by its addresses: one that listens, or one end of
-// a connection. A client may have reached an IPv4 address through an IPv6
-// socket.
+// askKernel asks the kernel for a socket with these addresses: a listening one,
+// or one end of a connection. It also asks for an IPv6 socket with an IPv4
+// address, because a server can accept IPv4 connections on an IPv6 socket.
 func askKernel(local, remote netip.AddrPort, listens bool) (socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -134,7 +135,7 @@ func ask(fd int, family uint8, local, remote netip.AddrPort) (socket, error) {
 	copy(b[12:28], addressBytes(family, local.Addr()))
 	copy(b[28:44], addressBytes(family, remote.Addr()))
 	for i := 48; i < 56; i++ {
-		b[i] = 0xff // no cookie: whichever it is
+		b[i] = 0xff // any socket cookie
 	}
 	if err := unix.Sendto(fd, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return socket{}, fmt.Errorf("ask for a socket: %w", err)
@@ -147,12 +148,12 @@ func ask(fd int, family uint8, local, remote netip.AddrPort) (socket, error) {
 	body := answer[unix.NLMSG_HDRLEN:n]
 	if ne.Uint16(answer[4:]) == unix.NLMSG_ERROR {
 		errno := unix.Errno(-int32(ne.Uint32(body)))
-		return socket{}, fmt.Errorf("ask for a socket: %w", errno) // ENOENT is fs.ErrNotExist
+		return socket{}, fmt.Errorf("ask for a socket: %w", errno) // ENOENT matches fs.ErrNotExist
 	}
 	if len(body) < diagAnswerLen {
 		return socket{}, errors.New("ask for a socket: a short answer")
 	}
-	if body[diagState] == unix.BPF_TCP_SYN_SENT { // a connection to come
+	if body[diagState] == unix.BPF_TCP_SYN_SENT { // the connection is not established yet
 		return socket{}, fs.ErrNotExist
 	}
 	return socket{uint64(ne.Uint32(body[diagInode:])), int(ne.Uint32(body[diagUID:])), body[diagState] == unix.BPF_TCP_LISTEN}, nil
@@ -162,11 +163,11 @@ func addressBytes(family uint8, a netip.Addr) []byte {
 	if family == unix.AF_INET {
 		return a.AsSlice()
 	}
-	b := a.As16() // an IPv4 address as an IPv6 socket has it
+	b := a.As16() // an IPv4 address becomes an IPv4-mapped IPv6 address
 	return b[:]
 }
 
-// readTable looks a socket up in the lists for people.
+// readTable looks up a socket in /proc/net/tcp and /proc/net/tcp6.
 func readTable(local, remote netip.AddrPort) (socket, error) {
 	want := func(family uint8) string { return tableAddress(family, local) + " " + tableAddress(family, remote) }
 	tables := map[string]string{"/proc/net/tcp6": want(unix.AF_INET6)}
@@ -192,8 +193,7 @@ func readTable(local, remote netip.AddrPort) (socket, error) {
 	return socket{}, fs.ErrNotExist
 }
 
-// The states of sockets that are no end of a connection, as the lists have
-// them.
+// States in these files of sockets that are not an end of a connection.
 const (
 	tableListening  = "0A"
 	tableConnecting = "02"
@@ -215,8 +215,8 @@ func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
 	return s, false
 }
 
-// tableAddress writes an address as the kernel does: each word of 32 bits as
-// the number that it is on this machine.
+// tableAddress formats an address as these files do: each 32-bit word as a
+// number in the byte order of this machine.
 func tableAddress(family uint8, ap netip.AddrPort) string {
 	b := slices.Clone(addressBytes(family, ap.Addr()))
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// subordinate reports whether uid is one as which our user may run processes
-// with newuidmap, or whether the system's list of such users cannot be read.
+// subordinate reports whether our user may run processes as uid with newuidmap.
+// It also returns true if the system's list of such users exists but cannot be
+// read.
 func subordinate(uid int) bool {
 	f, err := os.Open("/etc/subuid")
 	if err != nil {
@@ -31,8 +32,8 @@ func subordinate(uid int) bool {
 
 type uidRange struct{ first, count int }
 
-// readSubordinates reads lines of subuid(5), such as "name:100000:65536", and
-// returns those whose owner has one of the names.
+// readSubordinates reads lines in the format of subuid(5), such as
+// "name:100000:65536". It returns the ranges whose owner has one of the names.
 func readSubordinates(r io.Reader, names []string) (ranges []uidRange) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		f := strings.Split(strings.TrimSpace(lines.Text()), ":")

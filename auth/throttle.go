@@ -8,36 +8,36 @@ import (
 )
 
 const (
-	failuresAllowed = 10 // wrong credentials per address, and per prefix, and window
+	failuresAllowed = 10 // wrong credentials per address, and per prefix, in one window
 	failureWindow   = time.Minute
-	culpritsKept    = 4096 // addresses, and prefixes
+	culpritsKept    = 4096 // maximum number of addresses, and of prefixes
 )
 
-// A throttle counts wrong credentials: by the address that they come from, and
-// by how they begin, so that guesses at one credential from many addresses
-// count together. Valid credentials are never counted. The zero value is ready
-// to use.
+// A throttle counts wrong credentials by the address of the caller, and by
+// their first bytes, so that guesses of one credential from many addresses
+// count together. It never counts valid credentials. The zero value is ready to
+// use.
 type throttle struct {
 	mu        sync.Mutex
 	addresses tally[netip.Prefix]
 	prefixes  tally[string]
 }
 
-// secretPrefix is how many bytes of a wrong credential its failures are counted
-// by: what all have in common, and 48 bits.
+// secretPrefix is the length of the prefix by which wrong credentials are
+// counted: the part that all secrets have in common, and 48 random bits.
 const secretPrefix = len(prefix) + 8
 
-// failed counts a wrong secret from addr. It reports whether there were too
-// many.
+// failed counts a wrong secret from addr. It reports whether too many were
+// counted.
 func (t *throttle) failed(addr netip.Addr, secret string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	address := t.addresses.add(network(addr), now)
-	begin := strings.Clone(secret[:min(len(secret), secretPrefix)]) // the table would keep all of a long secret
+	begin := strings.Clone(secret[:min(len(secret), secretPrefix)]) // a copy, so that the table does not keep a long secret in memory
 	return t.prefixes.add(begin, now) || address
 }
 
-// A tally counts failures by what they have in common.
+// A tally counts failures by a key.
 type tally[K comparable] map[K]*failures
 
 type failures struct {
@@ -45,7 +45,8 @@ type failures struct {
 	n     int
 }
 
-// add counts a failure. It reports whether there were too many.
+// add counts a failure. It reports whether there were too many in the current
+// window.
 func (t *tally[K]) add(key K, now time.Time) bool {
 	f := (*t)[key]
 	if f == nil || now.Sub(f.since) >= failureWindow {
@@ -59,8 +60,9 @@ func (t *tally[K]) add(key K, now time.Time) bool {
 	return false
 }
 
-// put bounds the table: when it is full the ended windows go, and if there are
-// none, all of it. An attacker with that many networks is not held up by this.
+// put adds an entry to the table. If the table is full, put first removes the
+// entries whose window has ended, and all entries if the table is still full.
+// An attacker with that many networks is therefore not throttled.
 func (t *tally[K]) put(key K, f *failures, now time.Time) {
 	if len(*t) >= culpritsKept {
 		for k, old := range *t {
@@ -78,8 +80,9 @@ func (t *tally[K]) put(key K, f *failures, now time.Time) {
 	(*t)[key] = f
 }
 
-// network is what shares a budget: one IPv4 address however it is written, one
-// IPv6 subnet. The zero address stands for callers without one.
+// network returns the addresses that are counted together: one IPv4 address,
+// also in IPv6 form, or one IPv6 subnet of 64 bits. The zero address is for
+// callers without an address.
 func network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
