@@ -18,6 +18,7 @@ var plainFolders = []string{
 	"internal/agentconn", "internal/agentrig", "internal/fakemodel", "internal/gitconfig", "internal/jsonl",
 	"internal/jsonrpc", "internal/proc", "internal/procinfo", "internal/realagents", "internal/recordtest",
 	"internal/redact", "internal/supervisor", "internal/translate",
+	"attach", "audit", "auth", "gateway/detect", "gateway/once", "gateway/prewarm", "gateway",
 }
 
 // unclear matches phrases that make a reader search for their subject. Name the
