@@ -69,13 +69,13 @@ type Requests struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	running map[id]*flight
+	running map[id]*call
 }
 
 type id struct{ credential, key string }
 
-// A flight is a request that is being answered.
-type flight struct {
+// A call is a request that is being answered.
+type call struct {
 	digest [32]byte
 	done   chan struct{} // closed once answer and err are set
 	answer Answer
@@ -84,7 +84,7 @@ type flight struct {
 
 // New returns a Requests that stores its answers in s.
 func New(s store.Requests, log *slog.Logger) *Requests {
-	return &Requests{store: s, log: log, running: make(map[id]*flight)}
+	return &Requests{store: s, log: log, running: make(map[id]*call)}
 }
 
 // Do returns the answer to a request. The first of several identical requests
@@ -107,20 +107,20 @@ func (r *Requests) Do(ctx context.Context, req Request, run func(ctx context.Con
 		return answer(ctx, new(Binding), run)
 	}
 	for {
-		f, same := r.enter(ids, req.Digest)
+		c, same := r.begin(ids, req.Digest)
 		switch {
-		case same != nil && f.digest != req.Digest:
+		case same != nil && c.digest != req.Digest:
 			return Answer{}, conflict(*same)
 		case same != nil:
-			a, err := f.wait(ctx)
+			a, err := c.wait(ctx)
 			if errors.Is(err, errLeft) {
 				continue
 			}
 			return a, err
 		}
-		defer r.leave(ids, f)
-		f.answer, f.err = r.first(ctx, req, ids, run)
-		return f.answer, f.err
+		defer r.finish(ids, c)
+		c.answer, c.err = r.first(ctx, req, ids, run)
+		return c.answer, c.err
 	}
 }
 
@@ -139,40 +139,40 @@ func (req Request) ids() (ids []id) {
 	return ids
 }
 
-// enter returns the running flight that has one of these ids, and that id. If
-// there is none, it adds a new flight and returns no id.
-func (r *Requests) enter(ids []id, digest [32]byte) (f *flight, same *id) {
+// begin returns the running call that has one of these ids, and that id. If
+// there is none, it adds a new call and returns no id.
+func (r *Requests) begin(ids []id, digest [32]byte) (c *call, same *id) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, i := range ids {
-		if f := r.running[i]; f != nil {
-			return f, &i
+		if c := r.running[i]; c != nil {
+			return c, &i
 		}
 	}
-	f = &flight{digest: digest, done: make(chan struct{}), err: runnel.Fail(runnel.Internal, "the first request failed; send it again")}
+	c = &call{digest: digest, done: make(chan struct{}), err: runnel.Fail(runnel.Internal, "the first request failed; send it again")}
 	for _, i := range ids {
-		r.running[i] = f
+		r.running[i] = c
 	}
-	return f, nil
+	return c, nil
 }
 
-func (r *Requests) leave(ids []id, f *flight) {
+func (r *Requests) finish(ids []id, c *call) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, i := range ids {
 		delete(r.running, i)
 	}
-	close(f.done)
+	close(c.done)
 }
 
-func (f *flight) wait(ctx context.Context) (Answer, error) {
+func (c *call) wait(ctx context.Context) (Answer, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case <-f.done:
-		f := *f // a copy, because other waiting requests read f, too
-		f.answer.Replayed = f.err == nil
-		return f.answer, f.err
+	case <-c.done:
+		c := *c // a copy, because other waiting requests read c, too
+		c.answer.Replayed = c.err == nil
+		return c.answer, c.err
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	case <-late.C:
@@ -180,7 +180,7 @@ func (f *flight) wait(ctx context.Context) (Answer, error) {
 	}
 }
 
-// first answers a request that has no running flight, unless its answer is
+// first answers a request that has no running call, unless its answer is
 // stored. client is the context of the request; it ends when the client
 // disconnects.
 func (r *Requests) first(client context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
