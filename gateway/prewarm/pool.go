@@ -29,7 +29,7 @@ const (
 	minBackoff    = 5 * time.Second  // after the first failure to start; doubled after each further failure
 	maxBackoff    = 10 * time.Minute // maximum backoff
 	checkInterval = 15 * time.Second // between checks whether prewarmed agents still run
-	lookTimeout   = 3 * time.Second  // per stat of a directory
+	statTimeout   = 3 * time.Second  // per stat of a directory
 	idleAfter     = time.Hour        // without a prompt or a new session; after that, no agents are prewarmed
 )
 
@@ -56,12 +56,12 @@ type Pool struct {
 
 	stat func(dir string) (os.FileInfo, error) // may block while a file system does not respond
 
-	mu     sync.Mutex       // guards the fields below; never held during stat
-	slots  []*slot          // most recently used first
-	unused []*Agent         // agents that Run has to stop
-	looks  map[string]*look // running looks, by directory
-	closed bool
-	stats  Stats
+	mu       sync.Mutex          // guards the fields below; never held during stat
+	slots    []*slot             // most recently used first
+	unused   []*Agent            // agents that Run has to stop
+	dirStats map[string]*dirStat // running stats, by directory
+	closed   bool
+	stats    Stats
 }
 
 // A slot holds at most one agent, of one key.
@@ -97,7 +97,7 @@ type Stats struct {
 // Run returns; Close stops the agents.
 func New(ctx context.Context, cfg Config) *Pool {
 	cfg.Size, cfg.MaxAge = max(cfg.Size, 0), cmp.Or(cfg.MaxAge, defaultMaxAge)
-	p := &Pool{cfg: cfg, kick: wake.New(), stat: os.Stat, looks: make(map[string]*look)}
+	p := &Pool{cfg: cfg, kick: wake.New(), stat: os.Stat, dirStats: make(map[string]*dirStat)}
 	p.used.Store(time.Now().UnixNano())
 	p.ctx, p.stop = context.WithCancel(ctx)
 	return p
@@ -247,48 +247,48 @@ func (p *Pool) discard(a *Agent) {
 // inPlace reports whether the path of an agent's directory still refers to the
 // directory in which the agent was started.
 func (p *Pool) inPlace(a *Agent) bool {
-	now, err := p.look(a.Options.Dir)
+	now, err := p.statDir(a.Options.Dir)
 	return err == nil && a.dir != nil && os.SameFile(now, a.dir)
 }
 
-// A look is one stat of a directory, for which several callers may wait.
-type look struct {
+// A dirStat is one stat of a directory, for which several callers may wait.
+type dirStat struct {
 	done chan struct{} // closed once info and err are set
 	info os.FileInfo
 	err  error
 }
 
-// look stats a directory. It returns an error if the file system does not
+// statDir stats a directory. It returns an error if the file system does not
 // respond in time. A file system that hangs delays only callers that use it,
 // and blocks one goroutine for each directory.
-func (p *Pool) look(dir string) (os.FileInfo, error) {
+func (p *Pool) statDir(dir string) (os.FileInfo, error) {
 	p.mu.Lock()
-	l := p.looks[dir]
-	if l == nil {
-		l = &look{done: make(chan struct{})}
-		p.looks[dir] = l
+	d := p.dirStats[dir]
+	if d == nil {
+		d = &dirStat{done: make(chan struct{})}
+		p.dirStats[dir] = d
 		go func() {
-			l.info, l.err = p.stat(dir)
+			d.info, d.err = p.stat(dir)
 			p.mu.Lock()
-			delete(p.looks, dir)
+			delete(p.dirStats, dir)
 			p.mu.Unlock()
-			close(l.done)
+			close(d.done)
 		}()
 	}
 	p.mu.Unlock()
-	patience := time.NewTimer(lookTimeout)
+	patience := time.NewTimer(statTimeout)
 	defer patience.Stop()
 	select {
-	case <-l.done:
-		return l.info, l.err
+	case <-d.done:
+		return d.info, d.err
 	case <-patience.C:
-		return nil, errSilent
+		return nil, errNoResponse
 	case <-p.ctx.Done():
 		return nil, p.ctx.Err()
 	}
 }
 
-var errSilent = runnel.Fail(runnel.WorkingRootInaccessible, "the file system of the project directory does not answer")
+var errNoResponse = runnel.Fail(runnel.WorkingRootInaccessible, "the file system of the project directory does not answer")
 
 func (a *Agent) isOld(maxAge time.Duration) bool { return time.Since(a.started) >= maxAge }
 
@@ -388,7 +388,7 @@ func (p *Pool) fill(s *slot) {
 	defer cancel()
 	a := &Agent{ID: uuid.Must(uuid.NewV7()).String(), Options: s.Options, started: time.Now()}
 	var err error
-	if a.dir, err = p.look(s.Options.Dir); err == nil {
+	if a.dir, err = p.statDir(s.Options.Dir); err == nil {
 		a.Conn, err = p.cfg.Start(ctx, s.Key, a.ID)
 	}
 	p.mu.Lock()
