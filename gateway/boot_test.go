@@ -30,14 +30,14 @@ func TestForcedBootForgetsTheConversationAtOnce(t *testing.T) {
 	if err != nil || boot.Resumed || after.AgentSessionID == before.AgentSessionID {
 		t.Errorf("booted %+v: %+v, %v", boot, after, err)
 	}
-	told := 0
+	notices := 0
 	for ev, err := range d.log.Read(t.Context(), id, before.LastSeq) {
 		if n, ok := ev.Body.(event.Notice); ok && n.Code == runnel.ConversationForgotten && err == nil {
-			told++
+			notices++
 		}
 	}
-	if told != 1 {
-		t.Errorf("readers were told %d times", told)
+	if notices != 1 {
+		t.Errorf("readers were told %d times", notices)
 	}
 	closeIt(t, g)
 

@@ -51,9 +51,9 @@ type entry struct {
 
 	oneTurn bool // the running turn has its own settings, which must not become the session's
 
-	told      reported
-	recalled  bool // told includes what was reported before the session was opened
-	unwritten bool // the catalogue does not have all of told
+	reported  reported
+	recalled  bool // reported includes what was reported before the session was opened
+	unwritten bool // the catalogue does not have all of reported
 }
 
 // A span is the range of the log that a turn occupies.
@@ -153,7 +153,7 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 			b.Config = nil
 		}
 		setIf(&e.rec.Title, line(b.Title, titleBytes))
-		news := e.told.take(b)
+		news := e.reported.take(b)
 		e.unwritten = e.unwritten || news
 		return true, news || b.AgentSessionID != ""
 	case event.ResponseStart:

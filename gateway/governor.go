@@ -29,12 +29,12 @@ type governor struct {
 	session string
 	tools   []string // tools with which the agent starts subagents
 
-	mu      sync.Mutex // guards the rest
-	rules   constraints
-	turn    turnRules
-	untold  bool                      // no notice about rules.start has been logged yet
-	permits map[string]profile.Permit // decided delegations, by id of the approval and by id of the call
-	watched map[string]string         // tools of calls that should not run, by id of the call
+	mu            sync.Mutex // guards the rest
+	rules         constraints
+	turn          turnRules
+	startUnlogged bool                      // no notice about rules.start has been logged yet
+	permits       map[string]profile.Permit // decided delegations, by id of the approval and by id of the call
+	watched       map[string]string         // tools of calls that should not run, by id of the call
 }
 
 // maxWatched limits how many calls of a session a governor remembers.
@@ -81,7 +81,7 @@ func newGovernor(log *slog.Logger, session string, p runnel.Provider) *governor 
 func (g *governor) begin(r constraints) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.rules, g.untold = r, r.start != nil
+	g.rules, g.startUnlogged = r, r.start != nil
 	if r.start != nil {
 		logPermit(context.Background(), g.log, g.session, "", *r.start)
 	}
@@ -232,10 +232,10 @@ func (g *governor) annotate(ev event.Event) []event.Notice {
 	defer g.mu.Unlock()
 	switch b := ev.Body.(type) {
 	case event.ResponseStart:
-		if !g.untold {
+		if !g.startUnlogged {
 			return nil
 		}
-		g.untold = false
+		g.startUnlogged = false
 		switch {
 		case g.rules.start.Allowed && g.rules.asks:
 			return []event.Notice{permitNotice(*g.rules.start, "; the agent asks before each delegation")}

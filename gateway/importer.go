@@ -233,9 +233,9 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	})
 	if err == nil {
 		e.rec.AgentSessionID, e.rec.State = agentID, event.StateOpen
-		var told store.Report
-		if told, err = e.told.record(); err == nil {
-			err = m.opener.cfg.Catalogue.PutReport(ctx, rec.ID, told)
+		var report store.Report
+		if report, err = e.reported.record(); err == nil {
+			err = m.opener.cfg.Catalogue.PutReport(ctx, rec.ID, report)
 		}
 		if err == nil {
 			err = m.opener.cfg.Catalogue.PutSession(ctx, e.rec)

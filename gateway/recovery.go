@@ -144,7 +144,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 		return err
 	}
 	e.mu.Lock()
-	e.told, e.unwritten = past.told.with(e.told), e.unwritten || past.unwritten
+	e.reported, e.unwritten = past.reported.with(e.reported), e.unwritten || past.unwritten
 	e.mu.Unlock()
 	r.sessions.add(id, e)
 	e.feed.touch(id)

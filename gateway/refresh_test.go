@@ -59,10 +59,10 @@ func (placed) PositionalTurns() {}
 // derived is the id that an agent's own id gives a turn.
 func derived(native string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(native)).String() }
 
-// told returns the events of a turn with a prompt and items after it: text, or
+// turnWith returns the events of a turn with a prompt and items after it: text, or
 // "call NAME", which has no output, or "called NAME", which has one. A last
 // item "…" leaves the turn without its end.
-func told(id, prompt string, items ...string) (evs []event.Event) {
+func turnWith(id, prompt string, items ...string) (evs []event.Event) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(bodies ...event.Body) {
 		for _, b := range bodies {
@@ -150,7 +150,7 @@ func TestLoadAgainAddsWhatTheConversationGained(t *testing.T) {
 		d := newDisk(t)
 		k := newKeeper(d)
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
-		one, two, three := told(derived("1"), "one", "first answer"), told(derived("2"), "two", "called ls", "second"), told(derived("3"), "three", "third")
+		one, two, three := turnWith(derived("1"), "one", "first answer"), turnWith(derived("2"), "two", "called ls", "second"), turnWith(derived("3"), "three", "third")
 		k.history = one
 		id := load(t, g, "script:abc")
 		want := []string{"one; first answer; completed"}
@@ -197,7 +197,7 @@ func TestLoadAgainKeepsWhatWeRecorded(t *testing.T) {
 				}
 				g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
 				defer closeIt(t, g)
-				k.history = told(derived("1"), "one", "first answer")
+				k.history = turnWith(derived("1"), "one", "first answer")
 				id := load(t, g, "script:abc")
 				ours := send(t, g, id, "text please")
 				d.ends(t, ours)
@@ -215,7 +215,7 @@ func TestLoadAgainKeepsWhatWeRecorded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				k.history = slices.Concat(k.history, told(stored, "text please", "as the agent keeps it"), told(derived("3"), "text please", "elsewhere"),
+				k.history = slices.Concat(k.history, turnWith(stored, "text please", "as the agent keeps it"), turnWith(derived("3"), "text please", "elsewhere"),
 					[]event.Event{{Body: event.SessionUpdated{AgentSessionID: "other", PermissionMode: "plan", Title: "Title from elsewhere"}}})
 				load(t, g, id)
 				if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != before.PermissionMode || st.AgentSessionID != "abc" || st.Title != "Title from elsewhere" {
@@ -243,10 +243,10 @@ func TestLoadAgainWhileATurnRunsChangesNothing(t *testing.T) {
 		k := newKeeper(d)
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
 		defer closeIt(t, g)
-		k.history = told(derived("1"), "one", "first answer")
+		k.history = turnWith(derived("1"), "one", "first answer")
 		id := load(t, g, "script:abc")
 		send(t, g, id, "hang")
-		k.history = slices.Concat(k.history, told(derived("2"), "two", "second"))
+		k.history = slices.Concat(k.history, turnWith(derived("2"), "two", "second"))
 		before := k.read
 		load(t, g, id)
 		if got := d.shown(t, id); len(got) != 2 || k.read != before {
@@ -270,11 +270,11 @@ func TestLoadAgainAddsTheRestOfATurnThatRanElsewhere(t *testing.T) {
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
 		defer closeIt(t, g)
 		turn := derived("1")
-		k.history = told(turn, "one", "begun", "call ls", "…")
+		k.history = turnWith(turn, "one", "begun", "call ls", "…")
 		id := load(t, g, "script:abc")
-		k.history = told(turn, "one", "begun", "called ls", "more", "…")
+		k.history = turnWith(turn, "one", "begun", "called ls", "more", "…")
 		load(t, g, id)
-		k.history = slices.Concat(told(turn, "one", "begun", "called ls", "more", "the end"), told(derived("2"), "two", "second"))
+		k.history = slices.Concat(turnWith(turn, "one", "begun", "called ls", "more", "the end"), turnWith(derived("2"), "two", "second"))
 		load(t, g, id)
 		load(t, g, id)
 		want := []string{"one; begun; call ls; PROCESS_CRASH", "call ls; out; more; PROCESS_CRASH", "the end; completed", "two; second; completed"}
@@ -290,10 +290,10 @@ func TestLoadAgainWithoutTheConversationStillLoads(t *testing.T) {
 		k := newKeeper(d)
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
 		defer closeIt(t, g)
-		k.history = told(derived("1"), "one", "first answer")
+		k.history = turnWith(derived("1"), "one", "first answer")
 		id := load(t, g, "script:abc")
 		want := d.shown(t, id)
-		k.history, k.fails = append(k.history, told(derived("2"), "two", "second")...), errors.New("gone")
+		k.history, k.fails = append(k.history, turnWith(derived("2"), "two", "second")...), errors.New("gone")
 		load(t, g, id)
 		if d := cmp.Diff(want, d.shown(t, id)); d != "" {
 			t.Errorf("of a history that breaks off: %s", d)
@@ -309,14 +309,14 @@ func TestLoadAgainOfAStrangeHistoryAddsNothing(t *testing.T) {
 		k := newKeeper(d)
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{k} })
 		defer closeIt(t, g)
-		one := told(derived("1"), "one", "first answer")
+		one := turnWith(derived("1"), "one", "first answer")
 		k.history = one
 		id := load(t, g, "script:abc")
 		want := d.shown(t, id)
 		for what, history := range map[string][]event.Event{
-			"nothing is known":                 told(derived("9"), "nine", "strange"),
-			"a turn before one that is known":  slices.Concat(told(derived("0"), "zero", "strange"), one),
-			"work in the background behind it": slices.Concat(one, told(derived("task"), "", "strange")),
+			"nothing is known":                 turnWith(derived("9"), "nine", "strange"),
+			"a turn before one that is known":  slices.Concat(turnWith(derived("0"), "zero", "strange"), one),
+			"work in the background behind it": slices.Concat(one, turnWith(derived("task"), "", "strange")),
 		} {
 			k.history = history
 			load(t, g, id)

@@ -107,7 +107,7 @@ func (rs reports) write(ctx context.Context, e *entry) error {
 		return err
 	}
 	e.mu.Lock()
-	rec, err := e.told.record()
+	rec, err := e.reported.record()
 	e.unwritten = false
 	e.mu.Unlock()
 	if err == nil {
@@ -138,7 +138,7 @@ func (e *entry) recall(ctx context.Context, rs reports) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.recalled {
-		e.told, e.recalled, e.unwritten = before.with(e.told), true, e.unwritten || !kept
+		e.reported, e.recalled, e.unwritten = before.with(e.reported), true, e.unwritten || !kept
 	}
 	return nil
 }

@@ -69,8 +69,8 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	if err != nil {
 		return st, err
 	}
-	told, _, err := g.records.reports.read(ctx, id)
-	st.Config, st.Files = told.config, told.files
+	r, _, err := g.records.reports.read(ctx, id)
+	st.Config, st.Files = r.config, r.files
 	if res, err := g.opener.resolveRecord(rec); err == nil { // on an error Resolved stays empty; the next prompt returns the error
 		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
 	}
@@ -169,9 +169,9 @@ func (e *entry) status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if st.Config == nil {
-		st.Config = e.told.config
+		st.Config = e.reported.config
 	}
-	st.Files = slices.Clone(e.told.files)
+	st.Files = slices.Clone(e.reported.files)
 	st.Resolved = shownResolved(e.resolved, st, live.TurnSettings)
 	return st
 }
