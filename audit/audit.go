@@ -22,7 +22,7 @@ type Record struct {
 	Who        string         // name of the credential or of the policy source; empty for timeouts and agents
 	Credential string         // id of the credential; empty unless By is user
 	What       string         // the tool and the title of the approval, on one line
-	Choice     string         // id of the choice; "withdrawn" if the approval was not answered
+	Choice     string         // id of the choice; "withdrawn" if no choice was made
 	Why        string         // reason of the decision
 	Digest     string         // digest of the arguments on which the decision was made
 	Edited     bool           // the decision changed the arguments

@@ -31,7 +31,8 @@ const (
 // All returns every scope.
 func All() []Scope { return []Scope{Read, Send, Approve, Admin} }
 
-// Reasons why a credential is rejected. Clients cannot distinguish them.
+// Reasons why a credential is rejected. ErrInvalid does not distinguish
+// unknown, expired and revoked credentials.
 var (
 	ErrInvalid   = errors.New("auth: no such credential")
 	ErrThrottled = errors.New("auth: too many failed attempts")
