@@ -17,14 +17,14 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// asks is a prompt with which the script agent asks to run a command.
+// asks returns a prompt that makes the script agent ask to run a command.
 func asks(command string) string {
 	args, _ := json.Marshal(map[string]string{"command": command})
 	return fmt.Sprintf(`{"steps":[{"tool":{"name":"Bash","kind":"execute","title":%q,"arguments":%s,"output":"ok","ask":{}}}]}`, command, args)
 }
 
-// answered sends a prompt that asks, and returns how the approval was resolved,
-// or the approval if it waits for a person.
+// answered sends a prompt with which the agent asks for an approval. It returns
+// how the approval was resolved, or the approval if a person must answer it.
 func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *event.Approval, r event.ApprovalResolved) {
 	t.Helper()
 	sent := send(t, g, id, asks(command))
@@ -36,8 +36,8 @@ func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *eve
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			a = b.Approval
-			// The judge answers first; this waits until it has passed or
-			// decided.
+			// The judge answers first; this call waits until the judge has
+			// passed or decided.
 			err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "no such choice"})
 			if runnel.CodeOf(err) == runnel.InvalidRequest {
 				return &a, r
@@ -50,7 +50,7 @@ func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *eve
 	return nil, r
 }
 
-// finish denies what waits for a person.
+// finish denies the approval a if a person must answer it.
 func (d *disk) finish(t *testing.T, g *Gateway, id string, a *event.Approval) {
 	t.Helper()
 	if err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "deny"}); err != nil {
@@ -104,7 +104,7 @@ func TestStoredRulesAnswerApprovals(t *testing.T) {
 		}
 	}
 	closeIt(t, g)
-	g = d.open(t) // the rules and their uses outlive the server
+	g = d.open(t) // the rules and their use counts survive a restart
 	list := g.Approvals().Rules()
 	if len(list) != 2 || list[0].Uses != 1 || list[1].Uses != 1 || list[0].LastUsedAt.IsZero() {
 		t.Errorf("rules after a restart: %+v", list)
@@ -191,7 +191,7 @@ func TestDecisionIsRemembered(t *testing.T) {
 	}
 }
 
-// A rule of one folder says nothing about sessions in others.
+// A rule for one folder does not apply to sessions in other folders.
 func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -232,7 +232,7 @@ func TestThereAreOnlySoManyRules(t *testing.T) {
 	wantCode(t, err, runnel.RateLimited)
 }
 
-// Who answers may change a call, but not into one that a rule denies.
+// A client may change a call, but not into one that a rule denies.
 func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -253,8 +253,9 @@ func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
 	d.ends(t, sent)
 }
 
-// A secret is taken out of what is shown, with whatever an agent writes in its
-// place: a rule must not allow what nobody sees.
+// A secret is removed from the arguments that are shown, together with anything
+// that an agent writes in its place. A rule must not allow arguments that
+// nobody sees.
 func TestRuleAllowsNothingThatIsTakenOutAsASecret(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) {

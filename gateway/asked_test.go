@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/gateway/policy"
 )
 
-// The sources of decisions take their time; only then does the status have the
-// approval, and watchers read it once more.
+// The status has the approval only after all policy sources have passed it.
+// Watchers then read the status once more.
 func TestWatchersLearnThatAnApprovalWaitsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// After a forced boot nothing goes back to the conversation that was given up,
-// also if the server ends before the new one has said its id.
+// After a forced boot, no later start resumes the abandoned conversation, even
+// if the server stops before the new agent has reported its id.
 func TestForcedBootForgetsTheConversationAtOnce(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -50,7 +50,7 @@ func TestForcedBootForgetsTheConversationAtOnce(t *testing.T) {
 	}
 }
 
-// A booter opens scripted agents, and can refuse to.
+// A booter opens scripted agents, or fails to.
 type booter struct {
 	opened []runnel.Options
 	refuse func(runnel.Options) error
@@ -72,7 +72,7 @@ func (b *booter) config(c *Config) {
 	c.Providers, c.TrustedDirs = []runnel.Provider{b.provider()}, []string{"/"}
 }
 
-// settings writes the settings of a project.
+// settings writes the settings file of a project.
 func settings(t *testing.T, dir, text string) {
 	t.Helper()
 	file := filepath.Join(dir, ".runnel", "config.yaml")
@@ -103,7 +103,7 @@ func TestBootReasons(t *testing.T) {
 	first := boots(t, g, id, false, Boot{Reason: "already_booted"})
 	d.ends(t, send(t, g, id, "text"))
 
-	// Settings of a running agent are no reason to start it again.
+	// Changed settings of a running agent do not restart it.
 	if _, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModePlan}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestBootReasons(t *testing.T) {
 		t.Errorf("first %+v, then %+v, %d agents", first, same, len(b.opened))
 	}
 
-	// What the next agent would start with has changed.
+	// The options of the next agent have changed.
 	settings(t, d.dir, "model: another\n")
 	changed := boots(t, g, id, false, Boot{Started: true, Resumed: true, Reason: "fingerprint_changed"})
 	if last := b.opened[len(b.opened)-1]; last.Model != "another" || last.Resume == "" {
@@ -130,7 +130,8 @@ func TestBootReasons(t *testing.T) {
 	d.ends(t, send(t, g, id, "text"))
 	closeIt(t, g)
 
-	// The record has both, and another server compares with them.
+	// The record has the time and the fingerprint, and the next server compares
+	// its options with them.
 	g = d.open(t, b.config)
 	defer closeIt(t, g)
 	kept, err := g.Status(t.Context(), id)
@@ -147,14 +148,14 @@ func TestBootWithoutConversation(t *testing.T) {
 	g := d.open(t, b.config)
 	defer closeIt(t, g)
 	id := d.create(t, g)
-	if err := g.sessions.peek(id).session.Release(t.Context()); err != nil { // before it has named its conversation
+	if err := g.sessions.peek(id).session.Release(t.Context()); err != nil { // before the agent has reported its conversation
 		t.Fatal(err)
 	}
 	boots(t, g, id, false, Boot{Started: true, Reason: "missing_agent_session"})
 }
 
-// An agent that cannot resume is started once more, afresh; what would fail
-// again is not tried again.
+// An agent that cannot resume is started once more, with a new conversation. An
+// error that would recur is not retried.
 func TestFailedResumeIsRetriedOnceAfresh(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -200,8 +201,8 @@ func TestFailedResumeIsRetriedOnceAfresh(t *testing.T) {
 	}
 }
 
-// The fingerprint changes with everything that the agent is started with, and
-// with nothing else.
+// The fingerprint depends on everything with which the agent is started, and on
+// nothing else.
 func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 	base := runnel.Options{Dir: "/p", Model: "m", MCPServers: json.RawMessage(`{"a":{"env":{"KEY":"secret"}}}`)}
 	rec := store.Session{ID: "s", CLIType: "script", Options: json.RawMessage(`{"mcpServers":"sealed"}`)}
@@ -233,11 +234,11 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 	}
 }
 
-// A new option that is not part of its JSON has to be put into one of the
+// A new option that is not in the JSON of Options must be added to one of the
 // lists.
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "Disallowed", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
-	leftOut := []string{ // of the server or of one run, or the same for every agent of a session
+	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session
 		"Extensions", "Keep", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Counters", "Warn",
 	}
 	for f := range reflect.TypeFor[runnel.Options]().Fields() {

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A disk is what survives a gateway.
+// A disk is the data that survives a gateway.
 type disk struct {
 	log runnel.Memory
 	cat *memory.Catalogue
@@ -283,7 +283,7 @@ func TestQueueIsAFIFO(t *testing.T) {
 	}
 }
 
-// untilIdle waits until nothing runs or waits in a session.
+// untilIdle waits until no turn runs and no prompt is queued in a session.
 func (d *disk) untilIdle(t *testing.T, g *Gateway, id string) {
 	t.Helper()
 	for version := int64(0); ; {
@@ -323,9 +323,9 @@ func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
 	if err := g.Approvals().Decide(t.Context(), id, a.ID, allow); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // replayed
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // a repeated decision
 	d.untilIdle(t, g, id)
-	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // the turn is over
+	wantCode(t, g.Approvals().Decide(t.Context(), id, a.ID, allow), runnel.ApprovalGone) // the turn has ended
 
 	a = asked()
 	if err := g.Cancel(t.Context(), id); err != nil {
@@ -436,13 +436,13 @@ func TestTurnStart(t *testing.T) {
 	closeIt(t, g)
 	g = d.open(t)
 	defer closeIt(t, g)
-	check(false) // by what the log says of its end alone
+	check(false) // only from the end of the log, because the session is not open
 	if got, _ := g.TurnStart(t.Context(), id, int64(len(all))); got != int64(len(all)) {
 		t.Errorf("at the end: got %d", got)
 	}
 }
 
-// fake is a provider whose parts a test brings.
+// fake is a provider whose methods a test sets.
 type fake struct {
 	name    string
 	open    func(runnel.Options) (runnel.Conn, error)
@@ -493,7 +493,7 @@ func (f *fake) History(_ context.Context, c runnel.Conversation) iter.Seq2[event
 	}
 }
 
-// forking is the scripted agent, and can fork.
+// forking is the scripted agent with support for forks.
 type forking struct {
 	script.Provider
 	forked atomic.Value

@@ -19,8 +19,8 @@ func calling(tool string) policy.Call {
 	return policy.Call{Approval: event.Approval{ID: "a", Kind: event.ApprovalTool, ToolName: tool}}
 }
 
-// The rules of a turn that runs are those of its prompt, also for the server
-// after this one. Where they cannot be read, a person decides everything.
+// A running turn keeps the rules of its prompt, even after a restart of the
+// server. If the rules cannot be read, a person decides every approval.
 func TestRulesOfARunningTurnSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -46,7 +46,7 @@ func TestRulesOfARunningTurnSurviveARestart(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		g    *governor
-		want string // denies Write, asks for it, approves Read
+		want string // whether it denies Write, asks for it, approves Read
 	}{
 		"running": {restart(span{turn: "t1"}), "true false true"},
 		"ended":   {restart(span{turn: "t1", end: 7}), "false false false"},
@@ -71,8 +71,8 @@ func TestRulesOfARunningTurnSurviveARestart(t *testing.T) {
 	}
 }
 
-// An agent names its subagent in its own way. What cannot be read is no name,
-// and that is refused.
+// Each kind of agent names the subagent in its own way. The name is empty if it
+// cannot be read.
 func TestSubagentIsFoundInTheArguments(t *testing.T) {
 	for args, want := range map[string]string{
 		`{"subagent_type":"tester","prompt":"x"}`: "tester", `{"agent_type":"tester"}`: "tester", `{"agent":"tester"}`: "tester",
@@ -84,7 +84,8 @@ func TestSubagentIsFoundInTheArguments(t *testing.T) {
 	}
 }
 
-// What a governor remembers of calls is bounded, whatever an agent does.
+// The number of calls that a governor remembers is limited, whatever the agent
+// does.
 func TestGovernorForgetsWhatIsOver(t *testing.T) {
 	g := newGovernor(slog.New(slog.DiscardHandler), "s", script.New())
 	g.begin(constraints{profile: &profile.Profile{Name: "p", DisallowedTools: []string{"Bash"}}})
@@ -107,8 +108,8 @@ func TestGovernorForgetsWhatIsOver(t *testing.T) {
 	}
 }
 
-// A session whose profile is gone does not go on, and can be seen and ended all
-// the same, also by a server that has just started.
+// A session whose profile was deleted rejects prompts. Clients can still read
+// and end it, even after a restart of the server.
 func TestSessionWithoutItsProfileCanBeEnded(t *testing.T) {
 	d, dir := newDisk(t), t.TempDir()
 	file := filepath.Join(dir, "p.md")

@@ -18,10 +18,10 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// shaky is a catalogue that fails at its queue for a while.
+// shaky is a catalogue whose queue fails a few times.
 type shaky struct {
 	store.Catalogue
-	list, remove atomic.Int32 // how many calls of Queue and Dequeue fail
+	list, remove atomic.Int32 // how many further calls of Queue and Dequeue fail
 }
 
 var errShaky = errors.New("no")
@@ -99,7 +99,7 @@ func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
 	cat := &unwritten{Catalogue: d.cat}
 	g := d.open(t, func(c *Config) { c.Catalogue = cat })
 	defer closeIt(t, g)
-	defer cat.broken.Store(false) // the gateway writes what is left when it closes
+	defer cat.broken.Store(false) // lets the closing gateway write the remaining records
 	id := d.create(t, g)
 	name := func() string {
 		st, err := g.Status(t.Context(), id)
@@ -178,7 +178,7 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
-// Whether a turn runs is known only after the transition.
+// Only after the transition is it known whether a turn runs.
 func TestCancelWaitsForTransition(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -186,7 +186,7 @@ func TestCancelWaitsForTransition(t *testing.T) {
 	id := d.create(t, g)
 	sent := send(t, g, id, "hang")
 	landed := make(chan struct{})
-	g.sessions.closeIf(func(*entry) bool { return true }, func(_ string, e *entry) *entry { <-landed; return e }) // as the reaper does
+	g.sessions.closeIf(func(*entry) bool { return true }, func(_ string, e *entry) *entry { <-landed; return e }) // closes sessions as the reaper does
 	cancelled := make(chan error)
 	go func() { cancelled <- g.Cancel(context.Background(), id) }()
 	select {
@@ -215,8 +215,8 @@ func unfinished(t *testing.T, d *disk, id, turn string, head int64) {
 	}
 }
 
-// Opening a session that has an unfinished turn and prompts that wait records
-// the turn's end before the session is there.
+// A session with an unfinished turn and queued prompts is open only after the
+// turn's end is in the log.
 func TestOpenClosesUnfinishedTurnAndResumesQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
@@ -248,8 +248,8 @@ func TestOpenClosesUnfinishedTurnAndResumesQueue(t *testing.T) {
 	})
 }
 
-// The record may be older than the log: the agent's conversation is the one
-// that the log names last.
+// The record may be older than the log. The agent's conversation is then the
+// last one in the log.
 func TestRecoveryReadsAgentSessionFromLog(t *testing.T) {
 	d := newDisk(t)
 	rec, err := newRecord(nil, script.New(), d.dir, runnel.Options{}, resolution{})
@@ -277,7 +277,7 @@ func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	if err := g.Delete(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.records.write(t.Context(), e); err != nil { // by a recordWriter that took it before
+	if err := g.records.write(t.Context(), e); err != nil { // as a recordWriter that took the entry earlier
 		t.Fatal(err)
 	}
 	if _, err := d.cat.Session(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
@@ -285,7 +285,7 @@ func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A reader may have a position of which recorded was not called yet.
+// A reader may have a position before recorded is called with it.
 func TestTurnStartBeyondKnownHead(t *testing.T) {
 	e := &entry{known: 5, head: 5}
 	if got := e.turnStart(7); got != 0 {

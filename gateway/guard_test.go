@@ -9,7 +9,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// The directory of a conversation that began elsewhere is what its file says.
+// The directory of an imported conversation is the one that the agent's file
+// names.
 func TestForkRejectsDataDirectory(t *testing.T) { // C08
 	d := newDisk(t)
 	data := t.TempDir()
@@ -33,7 +34,7 @@ func TestForkRejectsDataDirectory(t *testing.T) { // C08
 	}
 }
 
-// keeping can fork, and keeps conversations.
+// keeping can fork and stores conversations.
 type keeping struct {
 	forking
 	fake
@@ -45,8 +46,7 @@ func (k *keeping) Open(ctx context.Context, o runnel.Options) (runnel.Conn, erro
 	return k.forking.Open(ctx, o)
 }
 
-// Where a file system does not tell upper from lower case, a directory has more
-// than one name.
+// On a case-insensitive file system a directory has more than one name.
 func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) { // C08
 	parent := t.TempDir()
 	data := filepath.Join(parent, "data")

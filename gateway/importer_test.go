@@ -34,7 +34,7 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 			p.kept = append(p.kept, runnel.Conversation{AgentSessionID: id, Dir: d.dir, File: "/agent/" + id})
 		}
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
-		// load asks for a copy and gives up, as many clients at a time.
+		// load makes this many clients ask for a copy at once and give up.
 		load := func(ref string, clients int) {
 			var all sync.WaitGroup
 			for range clients {
@@ -54,8 +54,8 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 		before := runtime.NumGoroutine()
 		const clients = 200
 		load("script:one", clients)
-		// One copies. The runtime and earlier tests may have a few of their
-		// own.
+		// One goroutine copies. The runtime and earlier tests may have a few of
+		// their own.
 		if n := runtime.NumGoroutine() - before; n > clients/10 {
 			t.Errorf("%d goroutines are left of %d callers that have gone", n, clients)
 		}

@@ -33,14 +33,14 @@ func TestRestart(t *testing.T) {
 	}
 	d.until(t, id, is[event.ItemDelta])
 	dead, rec := d.copied(t, id)
-	rec.AgentSessionID = "" // the newest record did not make it
+	rec.AgentSessionID = "" // the newest record was not written
 	_ = dead.cat.PutSession(t.Context(), rec)
 	queue, _ := d.cat.Queue(t.Context(), "")
 	for _, q := range queue {
 		_ = dead.cat.Enqueue(t.Context(), q)
 	}
-	// A prompt that had begun, but was still in the queue; and a session half
-	// made.
+	// A prompt whose turn has started but that is still in the queue, and a
+	// session whose creation was not completed.
 	_ = dead.cat.Enqueue(t.Context(), store.Queued{Session: id, Turn: first.TurnID, Input: json.RawMessage(`{"input":{"text":"hang"}}`)})
 	half := rec
 	half.ID, half.State = "00000000-0000-7000-8000-000000000001", event.StateLoading
@@ -79,8 +79,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// copied returns a copy of what is on disk of a session, and its record: what
-// is left if the gateway dies now, before it can close anything.
+// copied returns a copy of the stored data of a session, and its record. It is
+// what remains if the gateway dies now, before it can close anything.
 func (d *disk) copied(t *testing.T, id string) (*disk, store.Session) {
 	t.Helper()
 	dead := &disk{dir: d.dir}
@@ -96,7 +96,7 @@ func (d *disk) copied(t *testing.T, id string) (*disk, store.Session) {
 	return dead, rec
 }
 
-// The agent dies with the gateway, in a turn with settings of its own.
+// The agent dies with the gateway, during a turn that has its own settings.
 func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -131,7 +131,7 @@ func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
 		t.Errorf("after the crash: %+v, %v", st, err)
 	}
 	dead.ends(t, send(t, g, id, "text"))
-	// An agent may have kept the model and the effort of the turn.
+	// The agent may have stored the model and the effort of the turn.
 	if o := started; o.Model != "scripted" || o.ReasoningEffort != "medium" || o.PermissionMode != "" || !maps.Equal(o.Config, runnel.Values{"thoughts": "false"}) {
 		t.Errorf("the next agent was started with %+v", o)
 	}
@@ -169,7 +169,7 @@ func TestKillAndLoad(t *testing.T) {
 	d.ends(t, send(t, g, id, "text"))
 }
 
-// A session goes on only where its agent could be started.
+// A session is reopened only if its agent could start in its directory.
 func TestEndedSessionStaysEndedWithoutItsDirectory(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -431,7 +431,7 @@ func TestCloseEndsTurns(t *testing.T) {
 	wantCode(t, err, runnel.StoreUnavailable)
 }
 
-// tidy prepares prompts: it says so in them.
+// tidy marks the prompts that it prepares.
 type tidy struct{ forking }
 
 func (*tidy) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
@@ -439,7 +439,7 @@ func (*tidy) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {
 	return in, nil
 }
 
-// A session that began as a copy treats prompts as any other.
+// A forked session prepares prompts in the same way as any other.
 func TestForkPreparesPrompts(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{&tidy{}} })

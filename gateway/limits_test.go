@@ -15,8 +15,8 @@ func reached(err error) any {
 	return d["limit"]
 }
 
-// An agent counts while it runs, for the credential that opened its session,
-// and whichever way it was started.
+// A running agent counts for the credential that opened its session, however it
+// was started.
 func TestAgentCountsUntilItHasGone(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Limits = Limits{Agents: 2, AgentsPerCredential: 1} })
@@ -40,7 +40,7 @@ func TestAgentCountsUntilItHasGone(t *testing.T) {
 		t.Errorf("a third in all: %v", err)
 	}
 	d.ends(t, send(t, g, mine, "text"))
-	if err := g.sessions.peek(mine).session.Release(t.Context()); err != nil { // its agent is idle
+	if err := g.sessions.peek(mine).session.Release(t.Context()); err != nil { // stops its idle agent
 		t.Fatal(err)
 	}
 	waitForAgents(g, 1)
@@ -62,8 +62,8 @@ func TestAgentCountsUntilItHasGone(t *testing.T) {
 	}
 }
 
-// waitForAgents returns once only n agents are counted: an agent is told to end
-// before it has gone.
+// waitForAgents returns once only n agents are counted. An agent still counts
+// between the request to end and its exit.
 func waitForAgents(g *Gateway, n int) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -77,7 +77,7 @@ func waitForAgents(g *Gateway, n int) {
 	}
 }
 
-// A refused session leaves no record.
+// A rejected session leaves no record.
 func TestSessionBeyondTheLimitLeavesNothing(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Limits = Limits{Sessions: 2, SessionsPerCredential: 1} })

@@ -18,14 +18,14 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// started is a provider that keeps account of what it started.
+// started is a provider that records the agents that it started.
 type started struct {
 	script.Provider
 	name  string
-	takes time.Duration // to become ready
-	plain bool          // its agents cannot be told of settings
+	takes time.Duration // how long an agent takes to become ready
+	plain bool          // settings of its running agents cannot change
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	fail   error
 	agents []*startedConn
 	tries  int
@@ -38,7 +38,8 @@ func (p *started) Name() string {
 	return p.Provider.Name()
 }
 
-// Takes declares everything: the pool has to tell agents apart by any option.
+// Takes declares every option, so that a difference in any option matters to
+// the pool.
 func (p *started) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true,
@@ -80,7 +81,7 @@ func (p *started) list() []*startedConn {
 	return slices.Clone(p.agents)
 }
 
-// left counts those that were not ended.
+// left counts the agents that were not closed.
 func (p *started) left() (n int) {
 	for _, a := range p.list() {
 		if !a.closed.Load() {
@@ -131,16 +132,15 @@ func (c tellable) SetPermissionMode(ctx context.Context, mode runnel.PermissionM
 func (c tellable) SetReasoningEffort(ctx context.Context, effort string) error { return nil }
 func (c tellable) SetConfig(ctx context.Context, id, value string) error       { return nil }
 
-// prewarming opens a gateway that keeps agents ready, with what a test is to
-// change.
+// prewarming opens a gateway that prewarms agents. edit changes its Config.
 func (d *disk) prewarming(t *testing.T, p runnel.Provider, edit ...func(*Config)) *Gateway {
 	t.Helper()
 	g := d.open(t, append([]func(*Config){func(c *Config) { c.Providers, c.Prewarm, c.StallTimeout = []runnel.Provider{p}, 1, -1 }}, edit...)...)
-	synctest.Wait() // it has read the catalogue
+	synctest.Wait() // the pool has read the catalogue
 	return g
 }
 
-// createWith creates a session and says which of p's agents it has.
+// createWith creates a session and returns the agent of p that it uses.
 func (d *disk) createWith(t *testing.T, g *Gateway, p *started, opt runnel.Options) (id string, agent *startedConn) {
 	t.Helper()
 	st, err := g.Create(t.Context(), p.Name(), d.dir, opt, "")
@@ -157,7 +157,7 @@ func (d *disk) createWith(t *testing.T, g *Gateway, p *started, opt runnel.Optio
 	return st.SessionID, agent
 }
 
-// settle gives the pool the time to refill.
+// settle waits until the pool has refilled.
 func settle() {
 	<-time.After(4 * time.Second)
 	synctest.Wait()
@@ -196,7 +196,7 @@ func TestCreateUsesPrewarmedAgent(t *testing.T) {
 		if n := len(p.list()); n != 2 {
 			t.Errorf("%d were started at once", n)
 		}
-		d.ends(t, send(t, g, st.SessionID, "text")) // it stays the session's
+		d.ends(t, send(t, g, st.SessionID, "text")) // the agent stays with the session
 		settle()
 		if st := g.Prewarmed(); st.Ready != 1 || st.Hits != 1 || st.Started != 2 {
 			t.Errorf("after the second: %+v", st)
@@ -209,8 +209,8 @@ func TestCreateUsesPrewarmedAgent(t *testing.T) {
 	})
 }
 
-// The pool stops prewarming when nobody is there, and a prompt shows that
-// somebody is there again.
+// The pool stops prewarming when no client is active, and resumes at the next
+// prompt.
 func TestPromptResumesPrewarming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
@@ -219,7 +219,7 @@ func TestPromptResumesPrewarming(t *testing.T) {
 		id, _ := d.createWith(t, g, p, runnel.Options{})
 		<-time.After(3 * time.Hour)
 		synctest.Wait()
-		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session itself was closed as idle
+		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session was closed as idle, too
 			t.Errorf("nobody is here, but %+v, %d agents run", st, p.left())
 		}
 		d.ends(t, send(t, g, id, "text"))
@@ -245,14 +245,14 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 		if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != string(runnel.ModePlan) {
 			t.Errorf("%+v, %v", st, err)
 		}
-		settle() // now the pool key has these settings; none restores the agent's defaults
+		settle() // the pool key now has these settings; no setting restores the agent's defaults
 		d.createWith(t, g, p, runnel.Options{})
 		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 2 {
 			t.Errorf("%+v", st)
 		}
 
-		// One that is refused what the session asks for is not kept; the
-		// session is judged as ever.
+		// A prewarmed agent that rejects the session's settings is closed, and
+		// the session gets a new agent.
 		settle()
 		before := len(p.list())
 		st, err := g.Create(t.Context(), "", d.dir, runnel.Options{Model: "none"}, "")
@@ -264,7 +264,7 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 			t.Error("it was not started anew")
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // an agent that cannot be told
+	synctest.Test(t, func(t *testing.T) { // an agent whose settings cannot change while it runs
 		d, p := newDisk(t), &started{plain: true}
 		g := d.prewarming(t, p)
 		defer closeIt(t, g)
@@ -276,8 +276,8 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 	})
 }
 
-// A link that replaced a directory leads to another directory, which may not be
-// trusted.
+// A link that has replaced a directory leads to another directory, which may
+// not be trusted.
 func TestPrewarmSkipsDirectoryReplacedByLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
@@ -322,13 +322,13 @@ func TestRestartPrewarmsKeysOfNewestSessions(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		closeIt(t, g)
-		p.takes = time.Hour // a start does not wait for it
+		p.takes = time.Hour // a start of the server does not wait for prewarmed agents
 		at := time.Now()
 		g = d.prewarming(t, p)
 		if time.Since(at) != 0 {
 			t.Errorf("the start took %v", time.Since(at))
 		}
-		closeIt(t, g) // nor does an end
+		closeIt(t, g) // nor does the end of the server
 		p.takes = 0
 		g = d.prewarming(t, p)
 		defer closeIt(t, g)
@@ -342,14 +342,15 @@ func TestRestartPrewarmsKeysOfNewestSessions(t *testing.T) {
 	})
 }
 
-// What goes on has an agent of its own: one that waits begins a conversation.
+// A resumed session starts its own agent, because a prewarmed agent has a new
+// conversation.
 func TestResumedSessionStartsItsOwnAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}
 		g := d.prewarming(t, p, func(c *Config) { c.IdleTimeout = 5 * time.Minute })
 		defer closeIt(t, g)
 		id, _ := d.createWith(t, g, p, runnel.Options{})
-		<-time.After(8 * time.Minute) // it is closed, and another agent is prewarmed
+		<-time.After(8 * time.Minute) // the idle session is closed, and another agent is prewarmed
 		synctest.Wait()
 		if st, _ := g.Status(t.Context(), id); st.IsAlive || g.Prewarmed().Ready != 1 {
 			t.Fatalf("%+v, %+v", st, g.Prewarmed())
@@ -377,7 +378,7 @@ func TestCloseStopsPrewarmedAgents(t *testing.T) {
 				p.mu.Lock()
 				p.takes = time.Hour
 				p.mu.Unlock()
-				d.createWith(t, g, p, runnel.Options{}) // its slot is being filled when the gateway is closed
+				d.createWith(t, g, p, runnel.Options{}) // the pool is starting its next agent when the gateway is closed
 				settle()
 				if err := end(g, t.Context()); err != nil {
 					t.Fatal(err)
@@ -393,7 +394,8 @@ func TestCloseStopsPrewarmedAgents(t *testing.T) {
 	}
 }
 
-// A session that cannot be recorded gets no agent, also not one that waits.
+// A session whose record cannot be written gets no agent, not even a prewarmed
+// one.
 func TestFailedCreateStopsPrewarmedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}

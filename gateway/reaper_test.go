@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// plainly is the scripted agent without what makes it resume.
+// plainly is a scripted agent whose conversation cannot be resumed.
 type plainly struct{ p *started }
 
 func (f plainly) Name() string { return f.p.Name() }
@@ -17,7 +17,7 @@ func (f plainly) Open(ctx context.Context, o runnel.Options) (runnel.Conn, error
 	return f.p.Open(ctx, o)
 }
 
-// resuming is one whose agents say themselves whether they can.
+// resuming is a provider whose agents report whether they can resume.
 type resuming struct {
 	plainly
 	can bool
@@ -54,7 +54,7 @@ func TestIdleAgentThatResumesIsStopped(t *testing.T) {
 	}
 }
 
-// An idle agent is ended only if its conversation goes on without it.
+// An idle agent is stopped only if its conversation can be resumed.
 func TestIdleAgentThatCannotResumeIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := newDisk(t), &started{}

@@ -20,13 +20,13 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// keeper is the scripted agent, and keeps one conversation that goes on
-// elsewhere.
+// keeper is the scripted agent with one stored conversation that gains turns
+// outside of the session.
 type keeper struct {
 	fake
 	history []event.Event
-	fails   error // how the reading of the history ends
-	read    int   // how often it was read
+	fails   error // error at the end of the history
+	read    int   // how often the history was read
 }
 
 func newKeeper(d *disk) *keeper {
@@ -51,17 +51,17 @@ func (k *keeper) History(context.Context, runnel.Conversation) iter.Seq2[event.E
 	}
 }
 
-// placed is a keeper whose history names turns after their place.
+// placed is a keeper whose history is positional.
 type placed struct{ *keeper }
 
 func (placed) PositionalTurns() {}
 
-// derived is the id that an agent's own id gives a turn.
+// derived returns the turn id that is made from an agent's own id.
 func derived(native string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(native)).String() }
 
-// turnWith returns the events of a turn with a prompt and items after it: text, or
-// "call NAME", which has no output, or "called NAME", which has one. A last
-// item "…" leaves the turn without its end.
+// turnWith returns the events of a turn with a prompt and items. An item is a
+// text, "call NAME" (a call without an output) or "called NAME" (a call with an
+// output). If the last item is "…", the turn has no end.
 func turnWith(id, prompt string, items ...string) (evs []event.Event) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	add := func(bodies ...event.Body) {
@@ -96,7 +96,7 @@ func turnWith(id, prompt string, items ...string) (evs []event.Event) {
 	return evs
 }
 
-// shown is what the log of a session shows, a line for each turn.
+// shown describes the log of a session, with one line for each turn.
 func (d *disk) shown(t *testing.T, id string) (lines []string) {
 	t.Helper()
 	turns := make(map[string]int)
@@ -207,7 +207,7 @@ func TestLoadAgainKeepsWhatWeRecorded(t *testing.T) {
 					t.Fatal(want)
 				}
 
-				stored := ours.TurnID // the agent keeps our id, or names the turn after its place
+				stored := ours.TurnID // the agent stores our id, unless its history is positional
 				if positional {
 					stored = derived("2")
 				}
@@ -327,8 +327,8 @@ func TestLoadAgainOfAStrangeHistoryAddsNothing(t *testing.T) {
 	})
 }
 
-// A turn whose agent does not report the model leaves the session's model
-// alone.
+// A turn whose agent does not report the model does not change the session's
+// model.
 func TestUnknownModelOfATurnIsNoModelOfTheSession(t *testing.T) {
 	e := &entry{rec: store.Session{ModelID: "m"}}
 	e.note(event.Event{Turn: "t", Body: event.ResponseStart{ModelID: runnel.UnknownModel, ProviderID: "script"}})

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// What was set is told whether or not the agent runs, and by a gateway that
-// only has the record of it.
+// The status has the settings whether or not the agent runs, even if the
+// gateway has only the session's record.
 func TestStatusReportsGivenSettings(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -41,8 +41,8 @@ func TestStatusReportsGivenSettings(t *testing.T) {
 	}
 }
 
-// After a restart no agent runs that could say what is set: a reader sees what
-// it reported last, and not the defaults of its kind.
+// After a restart no agent runs that could report its settings. The status then
+// has those that the last agent reported, and not the defaults of its kind.
 func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -73,8 +73,8 @@ func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
 	same("while it is open without an agent")
 }
 
-// Files of its own that an agent names are known as soon as it does, and after
-// a restart from the log.
+// The status has the files that an agent names as soon as it names them. After
+// a restart the gateway reads them from the log.
 func TestReportedFilesAreKeptOnce(t *testing.T) {
 	plan := event.AgentFile{Path: "/home/u/.agent/plan.md", Kind: "plan"}
 	skill := event.AgentFile{Path: "/p/skill.md", Kind: "skill"}
@@ -93,7 +93,7 @@ func TestReportedFilesAreKeptOnce(t *testing.T) {
 	}
 }
 
-// counting is a log that counts who reads it.
+// counting is a log that counts its reads.
 type counting struct {
 	store.Log
 	reads atomic.Int32
@@ -104,8 +104,8 @@ func (l *counting) Read(ctx context.Context, session string, after int64) iter.S
 	return l.Log.Read(ctx, session, after)
 }
 
-// A log may have 50 MB: what a status shows of it is in the catalogue, whether
-// or not the session is open.
+// A log may be as large as 50 MB, so Status must not read it, whether or not
+// the session is open.
 func TestStatusReadsNoLog(t *testing.T) {
 	d := newDisk(t)
 	log := &counting{Log: &d.log}
@@ -134,7 +134,7 @@ func TestStatusReadsNoLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.unlock(e)
-			log.reads.Store(0) // it was opened, which is another matter
+			log.reads.Store(0) // opening the session may read the log
 		}
 		for range 3 {
 			st, err := g.Status(t.Context(), id)
@@ -151,7 +151,7 @@ func TestStatusReadsNoLog(t *testing.T) {
 	}
 }
 
-// A database of a version that kept no reports has them in the logs.
+// A database of a version that stored no reports has them only in the logs.
 func TestStatusOfASessionWithoutAReportReadsItsLogOnce(t *testing.T) {
 	d := newDisk(t)
 	log := &counting{Log: &d.log}
@@ -164,7 +164,7 @@ func TestStatusOfASessionWithoutAReportReadsItsLogOnce(t *testing.T) {
 		t.Fatalf("%+v, %v", before.Config, err)
 	}
 	closeIt(t, g)
-	old, _ := d.copied(t, id) // with the record alone
+	old, _ := d.copied(t, id) // with only the record
 	log.Log = &old.log
 	g = old.open(t, over)
 	defer func() { closeIt(t, g) }()

@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// Every log explains why it refuses an event, whichever log it is.
+// Every kind of log explains why it rejects an event.
 func TestStoreErrorKeepsTheReasonOfARefusedEvent(t *testing.T) {
 	var log memory.Log
 	refused := log.Append(t.Context(), "s", 0, event.Event{Session: "s", Seq: 1, Body: event.ItemStart{}})

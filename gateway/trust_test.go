@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Whether a folder's own settings may run code is the server's to say, by the
-// folder that it really is.
+// The server decides whether a folder's settings may run code, by the canonical
+// path of the folder.
 func TestTrustedFolders(t *testing.T) {
 	d, p := newDisk(t), &started{}
 	base := canonical(t.TempDir())
@@ -45,7 +45,7 @@ func TestTrustedFolders(t *testing.T) {
 		if _, err := g.Load(t.Context(), st.SessionID, ""); err != nil {
 			t.Fatal(err)
 		}
-		d.ends(t, send(t, g, st.SessionID, "text")) // also when it goes on
+		d.ends(t, send(t, g, st.SessionID, "text")) // also when the session resumes
 		list = p.list()
 		if got := list[len(list)-1].opt.Trusted; got != want {
 			t.Errorf("%s, later: trusted %v, want %v", dir, got, want)
@@ -53,7 +53,8 @@ func TestTrustedFolders(t *testing.T) {
 	}
 }
 
-// Trusting a project says nothing about the further directories of a session.
+// Trust in a project does not extend to the additional directories of a
+// session.
 func TestFurtherDirectoriesAreTrustedByThemselves(t *testing.T) {
 	d, p := newDisk(t), &started{}
 	base := canonical(t.TempDir())

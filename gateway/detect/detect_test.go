@@ -17,14 +17,14 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// probed is a provider whose agent takes its time to say who it is.
+// probed is a provider whose probe takes some time.
 type probed struct {
 	script.Provider
 	name   string
 	takes  time.Duration
 	found  runnel.Installation
 	asked  atomic.Int32
-	before func() // called at the beginning, and what it returns at the end
+	before func() // before is called when a probe starts, and after when it ends
 	after  func()
 }
 
@@ -46,7 +46,7 @@ func (p *probed) Probe(ctx context.Context) runnel.Installation {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open returns a Detector of these providers and the function that ends it.
+// open returns a Detector of these providers, and a function that ends it.
 func open(t *testing.T, ps ...runnel.Provider) (d *Detector, end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
@@ -98,7 +98,7 @@ func TestSlowProbeNeverBlocks(t *testing.T) {
 			t.Errorf("after its time, in %v: %+v", took, a)
 		}
 
-		// A cached result is returned at once, and refreshed in the background.
+		// A cached result is returned at once and refreshed in the background.
 		<-time.After(problemMaxAge)
 		list, took = ask(false)
 		if a := byType(list, "missing"); took != 0 || !a.Checking || a.Install != "get it" {
@@ -117,7 +117,7 @@ func TestSlowProbeNeverBlocks(t *testing.T) {
 			t.Error("an old answer was never replaced")
 		}
 
-		// On demand it is waited for.
+		// With refresh, Agents waits for the probe.
 		quick.takes, quick.found.Version = 5*time.Second, "3"
 		list, took = ask(true)
 		if a := byType(list, "quick"); a.Version != "3" || took > refreshWait {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shaky is a store that may fail to record.
+// shaky is a store whose writes fail while fails is set.
 type shaky struct {
 	*memory.Catalogue
 	fails atomic.Bool
@@ -41,8 +41,8 @@ func requests() (*once.Requests, *shaky) {
 // work binds a turn and counts how often it runs.
 type work struct {
 	runs atomic.Int32
-	err  error         // of the work, once its turn is bound
-	hold chan struct{} // if non-nil, the work waits for its close
+	err  error         // returned by run after it has bound its turn
+	hold chan struct{} // if not nil, run waits until it is closed
 	saw  string        // what an earlier run bound
 }
 
@@ -160,7 +160,7 @@ func TestFailedRequestIsNotKept(t *testing.T) {
 		}
 		synctest.Wait()
 		close(w.hold)
-		for range 2 { // who waited gets the same error
+		for range 2 { // both waiting requests get the same error
 			if err := <-failed; runnel.CodeOf(err) != runnel.AttachmentFailure {
 				t.Errorf("got %v", err)
 			}
@@ -179,7 +179,7 @@ func TestFailedRequestIsNotKept(t *testing.T) {
 	})
 }
 
-// The store failed after the turn was bound: the turn may be in the log.
+// If the store fails after the turn was bound, the turn may be in the log.
 func TestRequestOfUnknownOutcomeIsKept(t *testing.T) {
 	for _, code := range []runnel.Code{runnel.StoreUnavailable, runnel.Internal} {
 		r, _ := requests()
@@ -212,7 +212,7 @@ func TestNothingIsDoneUnlessItCanBeRecorded(t *testing.T) {
 	wants(t, a, err, `{"n":2}`, false)
 }
 
-// The server ended after a turn was bound and before the request was answered.
+// The server stops after a turn was bound and before the request was answered.
 func TestRestartedServerKnowsWhatWasBound(t *testing.T) {
 	_, s := requests()
 	for _, row := range []store.Request{{Credential: "ci", Key: "k"}, {Key: "mine"}} {
@@ -227,7 +227,7 @@ func TestRestartedServerKnowsWhatWasBound(t *testing.T) {
 	if wants(t, a, err, `{"n":1}`, false); w.saw != "s/t7" {
 		t.Errorf("the run sees %q", w.saw)
 	}
-	// A run that fails without binding anything leaves what was bound before.
+	// A run that fails before it binds anything leaves the earlier binding.
 	failed := func(context.Context, *once.Binding) (any, error) { return nil, runnel.Fail(runnel.SessionDead, "no") }
 	row := store.Request{Credential: "ci", Key: "other", Digest: both.Digest, Session: "s", Turn: "t8", At: time.Now()}
 	if err := s.PutRequests(t.Context(), row); err != nil {
@@ -263,8 +263,8 @@ func TestClientThatLeavesInterruptsNothing(t *testing.T) {
 	})
 }
 
-// A request that has bound nothing, because it waits for a lock, is of no use
-// to a client that has gone.
+// A request that waits for a lock and has bound nothing is abandoned when its
+// client disconnects.
 func TestClientThatLeavesEarlyIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, s := requests()
@@ -292,7 +292,7 @@ func TestClientThatLeavesEarlyIsNotWaitedFor(t *testing.T) {
 		}
 		<-again
 
-		// It has gone just before the request binds something.
+		// This client has disconnected just before its request binds something.
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		if _, err := r.Do(gone, once.Request{Credential: "ci", Key: "late"}, w.run); err == nil {
@@ -337,7 +337,7 @@ func TestKeysExpireAfterADay(t *testing.T) {
 		if _, err := s.Request(t.Context(), "ci", "k"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("it is kept: %v", err)
 		}
-		a, err = do(t, r, named, w) // as long as its session
+		a, err = do(t, r, named, w) // a request with a turn id is stored as long as its session
 		wants(t, a, err, `{"n":2}`, true)
 		a, err = do(t, r, keyed, w)
 		wants(t, a, err, `{"n":3}`, false)
@@ -351,7 +351,7 @@ func TestExpiredKeyCountsForNothing(t *testing.T) {
 		if _, err := do(t, r, keyed, w); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(once.Kept + 1) // and nobody pruned
+		time.Sleep(once.Kept + 1) // without a call of Prune
 		other := keyed
 		other.Digest = [32]byte{2}
 		a, err := do(t, r, other, w)

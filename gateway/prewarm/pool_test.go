@@ -30,7 +30,7 @@ type rig struct {
 	dir string
 	run sync.WaitGroup
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	takes  time.Duration
 	fail   error
 	plain  bool // agents have no settings that can be changed
@@ -40,7 +40,7 @@ type rig struct {
 
 // An agent is a connection of a rig.
 type agent struct {
-	runnel.Conn // nil: the pool calls nothing but what is below
+	runnel.Conn // nil: the pool calls only the methods below
 	id          string
 	key         Key
 	closed      atomic.Bool
@@ -110,13 +110,13 @@ func (r *rig) key(opt runnel.Options) Key {
 	return Key{Provider: script.New(), Options: opt}
 }
 
-// settle lets the pool do what is due.
+// settle waits until the pool has done everything that is due.
 func settle() {
 	<-time.After(refillDelay + time.Second)
 	synctest.Wait()
 }
 
-// created has the pool prewarm an agent of this key.
+// created makes the pool prewarm an agent for these options.
 func (r *rig) created(opt runnel.Options) {
 	r.Created(r.key(opt))
 	settle()
@@ -149,7 +149,7 @@ func TestPrewarmedAgentIsTakenOnce(t *testing.T) {
 		if st := r.Stats(); hits.Load() != 1 || st != (Stats{Hits: 1, Misses: 19, Started: 1}) {
 			t.Errorf("%d hits, %+v", hits.Load(), st)
 		}
-		settle() // the next one is started
+		settle() // the pool starts the next agent
 		if st := r.Stats(); st.Ready != 1 || st.Started != 2 {
 			t.Errorf("%+v", st)
 		}
@@ -211,7 +211,7 @@ func TestSettingsMakeAnAgentFit(t *testing.T) {
 			t.Errorf("took %+v, to set %+v", a, set)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // of two, the one that differs in nothing
+	synctest.Test(t, func(t *testing.T) { // of two fitting agents, Take prefers the one that needs no change
 		r := open(t, 2)
 		defer r.end()
 		r.created(want)
@@ -273,7 +273,7 @@ func TestEndedAgentIsDropped(t *testing.T) {
 		synctest.Wait()
 		last := r.started()[len(r.started())-1]
 		last.dead.Store(true)
-		<-time.After(checkInterval + maxBackoff) // it is noticed without Take
+		<-time.After(checkInterval + maxBackoff) // the pool notices the exit without a call of Take
 		synctest.Wait()
 		if st := r.Stats(); st.Failed != 2 || st.Ready != 1 || !last.closed.Load() {
 			t.Errorf("%+v", st)
@@ -351,7 +351,7 @@ func TestCloseStopsAllAgents(t *testing.T) {
 		r.mu.Lock()
 		r.takes = time.Hour
 		r.mu.Unlock()
-		r.created(runnel.Options{MaxTurns: 2}) // is being started
+		r.created(runnel.Options{MaxTurns: 2}) // its agent is being started
 		at := time.Now()
 		r.end()
 		if time.Since(at) != 0 {
@@ -377,7 +377,7 @@ func TestEmptyPoolDoesNothing(t *testing.T) {
 	p.Close()
 }
 
-// Prompts do not wait for whoever holds mu.
+// Prompts do not wait for mu.
 func TestUseDoesNotWait(t *testing.T) {
 	p := New(t.Context(), Config{Size: 1})
 	defer p.Close()
@@ -395,7 +395,7 @@ func TestUseDoesNotWait(t *testing.T) {
 	}
 }
 
-// A file system that hangs delays nobody who does not use it.
+// A file system that hangs delays only callers that use it.
 func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
 	r := &rig{dir: t.TempDir()}
 	hung := r.key(runnel.Options{Dir: t.TempDir()})
@@ -441,8 +441,8 @@ func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
 	<-done
 }
 
-// Whatever decides how an agent is started is in the key, or is the same for
-// all sessions of a server, or is about one session.
+// Every option that affects how an agent starts is in the key, or is the same
+// for all sessions of a server, or belongs to one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
 	same := []string{"Keep", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Warn", "Counters"}
 	key := Key{Provider: script.New()}
