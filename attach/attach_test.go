@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree makes files under a fresh directory: path → content.
+// tree creates files in a new directory. files maps paths to contents.
 func tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -305,7 +305,8 @@ func TestRefJSON(t *testing.T) {
 	}
 }
 
-// Whatever the path, what is read is a file of the root, by identity.
+// For every path, a file that is read is a file of the root, compared by
+// identity.
 func FuzzReadFilesLieInTheRoot(f *testing.F) {
 	base := tree(f, map[string]string{"root/a.txt": "in", "root/sub/b.md": "in", "outside/s.txt": secret, "rootx/s.txt": secret})
 	root := filepath.Join(base, "root")

@@ -49,8 +49,8 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 }
 
-// Uploads that arrive slowly are on the disk and not in memory, so many of them
-// at once hold none of it.
+// Slow uploads are written to the disk as they arrive, so many at once use no
+// memory.
 func TestSlowUploadsHoldNoMemory(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "uploads"))
 	const uploads, half = 30, MaxFile / 2
@@ -75,7 +75,7 @@ func TestSlowUploadsHoldNoMemory(t *testing.T) {
 	all.Wait()
 }
 
-// slow is an upload that waits before its end.
+// slow is an upload that blocks before its end.
 type slow struct {
 	left    int
 	arrived func()

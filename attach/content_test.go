@@ -23,7 +23,7 @@ import (
 // A lossless WebP image of 1 × 1 pixel.
 const webp1x1 = "UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA=="
 
-// samples holds one real file of each type, by extension.
+// samples returns one real file of each type, by extension.
 func samples(t testing.TB) map[string]string {
 	t.Helper()
 	img := image.NewPaletted(image.Rect(0, 0, 2, 2), color.Palette{color.Black, color.White})
@@ -72,8 +72,8 @@ func TestAttachmentsHaveTheServersType(t *testing.T) {
 	}
 }
 
-// The type is that of the bytes under an extension that is theirs; anything
-// else is refused, and HTML or SVG is text at most.
+// An attachment is accepted only if its content matches its extension. HTML or
+// SVG is at most text.
 func TestContentDecidesTheTypeOfAnAttachment(t *testing.T) {
 	bodies := samples(t)
 	for name, body := range map[string]string{
@@ -95,8 +95,8 @@ func TestContentDecidesTheTypeOfAnAttachment(t *testing.T) {
 	} {
 		bodies[name] = body
 	}
-	// Which bodies each extension takes. Polyglots that begin with a real
-	// image header are images, and are never anything else.
+	// The samples that each extension accepts. A polyglot that begins with a
+	// real image header counts as an image and as nothing else.
 	takes := map[string][]string{
 		".png": {".png"}, ".jpg": {".jpg", ".jpeg"}, ".jpeg": {".jpg", ".jpeg"}, ".gif": {".gif"}, ".webp": {".webp"}, ".pdf": {".pdf"},
 		".txt": {".txt", ".md", ".csv", "html", "svg", "late pdf", "gif only"},
@@ -136,7 +136,7 @@ func TestContentDecidesTheTypeOfAnAttachment(t *testing.T) {
 	}
 }
 
-// pngOf is a PNG file whose header claims a size, filled up to 1 KB.
+// pngOf returns a PNG file of 1 KB whose header claims this size.
 func pngOf(w, h uint32) string {
 	ihdr := []byte("IHDR")
 	ihdr = binary.BigEndian.AppendUint32(ihdr, w)

@@ -27,7 +27,8 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-// quickest runs f a few times: a machine may be busy, a file must not block.
+// quickest runs f a few times and returns the shortest duration. A busy machine
+// can delay single runs; a file that blocks delays all.
 func quickest(f func()) time.Duration {
 	best := time.Hour
 	for range 5 {
@@ -47,7 +48,7 @@ func TestSpecialFilesAreRefusedWithoutBlocking(t *testing.T) {
 	if err := syscall.Mkfifo(in("fifo.txt"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	short, err := os.MkdirTemp("", "s") // a socket's path is short
+	short, err := os.MkdirTemp("", "s") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestSpecialFilesAreRefusedWithoutBlocking(t *testing.T) {
 			t.Errorf("%s took %v", f.path, d)
 		}
 	}
-	piped := Checker{Roots: []string{in("fifo.txt")}} // a root that was swapped
+	piped := Checker{Roots: []string{in("fifo.txt")}} // a root that was replaced by a pipe
 	if got := piped.Check([]Ref{{Path: in("fifo.txt/x.txt")}}); len(got.Rejected) != 1 || got.Rejected[0].Reason != "it cannot be read" {
 		t.Errorf("below a pipe: %+v", got)
 	}
@@ -102,8 +103,8 @@ func TestSpecialFilesAreRefusedWithoutBlocking(t *testing.T) {
 	goleak.VerifyNone(t, goleak.IgnoreCurrent())
 }
 
-// Devices and the files of /proc have no extension of ours; the layer below
-// refuses them all the same.
+// Devices and files in /proc have no accepted extension. The lower layer
+// rejects them, too.
 func TestDevicesAreNeverRead(t *testing.T) {
 	paths := []string{"/dev/zero", "/dev/null", "/dev/tty"}
 	if runtime.GOOS == "linux" {
@@ -126,7 +127,7 @@ func TestDevicesAreNeverRead(t *testing.T) {
 	}
 }
 
-// A file that changes between the look at it and the end of reading is refused.
+// A file that changes between its check and the end of the read is rejected.
 func TestFileThatChangesWhileReadIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
@@ -163,8 +164,8 @@ func TestFileThatChangesWhileReadIsRefused(t *testing.T) {
 	}
 }
 
-// One keeps swapping a file and a folder for links to a secret, while the
-// other reads through both. Whatever it gets, it is never the secret.
+// One goroutine keeps replacing a file and a folder with links to a secret,
+// while another reads through both. The reader must never get the secret.
 func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -185,7 +186,7 @@ func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 	stop := make(chan struct{})
 	var swapper sync.WaitGroup
 	swapper.Go(func() {
-		targets := []string{in("outside"), ".inside"} // out of the root, and within it
+		targets := []string{in("outside"), ".inside"} // outside and inside of the root
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
@@ -229,8 +230,8 @@ func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 	t.Logf("%d read, %d refused", fine, refused)
 }
 
-// What takes the place of a file or a folder after the look at it is not
-// opened, even if it lies within the root, and does not block.
+// If something replaces a file or a folder after its check, it is not opened,
+// even if it lies within the root, and it does not block.
 func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
 	base := t.TempDir()
 	in := func(name string) string { return filepath.Join(base, name) }
@@ -267,7 +268,7 @@ func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Rename(path, in("away")); err != nil { // it keeps its identity
+			if err := os.Rename(path, in("away")); err != nil { // the renamed directory keeps its identity
 				t.Fatal(err)
 			}
 			if err := put(path); err != nil {
@@ -334,7 +335,7 @@ func TestStoreKeepsToItself(t *testing.T) {
 	}
 }
 
-// A full disk, or a folder that went away, leaves no half of an upload.
+// A full disk or a deleted folder leaves no part of an upload.
 func TestStoreLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	s, err := OpenStore(dir)
@@ -342,7 +343,7 @@ func TestStoreLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.write(&Upload{ID: "id", Name: strings.Repeat("n", 300)}, strings.NewReader("x")); err == nil { // no file system takes that name
+	if err := s.write(&Upload{ID: "id", Name: strings.Repeat("n", 300)}, strings.NewReader("x")); err == nil { // no file system accepts this name
 		t.Fatal("written")
 	}
 	broken := io.MultiReader(strings.NewReader("half"), iotestErr{})
