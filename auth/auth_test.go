@@ -54,8 +54,8 @@ func TestWrongTokenShapesAreRejected(t *testing.T) { // A02
 		"padded": secret[:len(secret)-1] + "=", "big": strings.Repeat("A", 1<<20), "scheme": "Bearer " + secret,
 	}
 	for name, s := range shapes {
-		// One address each, so that the throttle does not answer in the
-		// keyring's place.
+		// Each secret has its own address, so that the throttle does not reject
+		// it first.
 		from := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(s))})
 		if _, err := k.Check(t.Context(), store.TokenAPI, s, from); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
@@ -172,7 +172,7 @@ func TestThrottle(t *testing.T) { // A10
 	})
 }
 
-// Of a browser's secret neither half is worth anything, nor are halves of
+// Neither half of a browser's secret is valid alone, nor are two halves of
 // different logins.
 func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
 	k, cat := newKeyring()
@@ -211,7 +211,7 @@ func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
 	}
 }
 
-// Who guesses at one kind of credential does not lock out the owner of another.
+// Guesses of one kind of credential do not lock out the owner of another kind.
 func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
 	k, _ := newKeyring()
 	code, err := k.LoginCode(t.Context(), All())
@@ -245,8 +245,8 @@ func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
 	}
 }
 
-// Guesses at one credential count together, wherever they come from, and a
-// valid credential passes meanwhile, wherever it begins alike.
+// Guesses of one credential count together, from whatever address. A valid
+// credential is still accepted, even if it has the same prefix.
 func TestGuessesThatBeginAlikeAreThrottledTogether(t *testing.T) {
 	k, _ := newKeyring()
 	good, _ := create(t, k, Read)
@@ -275,7 +275,7 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// A wrong credential may be as long as a request may be.
+// A wrong credential may be as long as a request.
 func TestThrottleKeepsNoWholeCredential(t *testing.T) {
 	k, _ := newKeyring()
 	const n, size = 64, 1 << 20
@@ -416,5 +416,5 @@ func TestNonLoopbackIsRefused(t *testing.T) { // A06
 	}
 }
 
-// pass lets d go by on the clock of a synctest bubble.
+// pass waits for d on the clock of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }

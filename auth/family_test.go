@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// admin makes a token with every scope and returns its identity.
+// admin creates a token with every scope and returns its identity.
 func admin(t *testing.T, k *Keyring, life time.Duration) Identity {
 	t.Helper()
 	secret, _, err := k.Create(t.Context(), Grant{Name: "admin", Scopes: All(), Life: life})
@@ -89,7 +89,8 @@ func TestCredentialInheritsTheExpiryOfItsMaker(t *testing.T) {
 			t.Errorf("a shorter life: until %v, %v", tok.ExpiresAt, err)
 		}
 
-		// A browser in use is renewed, but not beyond that.
+		// Renewal does not extend a browser's credential beyond the expiry of
+		// its parent.
 		code, err := k.LoginCodeBy(t.Context(), boss)
 		if err != nil {
 			t.Fatal(err)

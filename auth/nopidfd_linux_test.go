@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Without supervisors an agent can lose its ancestors, so that nobody is known
-// by them: the socket gives no identity.
+// Without supervisors an agent's process can lose its ancestors, so they cannot
+// identify it. The unix socket then gives no identity.
 func TestNoIdentityWithoutSupervisors(t *testing.T) { // A11
 	if !canTell {
 		t.Skip("there are no pidfds here")

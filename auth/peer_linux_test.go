@@ -28,12 +28,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// This program is also the processes of its tests: what is left of roleVar says
-// what each is, from the one that is started first to the one that calls.
+// The test binary also runs as the other processes of the tests. The variable
+// roleVar lists the remaining roles, from the first process that starts to the
+// one that calls.
 const (
 	roleVar = "AUTH_TEST_ROLES"
-	atVar   = "AUTH_TEST_AT"   // network and address that is called
-	keepVar = "AUTH_TEST_KEEP" // directory for the records of supervisors
+	atVar   = "AUTH_TEST_AT"   // network and address to call
+	keepVar = "AUTH_TEST_KEEP" // directory for the takeover data of supervisors
 )
 
 func TestMain(m *testing.M) {
@@ -52,20 +53,20 @@ func TestMain(m *testing.M) {
 }
 
 func play(roles string) error {
-	if parent := os.Getenv("AUTH_TEST_ORPHAN"); parent != "" { // not before the parent is gone
+	if parent := os.Getenv("AUTH_TEST_ORPHAN"); parent != "" { // wait until the parent has exited
 		os.Unsetenv("AUTH_TEST_ORPHAN")
 		if _, err := io.ReadAll(os.NewFile(3, "parent")); err != nil {
 			return err
 		}
-		for strconv.Itoa(os.Getppid()) == parent { // it closes its files a moment before
+		for strconv.Itoa(os.Getppid()) == parent { // the parent closes its files shortly before it exits
 			runtime.Gosched()
 		}
 	}
 	role, rest, _ := strings.Cut(roles, ",")
 	switch role {
-	case "serve", "supervise and die", "mark and die", "start and die": // as a server does
+	case "serve", "supervise and die", "mark and die", "start and die": // as a server would
 		return serve(role, rest)
-	case "drop": // runs a tool without the agent's mark, and stays until it is stopped
+	case "drop": // runs a tool without the agent's mark, and runs until it is stopped
 		tool := process(rest)
 		tool.Env = slices.DeleteFunc(tool.Env, func(e string) bool { return procinfo.IsMark([]byte(e)) })
 		tool.Stdin, tool.Stdout = os.Stdin, os.Stdout
@@ -74,7 +75,7 @@ func play(roles string) error {
 		}
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return nil
-	case "fork": // the child goes on without its parent
+	case "fork": // the child continues without its parent
 		end, _, err := os.Pipe()
 		if err != nil {
 			return err
@@ -85,7 +86,7 @@ func play(roles string) error {
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		child.Env = append(child.Env, "AUTH_TEST_ORPHAN="+strconv.Itoa(os.Getpid()))
 		return child.Start()
-	case "pair": // one that judges, and one beside it that calls
+	case "pair": // one process that judges, and a sibling that calls
 		judge := process("judge")
 		out, err := judge.StdoutPipe()
 		if err != nil {
@@ -133,7 +134,7 @@ func play(roles string) error {
 		fmt.Println("listens")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return ln.Close()
-	case "accept": // one connection, and listen no longer
+	case "accept": // accept one connection and stop listening
 		network, address, _ := strings.Cut(os.Getenv(atVar), " ")
 		ln, err := net.Listen(network, address)
 		if err != nil {
@@ -166,7 +167,7 @@ func callUp(role string) error {
 	switch role {
 	case "leave":
 		return nil
-	case "stay": // whoever started this process is gone
+	case "stay": // the process that started this one has exited
 		_, _ = io.Copy(io.Discard, c)
 	default:
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -176,7 +177,7 @@ func callUp(role string) error {
 
 // serve starts an agent as a server does: under a supervisor, with a mark, or
 // with neither. It prints the first line of the agent. Then it waits for the
-// end of the test, or ends as if it had been killed.
+// end of the test, or exits as if it had been killed.
 func serve(role, rest string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -208,18 +209,19 @@ func serve(role, rest string) error {
 	return agent.Stop(context.Background(), proc.Now)
 }
 
-// keep has a supervisor outlive its server.
+// keep returns a Keep with which a supervisor outlives its server.
 func keep(dir string) supervisor.Keep {
 	return supervisor.Keep{Dir: dir, Name: "agent", Window: time.Minute}
 }
 
 func process(roles string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleVar+"="+roles, "GORACE=atexit_sleep_ms=0") // else each takes a second to exit
+	cmd.Env = append(os.Environ(), roleVar+"="+roles, "GORACE=atexit_sleep_ms=0") // otherwise each process takes a second to exit
 	return cmd
 }
 
-// call has processes call ln, and returns the end of the connection here.
+// call starts processes of which the last calls ln, and returns this side of
+// the connection.
 func call(t *testing.T, ln net.Listener, roles string) net.Conn {
 	t.Helper()
 	cmd := process(roles)
@@ -242,7 +244,7 @@ func call(t *testing.T, ln net.Listener, roles string) net.Conn {
 		t.Fatal(err)
 	}
 	wait := sync.OnceFunc(func() {
-		_, _ = io.Copy(io.Discard, out) // all of them have ended
+		_, _ = io.Copy(io.Discard, out) // returns once all processes have ended
 		_ = cmd.Wait()
 	})
 	t.Cleanup(func() { in.Close(); wait() })
@@ -274,8 +276,9 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return ln
 }
 
-// The agents here are started by the packages that start agents for a server,
-// so that a mark or a command line which auth does not know fails this test.
+// The packages that start agents for a server also start the agents of this
+// test. A mark or a command line that auth does not recognise therefore fails
+// the test.
 func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 	for name, tt := range map[string]struct {
 		roles string
@@ -295,7 +298,7 @@ func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 	} {
 		for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", ":0"}, {"unix", ""}} {
 			if tt.roles == "fork,fork,leave" && at.network == "unix" {
-				continue // as the others: the kernel remembers who it was
+				continue // on a unix socket the kernel still reports the process that connected
 			}
 			t.Run(name+" "+at.network+" "+at.address, func(t *testing.T) {
 				c := call(t, listen(t, at.network, at.address), tt.roles)
@@ -311,8 +314,8 @@ func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 	}
 }
 
-// A server that an agent of another one started, in a test say, does not take
-// its own user for an agent.
+// A server that was started by an agent of another server, for example in a
+// test, does not take its own user for an agent.
 func TestServerUnderASupervisorKnowsItsUser(t *testing.T) { // A11
 	cmd := process("serve,pair")
 	in, err := cmd.StdinPipe()
@@ -334,7 +337,7 @@ func TestServerUnderASupervisorKnowsItsUser(t *testing.T) { // A11
 	_ = cmd.Wait()
 }
 
-// The ways to find a socket agree.
+// Both ways of finding a socket return the same one.
 func TestFindSocket(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
 		ln := listen(t, "tcp", address)
@@ -342,7 +345,7 @@ func TestFindSocket(t *testing.T) {
 		for _, to := range []string{"127.0.0.1", "::1"} {
 			client, err := net.Dial("tcp", net.JoinHostPort(to, port))
 			if err != nil {
-				continue // it does not listen there
+				continue // the server does not listen on this address
 			}
 			defer client.Close()
 			here, there := addressOf(client.LocalAddr()), addressOf(client.RemoteAddr())
@@ -392,7 +395,7 @@ func TestForeignUserIsRejected(t *testing.T) { // A12
 	if out, err := cmd.Output(); err == nil || !strings.Contains(string(out), "permission denied") {
 		t.Errorf("a socket of mode 0600: got %q, %v", out, err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil { // a mistake that the kernel's word makes up for
+	if err := os.Chmod(path, 0o666); err != nil { // a wrong mode, which must not matter because the kernel reports the user
 		t.Fatal(err)
 	}
 	p := NewPeer(call(t, ln, "foreign"))
@@ -446,7 +449,7 @@ func BenchmarkPeer(b *testing.B) {
 	b.Run("holder/of thousands", func(b *testing.B) {
 		var h holderCache
 		var socks []uint64
-		for range 5000 { // each with both ends here
+		for range 5000 { // both ends of each are in this process
 			c, err := net.Dial("tcp", ln.Addr().String())
 			if err != nil {
 				b.Fatal(err)

@@ -18,7 +18,7 @@ func TestServerOfThisUserIsAccepted(t *testing.T) {
 	for _, at := range []struct{ network, address string }{{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", ":0"}, {"unix", ""}} {
 		ln := listen(t, at.network, at.address)
 		to := ln.Addr().String()
-		if at.address == ":0" { // reached at one of the addresses that it listens on
+		if at.address == ":0" { // dial one of the addresses on which it listens
 			_, port, _ := net.SplitHostPort(to)
 			to = net.JoinHostPort("127.0.0.1", port)
 		}
@@ -33,8 +33,8 @@ func TestServerOfThisUserIsAccepted(t *testing.T) {
 	}
 }
 
-// The socket is listened on by a child, which is what an agent's process is to
-// its server.
+// A child process listens on the socket. The child relates to this test as an
+// agent's process does to its server.
 func TestServerBelowAgentIsRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	cmd := process("listen")
@@ -50,7 +50,7 @@ func TestServerBelowAgentIsRejected(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it listens
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the child listens
 		t.Fatal(err)
 	}
 	c, err := net.Dial("unix", path)
@@ -68,7 +68,8 @@ func TestServerBelowAgentIsRejected(t *testing.T) {
 	}
 }
 
-// An agent accepts the connection, and then a server of the user listens there.
+// An agent accepts the connection, and afterwards a server of the user listens
+// on the address.
 func TestConnectionThatAgentAcceptedIsRejected(t *testing.T) {
 	cmd := process("accept")
 	cmd.Env = append(cmd.Env, atVar+"=tcp 127.0.0.1:0")
@@ -103,7 +104,7 @@ func TestConnectionThatAgentAcceptedIsRejected(t *testing.T) {
 	}
 }
 
-// A socket that is in a message on its way listens, and no process holds it.
+// The listening socket is in a message in transit, and no process holds it.
 func TestServerThatNobodyHoldsIsRejected(t *testing.T) {
 	ln := listen(t, "tcp", "127.0.0.1:0")
 	f, err := ln.(*net.TCPListener).File()
@@ -135,7 +136,7 @@ func TestServerOfAnotherUserIsRejected(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be someone else")
 	}
-	// Sockets belong to the user who made them.
+	// A socket belongs to the user who created it.
 	tcp, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
