@@ -199,7 +199,8 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	return opt, nil
 }
 
-// keep returns how a later server process finds the agent of a session.
+// keep returns the runnel.Keep of a session, with which a later server process
+// can take over its agent.
 func (o *opener) keep(id string) runnel.Keep {
 	if o.cfg.DataDir == "" || o.cfg.ReattachWindow < 0 {
 		return runnel.Keep{}

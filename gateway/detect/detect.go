@@ -27,7 +27,7 @@ type Agent struct {
 }
 
 const (
-	probeTimeout  = 20 * time.Second           // per agent
+	probeTimeout  = 20 * time.Second           // for one agent
 	maxProbes     = 2                          // concurrent probes; a probe may start the agent
 	resultMaxAge  = 5 * time.Minute            // maximum age of a result without a problem
 	problemMaxAge = 30 * time.Second           // maximum age of a result with a problem, which the user may be solving

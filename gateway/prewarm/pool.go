@@ -25,12 +25,12 @@ import (
 const (
 	defaultMaxAge = 10 * time.Minute
 	refillDelay   = 2 * time.Second  // between taking an agent and starting the next one, so that the turn that starts now gets the CPU
-	startTimeout  = time.Minute      // per agent
+	startTimeout  = time.Minute      // for one agent
 	minBackoff    = 5 * time.Second  // after the first failure to start; doubled after each further failure
 	maxBackoff    = 10 * time.Minute // maximum backoff
 	checkInterval = 15 * time.Second // between checks whether prewarmed agents still run
-	statTimeout   = 3 * time.Second  // per stat of a directory
-	idleAfter     = time.Hour        // without a prompt or a new session; after that, no agents are prewarmed
+	statTimeout   = 3 * time.Second  // for one stat of a directory
+	idleAfter     = time.Hour        // time without a prompt or a new session after which no agents are prewarmed
 )
 
 // Config configures a Pool.
