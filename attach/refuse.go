@@ -11,7 +11,7 @@ import (
 // A Category groups the reasons for which attachments are rejected.
 type Category string
 
-// The categories. For the order of the checks see [Checker.Check].
+// The categories. [Checker.Check] documents the order of the checks.
 const (
 	notAbsolute  Category = "not_absolute"
 	outsideRoots Category = "outside_roots"

@@ -108,8 +108,8 @@ func (h holder) link() string {
 
 const (
 	holdersKept = 8
-	fdsBefore   = 32 // descriptors below the last one that are checked without reading the directory
-	fdsAfter    = 128
+	fdsBefore   = 32  // descriptors below the last one that are checked without reading the directory
+	fdsAfter    = 128 // the last descriptor and those above it, likewise
 )
 
 // find returns a process that holds a socket, and the path of its descriptor.

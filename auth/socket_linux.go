@@ -193,7 +193,7 @@ func readTable(local, remote netip.AddrPort) (socket, error) {
 	return socket{}, fs.ErrNotExist
 }
 
-// States in these files of sockets that are not an end of a connection.
+// States in /proc/net/tcp of sockets that are not an end of a connection.
 const (
 	tableListening  = "0A"
 	tableConnecting = "02"
@@ -215,7 +215,7 @@ func scanTable(lines *bufio.Scanner, addresses string) (s socket, ok bool) {
 	return s, false
 }
 
-// tableAddress formats an address as these files do: each 32-bit word as a
+// tableAddress formats an address as in /proc/net/tcp: each 32-bit word as a
 // number in the byte order of this machine.
 func tableAddress(family uint8, ap netip.AddrPort) string {
 	b := slices.Clone(addressBytes(family, ap.Addr()))
