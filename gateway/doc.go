@@ -37,8 +37,10 @@
 //  3. sessions.mu: the open sessions, entry.users and the state of the queue's
 //     goroutines. It is never held during a call to a session, the log, the
 //     catalogue or an agent.
-//  4. entry.mu, feed.mu, recordWriter.mu: each is held briefly. No other lock is
-//     taken and nothing that blocks is called while one of them is held.
+//  4. entry.mu: held briefly, never during a call to a session, the log, the
+//     catalogue or an agent.
+//  5. governor.mu, tally.mu, limiter.mu, feed.mu and recordWriter.mu: no other
+//     lock is taken while one of them is held.
 //
 // The locks of prewarm.Pool and detect.Detector are outside of this order,
 // because no lock of the gateway is taken while one of them is held. A session
