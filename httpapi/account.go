@@ -16,7 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// The bodies of the routes about callers.
+// Request and response bodies of the routes about callers and credentials.
 type (
 	meAnswer struct {
 		Scopes []auth.Scope    `json:"scopes"`
@@ -61,13 +61,14 @@ type (
 	}
 )
 
-// account are the handlers about callers and their credentials.
+// account holds the handlers about callers and their credentials: login,
+// logout and tokens.
 type account struct {
 	keys    *auth.Keyring
 	gate    *gate
 	cookies browser.Cookies
-	page    browser.Page // or nil
-	version string       // of the server
+	page    browser.Page // nil without Config.Page
+	version string       // version of the server
 }
 
 func (a *account) routes() []route {
@@ -90,8 +91,8 @@ func (a *account) routes() []route {
 	}
 }
 
-// loginFails are the errors of a route that a browser asks before it is logged
-// in.
+// loginFails returns the errors of the routes that a browser calls before it
+// has logged in.
 func loginFails() []runnel.Code {
 	return []runnel.Code{runnel.Unauthorized, runnel.Forbidden, runnel.RateLimited, runnel.StoreUnavailable}
 }
@@ -128,8 +129,8 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 	return codeAnswer{a.page.URL(), code}, nil
 }
 
-// renewOrigin gives the page another origin. What a browser keeps of a login
-// belongs to the old one, so the logins end.
+// renewOrigin gives the page a new origin and revokes the credentials of all
+// browsers: what a browser stored at its login belongs to the old origin.
 func (a *account) renewOrigin(ctx context.Context) error {
 	if a.page.Host() == "" {
 		return reply.Refuse(http.StatusConflict, "the page is only at the origins given with --origin, which cannot be renewed")
@@ -184,7 +185,7 @@ func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
 	return out, nil
 }
 
-// end returns when a credential expires, nil for never.
+// end returns when a credential expires, or nil if it never does.
 func end(t store.Token) *time.Time {
 	if t.ExpiresAt.IsZero() {
 		return nil
@@ -221,10 +222,11 @@ type (
 	}
 )
 
-// login turns a one-time code into a cookie and a key. The chain has rejected
-// pages of other sites by their Origin, so that they cannot log the browser in.
+// login exchanges a one-time code for a cookie and a key. ServeHTTP has already
+// rejected requests from pages of other sites by their Origin, so no other site
+// can log the browser in.
 func (a *account) login(w http.ResponseWriter, r *http.Request) error {
-	if err := a.gate.admitBrowser(w, r); err != nil { // a link may be found in a terminal, and is the user's
+	if err := a.gate.admitBrowser(w, r); err != nil { // a login link may be visible in a terminal; only the user may use it
 		return err
 	}
 	var in loginRequest
@@ -245,9 +247,12 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	return reply.JSON(w, http.StatusOK, loginAnswer{secret.Key, id.ID, auth.ProofKey(id)})
 }
 
-// prove answers a tab that has sent nothing of worth yet. The answer holds for
-// the origin that the browser says it is at; a program of another user, which
-// has a tab's question and passes it on, gets none.
+// prove proves to a browser tab that this server is the one that the browser
+// logged in to. The tab asks before it sends any secret.
+//
+// The proof is valid only for the Origin that the browser sent. admitBrowser
+// rejects other users, so a program of another user that forwards a tab's
+// request to this server gets no proof.
 func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	if err := a.gate.admitBrowser(w, r); err != nil {
 		return err
@@ -256,7 +261,7 @@ func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	if err := reply.Decode(w, r, &in); err != nil {
 		return err
 	}
-	origin := r.Header.Get("Origin") // the chain has checked it
+	origin := r.Header.Get("Origin") // ServeHTTP has checked it
 	if origin == "" || len(in.Nonce) < 22 || len(in.Nonce) > 100 {
 		return reply.Invalid("a browser sends its Origin, and a nonce of 22 to 100 characters")
 	}
@@ -270,7 +275,8 @@ func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	return reply.JSON(w, http.StatusOK, proofAnswer{proof})
 }
 
-// logout ends the credential that r came with, if it is a browser's.
+// logout revokes the caller's credential and deletes its cookie, if it is the
+// credential of a browser. It has no effect on other credentials.
 func (a *account) logout(w http.ResponseWriter, r *http.Request) error {
 	if err := reply.Decode(w, r, new(reply.Empty)); err != nil {
 		return err

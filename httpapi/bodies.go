@@ -9,31 +9,32 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// maxArriving bounds what the bodies of one credential's requests may take of
-// memory while they arrive, in bytes. A client that sends its bodies at once
-// does not reach it.
+// maxArriving bounds the memory, in bytes, that the bodies of one credential's
+// requests may occupy while they arrive. A client that sends each body without
+// delay does not reach it.
 const maxArriving = 64 << 20
 
-// arrivingStep is the unit in which the bytes of a body without a declared
-// length are counted as they arrive.
+// arrivingStep is the unit, in bytes, in which a body without a declared length
+// is counted as it arrives.
 const arrivingStep = 16 << 10
 
-// arriving counts the bodies that arrive, by credential. The zero value is
-// ready to use.
+// arriving counts the bytes of bodies that are arriving, by credential. The
+// zero value is ready to use.
 type arriving struct {
 	mu    sync.Mutex
 	bytes map[string]int64
 }
 
-// take counts the body of r in, until the body has arrived or done is called. A
-// body counts as its declared length, or as what has arrived of it if it
-// declares none. take, or reading the body, fails with RATE_LIMITED if too much
-// of the credential arrives already.
+// take counts the body of r until it has arrived or done is called. A body with
+// a declared length counts as that length, and any other as the bytes that have
+// arrived, but never as more than [reply.MaxBody]. If too many bytes of the
+// credential are arriving, take fails with RATE_LIMITED, or a later read of the
+// body does.
 func (a *arriving) take(r *http.Request, id string) (done func(), err error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return func() {}, nil
 	}
-	c := &counted{ReadCloser: r.Body, all: a, id: id, max: reply.MaxBody} // of a longer one, which is on its way to the disk, no more is in memory
+	c := &counted{ReadCloser: r.Body, all: a, id: id, max: reply.MaxBody} // a longer body is an upload: it is written to the disk, so no more of it is in memory
 	first := int64(arrivingStep)
 	if r.ContentLength > 0 {
 		c.max = min(c.max, r.ContentLength)
@@ -53,11 +54,11 @@ type counted struct {
 	io.ReadCloser
 	all *arriving
 	id  string // of the credential
-	max int64  // that it may count as
+	max int64  // the most bytes that it counts as
 
 	// Guarded by all.mu.
 	read  int64 // bytes that have arrived
-	held  int64 // bytes that it counts as
+	held  int64 // bytes that it counts as at present
 	ended bool
 }
 
@@ -76,7 +77,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, c.count((c.read + arrivingStep - 1) / arrivingStep * arrivingStep)
 }
 
-// count has the body count as n bytes, at most c.max. The caller holds
+// count makes the body count as n bytes, at most c.max. It fails with
+// RATE_LIMITED if its credential would exceed maxArriving. The caller holds
 // c.all.mu.
 func (c *counted) count(n int64) error {
 	more := min(n, c.max) - c.held
@@ -91,7 +93,7 @@ func (c *counted) count(n int64) error {
 	return nil
 }
 
-// done ends the counting.
+// done stops counting the body.
 func (c *counted) done() {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()

@@ -21,13 +21,13 @@ import (
 // Bounds of a request.
 const (
 	maxTarget     = 8 << 10          // bytes of path and query
-	maxHeader     = 32 << 10         // bytes of header lines, without cookies
-	maxPublicBody = 4 << 10          // bytes of the body, without a credential
+	maxHeader     = 32 << 10         // bytes of header names and values, without cookies
+	maxPublicBody = 4 << 10          // bytes of the body of a request without a credential
 	bodyTimeout   = 30 * time.Second // for the whole body to arrive
 )
 
-// ServeHTTP is the one chain that every request goes through, whatever it asks
-// for: limits, Host, Origin, authentication, scope, handler.
+// ServeHTTP handles every request by the same chain of checks: limits, Host,
+// Origin, authentication, scope. Then it calls the handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, sever: func() { conns.Sever(r) }}
 	began := time.Now()
@@ -76,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reply.Error(sw, r, err)
 		return
 	}
-	r.Header.Del("Cookie") // up to a megabyte, which nobody reads from here on
+	r.Header.Del("Cookie") // up to a megabyte, which is not needed any more
 	if route.scope == "" && r.Method == http.MethodPost {
 		done, ok := conns.Public(r)
 		if !ok {
@@ -97,10 +97,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.served(sw, r, route)
 }
 
-// limits refuses what is too big or malformed before anything looks at it.
+// limits rejects a request that is too large or malformed, before all other
+// checks.
 func limits(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Scheme != "" || r.URL.Host != "" || r.URL.User != nil || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" {
-		// Its Host would be the target's, and the header we were sent is gone.
+		// net/http replaces the Host header by the host of such a target, so
+		// the header could not be checked.
 		return reply.Refuse(http.StatusBadRequest, "the request target must be a path")
 	}
 	if len(r.RequestURI) > maxTarget {
@@ -109,20 +111,23 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	if headerSize(r.Header) > maxHeader {
 		return reply.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request has too many headers, or they are too long")
 	}
-	// By length: over HTTP/2 a request without a body has an empty one.
+	// Check the length: over HTTP/2 a request without a body has a Body that is
+	// empty, not nil.
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return reply.Refuse(http.StatusBadRequest, "a GET has no body")
 	}
-	// A slow body holds this connection no longer than that.
+	// A client that sends its body slowly cannot hold the connection for
+	// longer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	return nil
 }
 
-// headerSize counts names and values, without cookies: other programs of this
-// machine can set some for the page's host, and would lock its user out.
+// headerSize returns the bytes of names and values, without cookies. Cookies do
+// not count because other programs of this machine can set some for the page's
+// host, and so could lock its user out.
 func headerSize(h http.Header) (n int) {
 	for name, values := range h {
 		for _, v := range values {
@@ -135,7 +140,7 @@ func headerSize(h http.Header) (n int) {
 }
 
 // secure sets the headers that every answer has. The page needs no inline
-// script, no inline style and nothing from elsewhere.
+// scripts, no inline styles and nothing from other origins.
 func secure(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
 		"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
@@ -147,8 +152,8 @@ func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// panicked answers a request whose handler panicked. Neither the answer nor
-// the log holds the value of the panic: it may be anything.
+// panicked answers a request whose handler panicked. Neither the answer nor the
+// log contains the value of the panic, because it may contain a secret.
 func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler)
@@ -157,7 +162,7 @@ func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {
 	s.log.LogAttrs(r.Context(), slog.LevelError, "handler panicked",
 		slog.String("errorId", id), slog.String("panicType", fmt.Sprintf("%T", p)), slog.String("stack", string(debug.Stack())))
 	if w.status != 0 {
-		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
+		panic(http.ErrAbortHandler) // the answer has begun: abort it, so that it does not look complete
 	}
-	_ = reply.JSON(w, http.StatusInternalServerError, reply.ErrorBody{Error: reply.Hidden(id)}) // always encodes
+	_ = reply.JSON(w, http.StatusInternalServerError, reply.ErrorBody{Error: reply.Hidden(id)}) // cannot fail: it always encodes
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// sessionCollector asks the gateway at each scrape.
+// A sessionCollector reads the gateway's metrics at each scrape.
 type sessionCollector struct {
 	gw     *gateway.Gateway
 	limits *limitCounts
@@ -40,7 +40,7 @@ func tallyDescs() (turns, open, approvals, up, starts *prometheus.Desc) {
 		prometheus.NewDesc("runnel_agent_starts_total", "Agents that came to a session: for a new conversation, resumed after their end, taken over from the server before.", []string{"agent", "how"}, nil)
 }
 
-// collectSessions collects what the sessions are and did.
+// collectSessions collects the metrics of sessions, turns and approvals.
 func (c *sessionCollector) collectSessions(out chan<- prometheus.Metric) {
 	turns, open, approvals, up, starts := tallyDescs()
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, n float64, labels ...string) {
@@ -91,7 +91,7 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
 	dropped := droppedDesc()
-	for _, limits := range []map[string]int64{c.gw.LimitsReached(), c.limits.counts()} { // no setting is in both
+	for _, limits := range []map[string]int64{c.gw.LimitsReached(), c.limits.counts()} { // no setting occurs in both
 		for setting, n := range limits {
 			out <- prometheus.MustNewConstMetric(limitDesc(), prometheus.CounterValue, float64(n), setting)
 		}

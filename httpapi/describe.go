@@ -16,21 +16,21 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A describer adds to the OpenAPI document what the Go types of the bodies do
-// not tell: options, attachments, and what streams carry.
+// A describer adds to the OpenAPI document what cannot be derived from the Go
+// types of the bodies: options, attachments, and what streams carry.
 type describer struct {
 	reg     *schemas
 	carried stream.Document
 }
 
-// schema returns a reference to the schema of v's type, or a schema if that
-// type is no component.
+// schema returns a reference to the component of v's type. If that type is not
+// a component, it returns the schema itself.
 func (d describer) schema(v any) *huma.Schema { return d.reg.Schema(reflect.TypeOf(v), true, "") }
 
-// component returns the schema of v's type, which is a component.
+// component returns the schema of v's type, which must be a component.
 func (d describer) component(v any) *huma.Schema { return d.reg.Schema(reflect.TypeOf(v), false, "") }
 
-// bodies describes the fields of bodies that the handlers decode themselves.
+// bodies describes the fields that the handlers decode themselves.
 func (d describer) bodies() {
 	for _, v := range []any{runnel.Options{}, runnel.Settings{}} {
 		s := d.component(v)
@@ -44,8 +44,9 @@ func (d describer) bodies() {
 	d.reg.named["HarnessCreateRequest"].Properties["opts"] = d.schema(runnel.Options{})
 }
 
-// known describes the fields that are always objects, of any form, and those
-// that mean the same wherever they are.
+// known completes the fields of all components. A field with the same meaning
+// everywhere gets its common description; mcpServers and details become objects
+// with any members.
 func (d describer) known() {
 	for _, s := range d.reg.named {
 		for name, p := range s.Properties {
@@ -61,7 +62,8 @@ func (d describer) known() {
 	}
 }
 
-// fields describes those fields of a request that are JSON of any form to Go.
+// fields describes the fields of a request that are raw JSON in Go: options,
+// opts and attachments.
 func (d describer) fields(s *huma.Schema) {
 	for name, v := range map[string]any{"options": runnel.Options{}, "opts": runnel.Settings{}} {
 		if p := s.Properties[name]; p != nil && p.Ref == "" && p.Type == "" {
@@ -98,7 +100,7 @@ func (d describer) streams(doc *huma.OpenAPI) {
 	}}
 }
 
-// requests returns what a client sends.
+// requests returns the schemas of everything that a client sends.
 func (d describer) requests(doc *huma.OpenAPI) (out []*huma.Schema) {
 	each(doc, func(op *huma.Operation) {
 		if op.RequestBody != nil {
@@ -110,7 +112,7 @@ func (d describer) requests(doc *huma.OpenAPI) (out []*huma.Schema) {
 	return append(out, ref("ClientMessage"))
 }
 
-// answers returns what the server sends.
+// answers returns the schemas of everything that the server sends.
 func (d describer) answers(doc *huma.OpenAPI) (out []*huma.Schema) {
 	each(doc, func(op *huma.Operation) {
 		for _, res := range op.Responses {
@@ -136,8 +138,8 @@ func answer(op *huma.Operation, media string) *huma.MediaType {
 	return op.Responses["200"].Content[media]
 }
 
-// union defines a component that is one of several, which differ in the value
-// of a property.
+// union defines a component that is one of members. The value of property tells
+// which member an object is.
 func (d describer) union(name, property, about string, members map[string]*huma.Schema) *huma.Schema {
 	s := &huma.Schema{Description: about, Discriminator: &huma.Discriminator{PropertyName: property, Mapping: make(map[string]string)}}
 	for _, value := range slices.Sorted(maps.Keys(members)) {
@@ -150,7 +152,8 @@ func (d describer) union(name, property, about string, members map[string]*huma.
 	return d.reg.define(name, s)
 }
 
-// variant returns a copy of an object whose property has one of these values.
+// variant returns a copy of the object schema s in which property is required
+// and must have one of values.
 func variant(s *huma.Schema, property string, values ...string) *huma.Schema {
 	out := *s
 	out.Properties = maps.Clone(s.Properties)
@@ -161,7 +164,7 @@ func variant(s *huma.Schema, property string, values ...string) *huma.Schema {
 	return require(&out, property)
 }
 
-// require makes properties of an object required.
+// require adds names to the required properties of s, and returns s.
 func require(s *huma.Schema, names ...string) *huma.Schema {
 	all := slices.Sorted(slices.Values(append(slices.Clone(s.Required), names...)))
 	s.Required = slices.Compact(all)
@@ -175,8 +178,8 @@ func object(properties map[string]*huma.Schema) *huma.Schema {
 	}
 }
 
-// camel returns a name on the wire, such as session:hello:ack or item_start, as
-// the name of a component.
+// camel turns a name on the wire, such as session:hello:ack or item_start, into
+// the name of a component, such as SessionHelloAck.
 func camel(wire string) string {
 	var out strings.Builder
 	for part := range strings.FieldsFuncSeq(wire, func(r rune) bool { return r == ':' || r == '_' }) {
@@ -193,8 +196,8 @@ func (d describer) finalItem() {
 	d.union("FinalItem", "type", "The whole of a finished item.", members)
 }
 
-// events describes canonical events. Their payloads have the names of the types
-// of events, and the events these names and Event.
+// events describes canonical events. For the type item_start, the component
+// ItemStart is the payload and ItemStartEvent the whole event.
 func (d describer) events() {
 	members := make(map[string]*huma.Schema)
 	for typ, body := range d.carried.Payloads {
@@ -210,8 +213,8 @@ func (d describer) events() {
 	d.union("Event", "type", "One entry of a session's log.", members)
 }
 
-// upserts describes whole items: each kind has the property that is named for
-// it.
+// upserts describes whole items. Each kind of item has a component with one
+// property of its own, which has the name of the kind.
 func (d describer) upserts() {
 	members := make(map[string]*huma.Schema)
 	kinds := d.reg.enums[reflect.TypeFor[upsert.Kind]()]
@@ -228,8 +231,8 @@ func (d describer) upserts() {
 	d.union("Upsert", "type", "A whole item as it stands now; it replaces everything that was known of the item.", members)
 }
 
-// turnEvents describes the beginning and the ends of a turn, of which each has
-// its own properties.
+// turnEvents describes the beginning of a turn and its two kinds of end. Each
+// has properties of its own.
 func (d describer) turnEvents() {
 	own := map[upsert.TurnEventType][]string{
 		upsert.TurnStarted: {"providerId", "modelId"}, upsert.TurnComplete: {"status", "usage"}, upsert.TurnError: {"errorCode", "errorMessage"},
@@ -251,7 +254,7 @@ func (d describer) turnEvents() {
 	d.union("TurnEvent", "type", "The beginning or the end of a turn.", members)
 }
 
-// live returns the schema of the payload of a message about a session.
+// live returns the schema of the payload v of a message about a session.
 func (d describer) live(v any) *huma.Schema {
 	switch v.(type) {
 	case upsert.Upsert:
@@ -264,8 +267,8 @@ func (d describer) live(v any) *huma.Schema {
 	return d.schema(v)
 }
 
-// entries describes the entries of histories: they are what messages about a
-// session carry in the family of the reader.
+// entries describes the entries of a history in the family upsert-v1. Each has
+// the type and the payload of a live message.
 func (d describer) entries() {
 	members := make(map[string]*huma.Schema)
 	for typ, v := range d.carried.Live {
@@ -309,7 +312,7 @@ func (d describer) streamEnd() *huma.Schema {
 	return d.reg.define("StreamEndFrame", s)
 }
 
-// frame defines the component of a frame whose data has v's type.
+// frame defines the component of an SSE frame whose data has v's type.
 func (d describer) frame(name string, v any, required ...string) *huma.Schema {
 	s := variant(require(sseFrameOf(d.schema(v)), required...), "event", name)
 	s.Description = d.carried.Meaning.Frames[name]

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// enums returns the values of every type on the wire that has a closed set of
-// them. A test compares the lists with the constants of the types.
+// enums returns the values of every enumerated type on the wire. A test
+// compares the lists with the constants of the types.
 func enums() map[reflect.Type][]any {
 	out := make(map[reflect.Type][]any)
 	enum(out, event.TypeMessage, event.TypeReasoning, event.TypeFunctionCall, event.TypeFunctionCallOutput, event.TypePlan)

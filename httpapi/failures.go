@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/command"
 )
 
-// codes returns the errors with which a request to the route may be answered:
-// those of every route, those that follow from the route's fields, and fails.
+// codes returns the codes of the errors that a request to the route may get:
+// those of every route, those that follow from the route's other fields, and
+// fails.
 func (rt *route) codes() []runnel.Code {
 	out := []runnel.Code{runnel.InvalidRequest, runnel.ForbiddenOrigin, runnel.Internal}
 	if rt.scope != "" {
@@ -30,8 +31,8 @@ func (rt *route) codes() []runnel.Code {
 	return slices.Compact(out)
 }
 
-// refusals returns the statuses with which the transport rejects a request to
-// the route as INVALID_REQUEST, beside 400.
+// refusals returns the statuses, other than 400, with which the transport
+// rejects a request to the route as INVALID_REQUEST.
 func (rt *route) refusals() (out []int) {
 	if rt.method == http.MethodPost {
 		out = append(out, http.StatusRequestTimeout, http.StatusUnsupportedMediaType)
@@ -45,20 +46,20 @@ func (rt *route) refusals() (out []int) {
 	return append(out, rt.refused...)
 }
 
-// repeats reports whether a client may send a request to the route again, under
-// its Idempotency-Key.
+// repeats reports whether the route takes an Idempotency-Key, so that a client
+// may send a request again.
 func (rt *route) repeats() bool {
 	return slices.ContainsFunc(rt.params, func(p param) bool { return p.name == command.KeyHeader })
 }
 
-// sessionFails are the errors of a route that names a session, which may be a
-// conversation that an agent keeps.
+// sessionFails returns more, and the errors of a route that names a session.
+// The session may be a conversation that only the agent has stored so far.
 func sessionFails(more ...runnel.Code) []runnel.Code {
 	return append(more,
 		runnel.SessionNotFound, runnel.UnsupportedCLIType, runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict)
 }
 
-// agentFails are the errors of a route that may start an agent, and more.
+// agentFails returns more, and the errors of a route that may start an agent.
 func agentFails(more ...runnel.Code) []runnel.Code {
 	return append(more,
 		runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.SessionDead, runnel.PersonaNotFound,
@@ -66,7 +67,7 @@ func agentFails(more ...runnel.Code) []runnel.Code {
 		runnel.MissingAPIKey, runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.Overloaded, runnel.Timeout)
 }
 
-// promptFails are the errors of a route that takes a prompt.
+// promptFails returns more, and the errors of a route that takes a prompt.
 func promptFails(more ...runnel.Code) []runnel.Code {
 	return agentFails(append(more, runnel.TurnInProgress, runnel.AttachmentFailure)...)
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A gate finds out who sent a request and whether they may make it.
+// A gate authenticates callers and checks their scopes.
 type gate struct {
 	keys    *auth.Keyring
 	cookies browser.Cookies
 	metrics *metrics
 	log     *slog.Logger
-	proxied bool // a proxy in front of us says where requests come from
+	proxied bool // a proxy in front of the server reports the addresses of clients
 }
 
-// authorize finds out who sent r and whether they may use the route. The
-// request it returns carries the identity.
+// authorize authenticates the caller of r and checks that it has the scope of
+// the route. The returned request carries the caller's identity.
 func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*http.Request, error) {
 	if rt.scope == "" {
 		return r, nil
@@ -40,7 +40,7 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 	conns.Authenticated(r)
 	if !id.Has(rt.scope) {
 		if browser.PeerOf(r).Agent() {
-			judgeAnew(w)
+			closeAfterAnswer(w)
 		}
 		return r, g.lacks(r, rt.scope)
 	}
@@ -90,9 +90,9 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	return auth.Identity{}, runnel.Fail(runnel.StoreUnavailable, "credentials cannot be looked up now; see the server's log", err)
 }
 
-// credential returns what may be the credential in r, at least one. Two tokens
-// or two keys count as none; of cookies there may be several, since programs on
-// other ports of the page's host can set some.
+// credential returns the kind of the credential in r and at least one candidate
+// for its secret. Two tokens or two keys are an error. There may be several
+// cookies, because programs on other ports of the page's host can set some.
 func credential(r *http.Request) (kind store.TokenKind, secrets []string, err error) {
 	if headers := r.Header.Values("Authorization"); len(headers) > 0 {
 		scheme, token, ok := strings.Cut(headers[0], " ")
@@ -111,10 +111,12 @@ func credential(r *http.Request) (kind store.TokenKind, secrets []string, err er
 	return store.TokenBrowser, secrets, nil
 }
 
-// remote returns the caller's address, by which wrong guesses are counted.
-// Agents have the zero address, so that their guesses do not count against
-// their user. Behind a proxy the address is the one that the proxy itself
-// added: the last in the header, since a caller may have sent those before it.
+// remote returns the caller's address, by which wrong credentials are counted.
+// Agents get the zero address, so that their wrong guesses do not count against
+// the user.
+//
+// Behind a proxy the address is the last one in X-Forwarded-For, which the
+// proxy itself added. The caller may have sent those before it.
 func (g *gate) remote(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || browser.PeerOf(r).Agent() {
@@ -133,7 +135,8 @@ func (g *gate) remote(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// renew records that a credential is used, and lets a browser's live longer.
+// renew records that a credential is in use. It extends the life of a browser's
+// credential and then sends its cookie again.
 func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity, secret string) {
 	again, err := g.keys.Renew(r.Context(), id)
 	if err != nil {
@@ -144,42 +147,46 @@ func (g *gate) renew(w http.ResponseWriter, r *http.Request, id auth.Identity, s
 	}
 }
 
-// onSocket returns the identity of a caller on the unix socket.
+// onSocket returns the identity of a caller on the unix socket that sent no
+// token.
 func (g *gate) onSocket(w http.ResponseWriter, r *http.Request, p *auth.Peer) (auth.Identity, error) {
 	if id, ok := p.Identity(); ok {
 		return id, nil
 	}
-	judgeAnew(w)
+	closeAfterAnswer(w)
 	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
 }
 
-// curbed limits what a process that an agent started may do: it rejects tokens
-// that are not for one project, and removes the scopes with which an agent
-// could answer its own approvals or make itself tokens.
+// curbed restricts a caller that an agent started. It rejects a token that is
+// not bound to one project, and removes the scopes with which an agent could
+// answer its own approvals or create tokens.
 func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
 	}
 	if id.Project == "" {
-		judgeAnew(w)
+		closeAfterAnswer(w)
 		return auth.Identity{}, g.refuseAgent(r, "it may use only a token that is for one project, made with `runnel token create --project`")
 	}
-	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // the original is shared
+	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // a copy, because the original is shared
 	return id, nil
 }
 
+// curbs reports whether processes that an agent started never have a scope.
 func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
 
-// admitBrowser rejects callers that cannot be a browser of our user: agents,
-// and other users of this machine, who may have been sent the credential of an
-// open tab while they had our port. Behind a proxy every caller is the proxy.
+// admitBrowser rejects callers that cannot be a browser of the server's user:
+// processes that an agent started, and programs of other users of this machine.
+// Such a program may have received the credential of an open tab while it
+// listened on our port. Behind a proxy every caller is the proxy, so users are
+// not compared.
 func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case browser.PeerOf(r).Agent():
-		judgeAnew(w)
+		closeAfterAnswer(w)
 		return g.refuseAgent(r, "it may not log in, or use the login of a browser")
 	case !g.cookies.Proxied && browser.FromOtherUser(r):
-		judgeAnew(w)
+		closeAfterAnswer(w)
 		g.metrics.refused("user")
 		g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a browser of another user", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 		return runnel.Fail(runnel.Forbidden, "a program of another user of this machine may not use a browser's login: run the server as the user of the browser, or, if this is a proxy, start the server with --proxied")
@@ -187,15 +194,16 @@ func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// refuseAgent returns the error for a process that an agent started, and logs
-// the attempt for the operator.
+// refuseAgent returns the error for a process that an agent may have started,
+// and logs the request for the operator.
 func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.metrics.refused("agent")
 	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 	return runnel.Fail(runnel.Forbidden, "this process was started by an agent, or hides who started it: "+why)
 }
 
-// judgeAnew closes the connection after the answer. Who is at its other end is
-// judged once for a connection, and may have been refused only because the
-// server had no descriptors to find out; the next request comes over a new one.
-func judgeAnew(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
+// closeAfterAnswer closes the connection after the answer, so that the next
+// request comes over a new one. The process at the other end is identified once
+// for each connection. It may have been rejected only because the server had no
+// file descriptors left to identify it.
+func closeAfterAnswer(w http.ResponseWriter) { w.Header().Set("Connection", "close") }

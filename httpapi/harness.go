@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// The bodies of the harness routes: another face of the same sessions.
+// Request and response bodies of the harness routes, which are a second API to
+// the same sessions.
 type (
 	harnessCreateRequest struct {
 		ProjectRoot string          `json:"projectRoot" doc:"absolute path of the directory the agent works in"`
@@ -42,7 +43,7 @@ type (
 	}
 )
 
-// harness are the handlers of the harness routes.
+// harness holds the handlers of the harness routes.
 type harness struct {
 	gw       *gateway.Gateway
 	visible  access.Sessions

@@ -8,20 +8,20 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// Limits bound what clients may take of the server, so that one that went wrong
-// does not take it from the others. A field that is zero has its default.
+// Limits bound the resources that clients may use, so that a faulty client
+// cannot take them from the others. A zero field has its default.
 type Limits struct {
-	Sessions    int   // that one credential makes within a minute. Default: 600
-	UploadBytes int64 // that one credential sends within a day. Default: 1 GiB
-	Exports     int   // of one credential at a time. Default: 2
+	Sessions    int   // new sessions of one credential in a minute. Default: 600
+	UploadBytes int64 // bytes that one credential uploads in a day. Default: 1 GiB
+	Exports     int   // exports of one credential at a time. Default: 2
 
-	Streams                    int // open streams in all. Default: 20,000
+	Streams                    int // open streams of all credentials. Default: 20,000
 	StreamsPerCredential       int // open streams of one credential. Default: 256
-	Subscriptions              int // of WebSockets in all. Default: 20,000
-	SubscriptionsPerCredential int // of all WebSockets of one credential. Default: 2,048
-	Fragments                  int // frames without a message or content that a WebSocket may send in a second. Default: 1,000
+	Subscriptions              int // subscriptions of all WebSockets. Default: 20,000
+	SubscriptionsPerCredential int // subscriptions of all WebSockets of one credential. Default: 2,048
+	Fragments                  int // small frames that complete no message, from one WebSocket in a second. Default: 1,000
 
-	UnreadBytes int64 // of large messages and answers that clients have not read, in all. Default: 64 MiB
+	UnreadBytes int64 // bytes of large messages and answers that clients have not read yet, in all. Default: 64 MiB
 }
 
 func (l *Limits) complete() {
@@ -43,8 +43,8 @@ func (l *Limits) ofStreams() stream.Limits {
 	}
 }
 
-// A budget is what each of several may spend within a time. The zero value is
-// ready to use.
+// A budget limits what each id may spend in a period. The zero value is ready
+// to use.
 type budget struct {
 	mu    sync.Mutex
 	spent map[string]*spending
@@ -55,7 +55,9 @@ type spending struct {
 	n     int64
 }
 
-// spend takes n from what id has left of most, if there is that much.
+// spend reports whether id may spend n more without exceeding most in its
+// period, and counts n if so. A period lasts for within. It begins with the
+// first spend after the previous period.
 func (b *budget) spend(id string, n, most int64, within time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +82,7 @@ func (b *budget) spend(id string, n, most int64, within time.Duration) bool {
 	return true
 }
 
-// refund gives back what was not needed.
+// refund returns n to the budget of id, which did not need it.
 func (b *budget) refund(id string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// metrics counts without names of sessions, directories or callers.
+// metrics holds the server's metrics. Their labels contain no sessions,
+// directories or callers.
 type metrics struct {
 	registry  *prometheus.Registry
 	requests  *prometheus.CounterVec
@@ -72,8 +73,7 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 // reached counts that the limit of a setting was reached.
 func (m *metrics) reached(setting string) { m.limits.add(setting) }
 
-// limitCounts counts how often each limit of the server was reached, by its
-// setting.
+// limitCounts counts, for each setting, how often its limit was reached.
 type limitCounts struct {
 	mu sync.Mutex
 	n  map[string]int64
@@ -94,7 +94,7 @@ func (l *limitCounts) counts() map[string]int64 {
 	return maps.Clone(l.n)
 }
 
-// listening has the connections of a listener counted.
+// listening adds a listener whose connections are counted.
 func (m *metrics) listening(l *conns.Listener) {
 	m.doors.mu.Lock()
 	defer m.doors.mu.Unlock()
@@ -132,7 +132,8 @@ func (m *metrics) answered(code runnel.Code) {
 	m.answers.WithLabelValues(knownCode(string(code))).Inc()
 }
 
-// knownCode returns a code of ours as it is, and one name for all others.
+// knownCode returns a code that has a status unchanged, and one common name for
+// all other codes.
 func knownCode(code string) string {
 	if code != "" && reply.StatusOf(runnel.Code(code)) == 0 {
 		return gateway.OtherCode
@@ -142,7 +143,7 @@ func knownCode(code string) string {
 
 func (m *metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
 
-// ofStreams returns what counts the streams.
+// ofStreams returns the metrics that streams update.
 func (m *metrics) ofStreams() stream.Metrics {
 	return stream.Metrics{
 		Open: func(family string) func() {

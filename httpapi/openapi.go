@@ -20,10 +20,10 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// about are the handlers about the server itself.
+// about holds the handlers about the server itself.
 type about struct {
 	metrics  *metrics
-	list     []*route // of the API; set once all routes are known
+	list     []*route // all routes; set once they are known
 	document []byte   // the OpenAPI document
 }
 
@@ -38,9 +38,9 @@ func (a *about) routes() []route {
 	}
 }
 
-// APIVersion is the version of the API in its OpenAPI document. It changes when
-// the API stops doing what a client relies on. GET /api/health has the version
-// of the program.
+// APIVersion is the version of the API in its OpenAPI document. It changes with
+// every incompatible change of the API. GET /api/health returns the version of
+// the program.
 const APIVersion = "1.0.0"
 
 const aboutAPI = `One gateway in front of every coding agent: start sessions, send prompts, follow what agents do, and answer what they ask.
@@ -55,20 +55,21 @@ and data, which is one line of JSON, as the value of that JSON.
 
 The WebSocket at /api/ws is no operation: x-websocket says how to open it, and which messages go each way.`
 
-// Document returns the OpenAPI document, which is the same for every server of
+// Document returns the OpenAPI document. It is the same for every server of
 // this version of the program.
 func Document() ([]byte, error) {
 	return describe(documented())
 }
 
-// documented returns the routes of the document. They answer nothing.
+// documented returns the routes of the document. Their handlers must not be
+// called.
 func documented() []route {
 	sessions, streams := new(sessions), new(stream.Streams)
 	return apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
 }
 
-// describe makes the OpenAPI document from a list of routes. It fails if two of
-// their types contradict each other in it.
+// describe makes the OpenAPI document from a list of routes. It fails if types
+// of the routes contradict each other, for instance if two have the same name.
 func describe(list []route) ([]byte, error) {
 	reg := newSchemas()
 	doc := &huma.OpenAPI{
@@ -105,7 +106,7 @@ func describe(list []route) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// tags are the groups of operations.
+// tags returns the groups of operations.
 func tags() []*huma.Tag {
 	return []*huma.Tag{
 		{Name: tagSessions, Description: "Start sessions, send prompts, answer approvals"},
@@ -157,7 +158,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	}
 	switch rt.out.(type) {
 	case nil:
-	case reply.Empty: // as a request it takes no fields
+	case reply.Empty: // a request of this type takes no fields, but an answer may have further ones
 		ok.Content = body(reg, done{}, "")
 	default:
 		ok.Content = body(reg, rt.out, rt.name+"Answer")
@@ -172,7 +173,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	return op
 }
 
-// done is the answer of a command that has nothing more to say.
+// done is the answer of a command that returns nothing.
 type done struct{}
 
 func parameters(rt *route) (out []*huma.Param) {
@@ -202,7 +203,7 @@ func parameters(rt *route) (out []*huma.Param) {
 	return out
 }
 
-// failures describes the errors of a route, by their status.
+// failures describes the error answers of a route, by status.
 func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
 	by := make(map[int][]string)
 	for _, code := range rt.codes() {
@@ -231,7 +232,7 @@ func body(reg huma.Registry, v any, hint string) map[string]*huma.MediaType {
 	return map[string]*huma.MediaType{"application/json": {Schema: reg.Schema(reflect.TypeOf(v), true, hint)}}
 }
 
-// needed reports whether a body has fields that cannot be left out. No body is
+// needed reports whether a body has required fields. A missing body counts as
 // an empty object.
 func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
 	for _, m := range content {
@@ -244,11 +245,12 @@ func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
 
 func (a *about) serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(a.document) // a caller that has gone does not need it
+	_, _ = w.Write(a.document) // an error means that the client has disconnected
 	return nil
 }
 
-// docs is static: it needs no script and nothing from elsewhere.
+// docs returns the template of the page /docs. That page needs no script and
+// nothing from other origins.
 func docs() *template.Template {
 	return template.Must(template.New("docs").Parse(`<!doctype html>
 <html lang="en">
@@ -283,6 +285,6 @@ func (a *about) serveDocs(w http.ResponseWriter, _ *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page.Bytes()) // a caller that has gone does not need it
+	_, _ = w.Write(page.Bytes()) // an error means that the client has disconnected
 	return nil
 }

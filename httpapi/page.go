@@ -12,10 +12,10 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// page is the built page; files may be nil. Its scripts and styles are below a
-// folder whose name is random for each start of the server: a program that had
-// our port and name while we were down can have left files of its own in the
-// browser's cache, but not at addresses that nobody knew yet.
+// A page is the built page; files may be nil. Its scripts and styles are in a
+// folder whose name is random and new at each start of the server. A program
+// that had our port and name while the server was down can have left files in
+// the browser's cache, but not under a name that did not exist yet.
 type page struct {
 	files fs.FS
 	start string // name of that folder
@@ -23,8 +23,8 @@ type page struct {
 
 func newPage(files fs.FS) page { return page{files, rand.Text()} }
 
-// routes serves the built page. Only what exists in it has a route, so that
-// nothing else of the file system can be asked for.
+// routes returns a route for each file of the page, and one for all files in
+// assets. Requests cannot reach any other file.
 func (p page) routes() ([]route, error) {
 	if p.files == nil {
 		return nil, nil
@@ -63,7 +63,7 @@ func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 			return errNoFile
 		}
 		cache := "no-cache"
-		if strings.HasPrefix(name, "assets/") { // their names change with their content
+		if strings.HasPrefix(name, "assets/") { // the name of an asset changes with its content
 			cache = "public, max-age=31536000, immutable"
 		}
 		w.Header().Set("Cache-Control", cache)
@@ -73,7 +73,7 @@ func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 				return err
 			}
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = w.Write(bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/"))) // a caller that has gone does not need it
+			_, _ = w.Write(bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/"))) // an error means that the client has disconnected
 			return nil
 		}
 		http.ServeFileFS(w, r, p.files, name)

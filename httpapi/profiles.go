@@ -13,13 +13,13 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 )
 
-// profileAnswer is a profile with all of its text.
+// A profileAnswer is a profile with its whole text.
 type profileAnswer struct {
 	Profile gateway.Profile `json:"profile"`
 	Text    string          `json:"text" doc:"added to the agent's system prompt"`
 }
 
-// profiles are the handlers of the routes about profiles.
+// profiles holds the handlers of the routes about profiles.
 type profiles struct{ gw *gateway.Gateway }
 
 func (p *profiles) routes() []route {
@@ -50,14 +50,15 @@ func (p *profiles) get(r *http.Request) (profileAnswer, error) {
 	return profileAnswer{found, text}, err
 }
 
-// projectOf returns the directory that a request is about: for a credential of
-// one project always that project.
+// projectOf returns the project directory that a request is about. For a
+// credential that is bound to a project, that project is the default and any
+// other directory an error.
 func projectOf(r *http.Request) (string, error) {
 	return access.Home(r.Context(), cmp.Or(r.URL.Query().Get("projectDir"), access.Caller(r.Context()).Project))
 }
 
-// describeChoices adds to the options of a session, and to those of a turn,
-// what the server upholds and not the agent.
+// describeChoices adds the options that the server applies, and not the agent,
+// to the schemas of a session's and a turn's options.
 func describeChoices(session, turn, governance *huma.Schema) {
 	both := map[string]*huma.Schema{
 		"persona":            {Type: huma.TypeString, Description: "A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session."},

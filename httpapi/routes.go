@@ -15,43 +15,45 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A route is one row of the API: the router, the document and the tests are
-// made from the list of them.
+// A route is one row of the API. The router, the OpenAPI document and the tests
+// are made from the list of routes.
 type route struct {
 	method  string
-	path    string     // as in http.ServeMux
-	scope   auth.Scope // "" for the public ones
-	name    string     // in the document; "" leaves the route out of it
-	tag     string     // the group that the document lists it in
+	path    string     // pattern of http.ServeMux
+	scope   auth.Scope // "" if no credential is needed
+	name    string     // operation in the document; "" leaves the route out
+	tag     string     // group in the document
 	summary string
 	params  []param
-	status  int           // of success
-	in, out any           // zero values of the bodies; nil for none
-	media   []string      // media types of the answer, if it is no JSON body
-	stream  bool          // the answer is written bit by bit, so it has no head without its body
+	status  int           // of a successful answer
+	in, out any           // zero values of the body types; nil for none
+	media   []string      // media types of the answer, if it is not JSON
+	stream  bool          // the answer is a stream, so HEAD is rejected
 	upload  bool          // the body is a file
 	fails   []runnel.Code // errors beyond those that follow from the other fields; see codes
 	refused []int         // further statuses of INVALID_REQUEST; see refusals
-	page    bool          // only under a Host of the page
-	unread  bool          // the handler itself counts what its client leaves unread
-	endsOwn bool          // the handler may end the caller's own credential, and is answered all the same
-	bound   bool          // the handler itself keeps a bound credential to its project; see confine
+	page    bool          // is served only under a Host of the page
+	unread  bool          // the handler itself counts unread bytes; see Streams.Unread
+	endsOwn bool          // the handler may end the caller's own credential; its answer is written even then
+	bound   bool          // the handler itself restricts a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error
 }
 
-// A param is a query parameter, or a header if its name begins with a capital.
+// A param is a query parameter, or a header if its name begins with a capital
+// letter.
 type param struct {
 	name, doc string
 	number    bool     // a whole number of zero or more
 	flag      bool     // true or false
-	values    []string // all that there are. Default: any
+	values    []string // all allowed values. Default: any
 	required  bool
 }
 
 func (rt *route) pattern() string { return rt.method + " " + rt.path }
 
-// A router finds the route of a request. What no route matches is found
-// nowhere, but only by those who may look.
+// A router finds the route of a request. A request that matches no route gets a
+// 404 or 405, but only if the caller has the scope read. So callers without a
+// credential cannot find out which paths exist.
 type router struct {
 	visible access.Sessions
 	reply   reply.Writer
@@ -81,14 +83,14 @@ func (rs *router) add(rt *route) {
 		if err == nil {
 			err = rt.serve(w, r)
 		}
-		if err != nil && !errors.Is(context.Cause(r.Context()), auth.ErrEnded) { // Server.served answers that
+		if err != nil && !errors.Is(context.Cause(r.Context()), auth.ErrEnded) { // Server.served answers a request whose credential has ended
 			rs.reply.Error(w, r, err)
 		}
 	})
 }
 
-// find returns the route of r. A path that is not clean, which the router would
-// redirect, has none.
+// find returns the route of r. A path that is not clean, to which ServeMux
+// would answer with a redirect, counts as one without a route.
 func (rs *router) find(r *http.Request) *route {
 	if _, pattern := rs.mux.Handler(r); rs.routes[pattern] != nil && clean(r.URL.Path) {
 		return rs.routes[pattern]
@@ -119,7 +121,8 @@ func (rs *router) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	rs.mux.ServeHTTP(w, r)
 }
 
-// nowhere answers what no route matches: 405 if another method would be one.
+// nowhere answers a request that matches no route: 405 if the path has a route
+// for another method, else 404.
 func (rs *router) nowhere(w http.ResponseWriter, r *http.Request) error {
 	var allow []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
@@ -143,7 +146,8 @@ func method(r *http.Request) string {
 	return "this method"
 }
 
-// handleJSON makes a route of a function from a JSON body to a JSON body.
+// handleJSON returns rt as a POST route whose handler decodes a JSON body for f
+// and answers with f's result as JSON.
 func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) route {
 	var in I
 	var out O
@@ -165,8 +169,9 @@ func handleJSON[I, O any](rt route, f func(r *http.Request, in I) (O, error)) ro
 	return rt
 }
 
-// repeatable is handleJSON for a function that makes something: a client may
-// send the request again under its Idempotency-Key, and gets the first answer.
+// repeatable is handleJSON for a function that creates something. A client may
+// send the request again with the same Idempotency-Key, and gets the first
+// answer.
 func repeatable[I, O any](c command.Commands, rt route, f func(r *http.Request, in I) (O, error)) route {
 	rt = handleJSON(rt, f)
 	rt.params = append(rt.params, keyParam())
@@ -198,14 +203,15 @@ func keyParam() param {
 	return param{name: command.KeyHeader, doc: "marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header " + command.ReplayedHeader + ": true"}
 }
 
-// describedAs returns a route whose handler decodes the body itself: in says
-// how the document describes the body.
+// describedAs returns rt with in as the documented type of its body. The
+// handler decodes the body itself.
 func describedAs(rt route, in any) route {
 	rt.in = in
 	return rt
 }
 
-// handle makes a route of a function to a JSON body.
+// handle returns rt with a handler that answers with f's result as JSON. The
+// default method is GET.
 func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 	var out O
 	rt.out = out
@@ -223,9 +229,11 @@ func handle[O any](rt route, f func(r *http.Request) (O, error)) route {
 	return rt
 }
 
-// confine keeps a caller whose credential is bound to a project to the sessions
-// of that project, where the path names the session. Routes that are marked
-// bound use access.Sessions instead; other routes reject such a caller.
+// confine restricts a caller whose credential is bound to a project to the
+// sessions of that project. If the path names a session, confine checks its
+// project and replaces the path value by our id. Handlers of routes that are
+// marked bound use [access.Sessions] instead. All other routes reject such a
+// caller.
 func (rs *router) confine(r *http.Request, rt *route) error {
 	if access.Caller(r.Context()).Project == "" || rt.bound {
 		return nil

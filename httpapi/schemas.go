@@ -16,15 +16,15 @@ import (
 
 const componentPrefix = "#/components/schemas/"
 
-// schemas makes and keeps the components of the OpenAPI document: one for each
-// struct, and one for each type with a closed set of values. Unlike the
-// registry of huma it describes no list and no pointer as nullable, because
-// answers leave an absent value out and hold an empty list as [].
+// schemas makes and keeps the components of the OpenAPI document: one for
+// each struct, and one for each enumerated type. Unlike huma's own registry, it
+// describes no list and no pointer as nullable. Answers omit absent values, and
+// an empty list is [] in them.
 type schemas struct {
 	named map[string]*huma.Schema
 	types map[string]reflect.Type
 	enums map[reflect.Type][]any
-	err   error // the first contradiction in the document
+	err   error // the first contradiction between types
 }
 
 var _ huma.Registry = (*schemas)(nil)
@@ -52,7 +52,7 @@ func (s *schemas) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schem
 		return ref(name)
 	}
 	if s.named[name] == nil {
-		s.types[name], s.named[name] = t, new(huma.Schema) // first, since it may refer to itself
+		s.types[name], s.named[name] = t, new(huma.Schema) // stored first, because the type may refer to itself
 		if values != nil {
 			*s.named[name] = huma.Schema{Type: huma.TypeString, Enum: values}
 		} else {
@@ -65,14 +65,14 @@ func (s *schemas) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schem
 	return ref(name)
 }
 
-// isObject reports whether values of t are JSON objects with fields that t
-// lists.
+// isObject reports whether values of t are JSON objects that have the fields of
+// t.
 func isObject(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]() &&
 		!reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// fail notes an error, with which [describe] fails. The methods of a
+// fail records the first error, which [describe] returns. The methods of a
 // [huma.Registry] cannot return one.
 func (s *schemas) fail(err error) {
 	if s.err == nil {
@@ -89,7 +89,8 @@ func (s *schemas) define(name string, made *huma.Schema) *huma.Schema {
 	return ref(name)
 }
 
-// fields returns the schema of v's type, a struct, which is not a component.
+// fields returns the schema of v's type, a struct, without making it a
+// component.
 func (s *schemas) fields(v any) *huma.Schema { return huma.SchemaFromType(s, reflect.TypeOf(v)) }
 
 // SchemaFromRef implements [huma.Registry].
@@ -113,7 +114,8 @@ func (s *schemas) MarshalJSON() ([]byte, error) { return json.Marshal(s.named) }
 
 func ref(name string) *huma.Schema { return &huma.Schema{Ref: componentPrefix + name} }
 
-// reach calls f once for each schema that roots hold or refer to.
+// reach calls f once for each schema that roots contain or refer to. Name is
+// the component that contains the schema; "" if none does.
 func (s *schemas) reach(roots []*huma.Schema, f func(name string, s *huma.Schema)) {
 	seen := make(map[string]bool)
 	var walk func(name string, at *huma.Schema)
@@ -145,8 +147,9 @@ func (s *schemas) reach(roots []*huma.Schema, f func(name string, s *huma.Schema
 	}
 }
 
-// finish drops the components that nothing refers to. The objects of answers
-// take further fields, so that a server may add some; those of requests do not.
+// finish removes the components that nothing refers to. Objects in answers
+// allow further fields, so that a later server may add some; objects in
+// requests do not.
 func (s *schemas) finish(requests, answers []*huma.Schema) {
 	used := make(map[string]bool)
 	s.reach(requests, func(name string, _ *huma.Schema) { used[name] = true })
@@ -167,9 +170,9 @@ func (s *schemas) finish(requests, answers []*huma.Schema) {
 	}
 }
 
-// narrow mends a field whose tag lists values although its type is a component:
-// where these are all values the component says so already, and where they are
-// fewer the field has a schema of its own.
+// narrow corrects a field whose tag lists values although its type is an
+// enumerated component. If the tag lists all values of the type, the component
+// is enough. If it lists fewer, the field gets a schema of its own.
 func (s *schemas) narrow(p *huma.Schema) {
 	if p.Ref == "" || len(p.Enum) == 0 {
 		return
@@ -181,18 +184,18 @@ func (s *schemas) narrow(p *huma.Schema) {
 	}
 }
 
-// schemaName names the component of a type.
+// schemaName returns the name of the component for a type.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	switch pkg := t.PkgPath(); {
 	case strings.HasSuffix(pkg, "/gateway") && name == "Status":
 		return "SessionStatus"
 	case strings.HasSuffix(pkg, "/upsert") && slices.Contains([]string{"Approval", "Notice", "Usage", "Kind", "Status"}, name):
-		return "Upsert" + name // types of package event have the plain names
+		return "Upsert" + name // types of package event have the names without prefix
 	case strings.HasSuffix(pkg, "/event") && name == "Attachment":
 		return "SentAttachment"
 	case strings.HasSuffix(pkg, "/stream") && strings.HasSuffix(name, "Frame"):
-		return strings.TrimSuffix(name, "Frame") + "Data" // the frame holds it
+		return strings.TrimSuffix(name, "Frame") + "Data" // the frame is another component, which contains it
 	case name == "Ref":
 		return "Attachment"
 	case name == "From":

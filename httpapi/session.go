@@ -18,7 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// The bodies of the Session API.
+// Request and response bodies of the Session API.
 type (
 	createRequest struct {
 		CLIType    string          `json:"cliType" doc:"kind of agent, such as claude-code; GET /api/agents lists them"`
@@ -46,15 +46,15 @@ type (
 	}
 )
 
-// sessions are the handlers of the Session API.
+// sessions holds the handlers of the Session API.
 type sessions struct {
 	gw       *gateway.Gateway
 	visible  access.Sessions
 	commands command.Commands
 	limits   Limits
 	reached  func(setting string)
-	made     budget // sessions, by credential
-	sent     budget // bytes of uploads, by credential
+	made     budget // new sessions, by credential
+	sent     budget // uploaded bytes, by credential
 }
 
 func (s *sessions) routes() []route {
@@ -209,12 +209,12 @@ func (s *sessions) projects(r *http.Request) (projectsAnswer, error) {
 }
 
 const (
-	maxUpload     = 19 << 20 // bytes of an upload's body, whatever is allowed of them
+	maxUpload     = 19 << 20 // most bytes that are read of a body; attach.MaxFile limits the file
 	uploadTimeout = 5 * time.Minute
 )
 
-// upload keeps the body as a file. Its media type is one that no form and no
-// beacon can send.
+// upload stores the body as a file. It accepts only a media type that no HTML
+// form and no beacon can send.
 func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/octet-stream" {
 		return reply.Refuse(http.StatusUnsupportedMediaType, "send the file as it is, with Content-Type: application/octet-stream")
@@ -223,7 +223,7 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
 	}
 	id := access.Caller(r.Context()).ID
-	if !s.sent.spend(id, attach.MaxFile, s.limits.UploadBytes, uploadDay) { // as large as it may be
+	if !s.sent.spend(id, attach.MaxFile, s.limits.UploadBytes, uploadDay) { // counts as the largest file until its size is known
 		return s.refuse("max-upload-mib-per-credential", s.limits.UploadBytes>>20, "this credential has uploaded as much as it may in a day")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
@@ -237,7 +237,8 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 
 const uploadDay = 24 * time.Hour
 
-// maySession counts a session that the caller is about to make.
+// maySession counts a session that the caller is about to create, or fails if
+// the caller has created too many.
 func (s *sessions) maySession(r *http.Request) error {
 	if !s.made.spend(access.Caller(r.Context()).ID, 1, int64(s.limits.Sessions), time.Minute) {
 		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has made too many sessions in a minute; wait a little")
@@ -245,7 +246,7 @@ func (s *sessions) maySession(r *http.Request) error {
 	return nil
 }
 
-// refuse returns the error for a limit that was reached, and counts it.
+// refuse counts that a limit was reached, and returns the error for it.
 func (s *sessions) refuse(setting string, limit int64, what string) error {
 	s.reached(setting)
 	return &runnel.Error{
