@@ -1,5 +1,5 @@
-// Package access says who sent a request, and which sessions its sender may
-// know of.
+// Package access identifies the caller of a request, and finds the sessions
+// that the caller may see.
 package access
 
 import (
@@ -12,27 +12,31 @@ import (
 
 type callerKey struct{}
 
-// Caller returns the identity of who sent a request; the zero one for public
-// routes.
+// Caller returns the identity of a request's caller. It is the zero Identity on
+// routes that need no credential.
 func Caller(ctx context.Context) auth.Identity {
 	id, _ := ctx.Value(callerKey{}).(auth.Identity)
 	return id
 }
 
-// WithCaller returns a context in which [Caller] is id, and on whose account
-// sessions are opened.
+// WithCaller returns a context in which [Caller] returns id. Sessions that are
+// opened in it count against id's credential and are limited to id's project,
+// if id is bound to one.
 func WithCaller(ctx context.Context, id auth.Identity) context.Context {
 	ctx = gateway.WithProject(context.WithValue(ctx, callerKey{}, id), id.Project)
 	return gateway.WithCredential(ctx, id.ID)
 }
 
-// Sessions are those of a gateway, as far as the caller of a request may know
-// of them. A credential may be bound to a project: for its bearer the sessions
-// of others do not exist, and every answer about one is that about none.
+// Sessions are the sessions of a gateway that the caller of a request may see.
+// A credential may be bound to a project. For such a caller sessions of other
+// projects do not exist: requests about them get the same answers as requests
+// about unknown sessions.
 type Sessions struct{ Gateway *gateway.Gateway }
 
-// Mine returns what the caller called a session if it may know of it; for a
-// bound caller under our own id, which no conversation elsewhere has.
+// Mine returns a reference to the session that the caller named, if the caller
+// may see it. For a caller that is bound to a project the reference is our id,
+// which no conversation of another project can have. For other callers it is
+// ref, unchecked.
 func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		return "", runnel.Fail(runnel.InvalidRequest, "sessionId: is missing; say which session")
@@ -52,7 +56,7 @@ func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
 	return st.SessionID, err
 }
 
-// Resolve returns our id for what the caller called a session, if there is one.
+// Resolve returns our id for the session that the caller named.
 func (s Sessions) Resolve(ctx context.Context, ref string) (string, error) {
 	ref, err := s.Mine(ctx, ref)
 	if err != nil {
@@ -62,20 +66,21 @@ func (s Sessions) Resolve(ctx context.Context, ref string) (string, error) {
 	return st.SessionID, err
 }
 
-// List returns the sessions that f selects and the caller may know of.
+// List returns the sessions that match f and that the caller may see.
 func (s Sessions) List(ctx context.Context, f gateway.Filter) ([]gateway.Status, error) {
-	return s.Gateway.List(ctx, f) // for the project that the context is limited to
+	return s.Gateway.List(ctx, f) // WithCaller has limited ctx to the caller's project
 }
 
-// Home returns the directory for a new session. Another than the caller's own
-// looks as if it were not there.
+// Home returns the directory for a new session. A caller that is bound to a
+// project may name only that project's directory. Any other directory is
+// reported as missing.
 func Home(ctx context.Context, dir string) (string, error) {
 	own := Caller(ctx).Project
 	switch {
 	case own == "" || dir == "":
 		return dir, nil
 	case gateway.InPlace(own) && gateway.ProjectID(dir) == gateway.ProjectID(own):
-		return own, nil // not what a link leads to by the time it is used
+		return own, nil // the recorded name, because dir may contain a link that changes before it is used
 	}
 	return "", runnel.Fail(runnel.WorkingRootInaccessible, "the project directory does not exist or cannot be reached")
 }
