@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A browser's credential has two halves. The cookie, which scripts cannot read,
-// goes to every port of this host; the key, which the page keeps for its origin
-// and sends by itself, goes nowhere else. A request needs both.
+// A browser's credential has two halves, and a request needs both. Scripts
+// cannot read the cookie, but browsers send it to every port of this host. The
+// page stores the key for its origin and sends it itself, so the key reaches no
+// other origin.
 const (
 	CookieName  = "runnel_session"
 	KeyHeader   = "Runnel-Key"
-	KeyProtocol = "runnel.key." // before the key, among the subprotocols of a WebSocket
+	KeyProtocol = "runnel.key." // prefix of the key among the subprotocols of a WebSocket
 )
 
-// PageKey returns the page's half of the credential in r; "" if there is none
-// or more than one.
+// PageKey returns the key in r, or "" if r has no key or more than one.
 func PageKey(r *http.Request) string {
 	keys := r.Header.Values(KeyHeader)
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") { // a page cannot give it headers
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") { // a page cannot set its headers
 		for _, list := range r.Header.Values("Sec-WebSocket-Protocol") {
 			for p := range strings.SplitSeq(list, ",") {
 				if key, ok := strings.CutPrefix(strings.TrimSpace(p), KeyProtocol); ok {
@@ -34,14 +34,14 @@ func PageKey(r *http.Request) string {
 	return keys[0]
 }
 
-// A Cookies makes the cookies of the page.
+// A Cookies makes the cookies of browsers' credentials.
 type Cookies struct {
-	Proxied bool // a proxy in front of the server speaks TLS
+	Proxied bool // a proxy in front of the server terminates TLS
 }
 
-// Make returns the cookie for the answer to r. It expires after life. Requests
-// for the page's files are sent without it: the browser may send them by itself
-// while another program has our port.
+// Make returns the cookie for the answer to r. It expires after life. Its path
+// excludes the page's files: a browser may request these by itself, also while
+// another program has our port, and must not send the cookie then.
 func (c Cookies) Make(r *http.Request, secret string, life time.Duration) *http.Cookie {
 	return &http.Cookie{
 		Name: CookieName, Value: secret, Path: "/api", MaxAge: int(life / time.Second),

@@ -1,6 +1,6 @@
-// Package browser keeps the pages of other sites out: which Hosts and Origins
-// the server answers to, the two halves of a page's credential, and which
-// process is at the other end of a connection.
+// Package browser keeps the pages of other sites out. It decides which Hosts
+// and Origins the server answers, handles the two halves of a browser's
+// credential, and identifies the process at the other end of a connection.
 package browser
 
 import (
@@ -11,42 +11,44 @@ import (
 	"strings"
 )
 
-// A Verdict says what becomes of a request by its Host.
+// A Verdict is the decision about a request by its Host.
 type Verdict int
 
-// What becomes of a request.
+// The verdicts.
 const (
-	HostRefused  Verdict = iota // a name we do not answer to: DNS rebinding looks like this
-	HostInvalid                 // not a host at all
-	HostAccepted                // for programs: tokens and the unix socket, not the page
-	HostOfPage                  // for the page and the login of a browser, too
+	HostRefused  Verdict = iota // a name that the server does not answer to, as in DNS rebinding
+	HostInvalid                 // not a valid host
+	HostAccepted                // accepted for programs, with a token or on the unix socket, but not for the page
+	HostOfPage                  // accepted for the page and the login of a browser, too
 )
 
-// A Page is where browsers find the page.
+// A Page is the place where browsers find the page.
 type Page interface {
-	// Host returns the page's own host name without a port, in small letters;
-	// "" if it has none.
+	// Host returns the page's own host name in lower case, without a port, or
+	// "" if the page has none.
 	Host() string
-	// URL returns the address that a login link begins with, without a slash at
-	// its end; "" if no browser can open the page.
+	// URL returns the address with which a login link begins, without a slash
+	// at its end, or "" if no browser can open the page.
 	URL() string
-	// Renew gives the page another host name, and refuses the old one.
+	// Renew gives the page a new host name. The old one is refused from then
+	// on.
 	Renew() error
 }
 
-// Hosts is the list of names and addresses that we answer to. A page that
-// reaches us through a name of its own choosing always sends that name here,
-// so the list is what keeps it out; it is consulted before everything else.
+// Hosts are the names and addresses that the server answers to. A page that
+// reaches the server through a host name of its own (DNS rebinding) always
+// sends that name in the Host header, so this check rejects it. The check comes
+// before those of Origin and credential.
 type Hosts struct {
-	names map[string]bool // lower-case, without port
-	bound []netip.Addr    // beyond loopback; an unspecified one stands for any address
+	names map[string]bool // in lower case, without port
+	bound []netip.Addr    // addresses beyond loopback; an unspecified one stands for any address
 	page  Page
-	pages map[string]bool // hosts of the page's other origins, with and without a default port
+	pages map[string]bool // hosts of the page's further origins, with and without the default port
 }
 
-// NewHosts accepts loopback and localhost, the given addresses and names, and
-// where the page is: at its own name with any port, which a tunnel may change,
-// and at the hosts of the given origins.
+// NewHosts returns the Hosts that accept loopback and localhost, bound and
+// names for programs. For the page they accept its own name, with any port
+// because a tunnel may change it, and the hosts of origins.
 func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (Hosts, error) {
 	h := Hosts{names: map[string]bool{"localhost": true}, page: page, pages: map[string]bool{}}
 	for _, a := range bound {
@@ -70,9 +72,9 @@ func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (
 
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// parseOrigin checks an origin of the page. Without TLS it must be on this
-// machine: browsers offer pages from elsewhere no cryptography, with which the
-// page has the server prove who it is.
+// parseOrigin parses and checks an origin of the page. An origin without TLS
+// must be on this machine. Elsewhere browsers offer pages without TLS no
+// cryptography, which the page needs to have the server prove its identity.
 func parseOrigin(origin string) (*url.URL, error) {
 	u, err := url.Parse(origin)
 	if err != nil || defaultPorts[u.Scheme] == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin {
@@ -92,8 +94,8 @@ func parseOrigin(origin string) (*url.URL, error) {
 	return u, nil
 }
 
-// Judge parses the value of a Host header and looks it up. It never compares
-// prefixes or suffixes.
+// Judge parses the value of a Host header and looks it up. It compares whole
+// names, never prefixes or suffixes.
 func (h Hosts) Judge(host string) Verdict {
 	name, addr, port, ok := parseHost(host)
 	switch {
@@ -109,8 +111,9 @@ func (h Hosts) Judge(host string) Verdict {
 	return HostRefused
 }
 
-// ofPage looks up a Host as it was sent: one with a dot at its end is another
-// origin for a browser.
+// ofPage reports whether host is one of the page's. It must be the Host as it
+// was sent, in lower case: with a dot at its end it is another origin for a
+// browser.
 func (h Hosts) ofPage(host, port string) bool {
 	if h.pages[host] {
 		return true
@@ -126,7 +129,7 @@ func (h Hosts) judgeAddr(a netip.Addr) Verdict {
 	if a.IsLoopback() {
 		return HostAccepted
 	}
-	if a.IsUnspecified() { // browsers send it to this machine from any page
+	if a.IsUnspecified() { // browsers let any page send requests for it, and send them to this machine
 		return HostRefused
 	}
 	for _, b := range h.bound {
@@ -150,7 +153,7 @@ func parseHost(hostport string) (name string, addr netip.Addr, port string, ok b
 	} else if bracketed {
 		host = host[1 : len(host)-1]
 	} else if strings.Contains(host, ":") {
-		return "", addr, "", false // an IPv6 address needs its brackets
+		return "", addr, "", false // an IPv6 address needs brackets
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Zone() != "" || a.Is4() == bracketed {
@@ -177,7 +180,8 @@ func validPort(p string) bool {
 	return true
 }
 
-// validName accepts letters, digits, hyphens and underscores in labels.
+// validName reports whether name, in lower case, consists of labels of letters,
+// digits, hyphens and underscores.
 func validName(name string) bool {
 	if name == "" || len(name) > 253 {
 		return false

@@ -8,15 +8,16 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Origins judges which pages may talk to the server.
+// Origins decides which pages may send requests to the server.
 type Origins struct {
 	own, cors []string
-	secure    map[string]bool // hosts of own origins with TLS, with and without a default port
+	secure    map[string]bool // hosts of own origins with TLS, with and without a default port of HTTP or HTTPS
 	second    *http.CrossOriginProtection
 }
 
-// NewOrigins accepts the server's own origin, further origins of its own page,
-// and other pages that call with a bearer token.
+// NewOrigins returns the Origins that accept own, further origins of the page,
+// and cors, origins of other pages that send a bearer token. They always accept
+// the origin under which a request reaches the server.
 func NewOrigins(own, cors []string) (*Origins, error) {
 	o := &Origins{own, cors, map[string]bool{}, http.NewCrossOriginProtection()}
 	for _, origin := range own {
@@ -32,17 +33,18 @@ func NewOrigins(own, cors []string) (*Origins, error) {
 	return o, nil
 }
 
-// Judge decides whether the page that made r may talk to us. It runs
-// after the Host was judged, and on every method: a WebSocket upgrade is a GET.
+// Judge decides whether the page that sent r may talk to the server. It runs
+// after the check of the Host, whose verdict is host. It runs for every method,
+// because a WebSocket upgrade is a GET.
 //
-// A present Origin must be our own, byte for byte, or one the operator listed.
-// A cookie is believed only under a Host of the page, and with proof that our
-// own page sent the request; listed origins and programs present a bearer
-// token.
+// An Origin header must be the server's own origin, byte for byte, or one that
+// the operator listed. A cookie counts only under a Host of the page, and only
+// with proof that the page itself sent the request. Programs and the pages of
+// other origins send a bearer token instead.
 func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	own := scheme(r) + "://" + strings.ToLower(r.Host)
 	if r.TLS == nil && o.secure[strings.ToLower(r.Host)] {
-		own = "https://" + strings.ToLower(r.Host) // a proxy speaks TLS: a page without it is another origin
+		own = "https://" + strings.ToLower(r.Host) // a proxy terminates TLS, so http with this host is another origin
 	}
 	origins, site := r.Header.Values("Origin"), r.Header.Values("Sec-Fetch-Site")
 	if len(origins) > 1 || len(site) > 1 {
@@ -55,7 +57,7 @@ func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	if len(origins) == 0 && len(site) == 1 && site[0] != "same-origin" && !navigates(r, site[0]) {
 		return Forbidden("requests from other sites are not allowed")
 	}
-	if err := o.second.Check(r); err != nil { // a second opinion on what changes state
+	if err := o.second.Check(r); err != nil { // a second check of requests that change state
 		return Forbidden("requests from this page are not allowed")
 	}
 	if !presentsCookie(r) {
@@ -66,24 +68,25 @@ func (o *Origins) Judge(r *http.Request, host Verdict) error {
 		return NotOfPage()
 	case len(site) == 1 && site[0] == "same-origin" && (ours || len(origins) == 0):
 	case len(site) == 1 && site[0] == "none" && len(origins) == 0 && navigates(r, site[0]):
-	case len(site) == 0 && ours: // browsers that send no metadata with an upgrade
+	case len(site) == 0 && ours: // browsers that send no Sec-Fetch-Site with a WebSocket upgrade
 	default:
 		return Forbidden("a cookie counts only in requests of runnel's own page; programs use a bearer token")
 	}
 	return nil
 }
 
-// navigates reports whether a person opened r as a page of its own. From
-// another site it brings no cookie along, since ours is SameSite=Strict.
+// navigates reports whether a person opened r as a page of its own, for
+// instance by a link. From another site such a request may bring no cookie;
+// browsers send none, because ours is SameSite=Strict.
 func navigates(r *http.Request, site string) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
 		(site == "none" || !presentsCookie(r))
 }
 
-// CORS answers for the origins the operator listed, exactly; for all others,
-// and by default, there is nothing to say. It reports whether r was a preflight
-// that is now answered.
+// CORS lets pages of the origins that the operator listed read the answer, and
+// pages of no other origin. By default none are listed. It reports whether r
+// was a preflight request, which it has answered then.
 func (o *Origins) CORS(w http.ResponseWriter, r *http.Request) bool {
 	if len(o.cors) == 0 {
 		return false
@@ -114,12 +117,13 @@ func scheme(r *http.Request) string {
 
 func presentsCookie(r *http.Request) bool { return len(r.CookiesNamed(CookieName)) > 0 }
 
-// Forbidden is the error for a request that a page of another site may have
-// sent.
+// Forbidden returns the error for a request that a page of another site may
+// have sent.
 func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin, message) }
 
-// NotOfPage is the error for the page, its login or its cookie under a Host
-// that other programs may have had before.
+// NotOfPage returns the error for a request that concerns the page, its login
+// or its cookie, under a Host that is not the page's. Other programs may have
+// used that Host before.
 func NotOfPage() error {
 	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of an origin given with --origin")
 }

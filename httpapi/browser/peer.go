@@ -9,30 +9,31 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// A connection's context has the connection, its *auth.Peer, and a function
-// that reports whether another user of this machine made the connection.
+// Keys of a connection's context, for the connection, its *auth.Peer, and a
+// function that reports whether another user of this machine made it.
 type (
 	connKey struct{}
 	peerKey struct{}
 	userKey struct{}
 )
 
-// WithPeer is a ConnContext: it runs once for all requests of a connection.
+// WithPeer is a ConnContext function of an [http.Server], which calls it once
+// for each connection.
 func WithPeer(ctx context.Context, c net.Conn) context.Context {
 	ctx = context.WithValue(ctx, userKey{}, sync.OnceValue(func() bool { return auth.OtherUser(c) }))
 	return context.WithValue(context.WithValue(ctx, connKey{}, c), peerKey{}, auth.NewPeer(c))
 }
 
-// Cut ends the connection of r, whatever is being written to it.
+// Cut closes the connection of r at once, even during a write.
 func Cut(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		_ = c.Close()
 	}
 }
 
-// FromOtherUser reports whether another user of this machine sent r over
-// loopback, or a process that cannot be found. The system is asked once for a
-// connection.
+// FromOtherUser reports whether r came over loopback from another user of this
+// machine, or from a process that cannot be found. It asks the operating system
+// once for each connection.
 func FromOtherUser(r *http.Request) bool {
 	other, ok := r.Context().Value(userKey{}).(func() bool)
 	return ok && other()

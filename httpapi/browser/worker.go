@@ -5,9 +5,11 @@ import (
 	"net/http"
 )
 
-// A service worker that a preview left under one of our addresses would answer
-// for us. Its browser asks for its script again, and gets one that removes the
-// worker and loads the pages that it served once more.
+// noWorker replaces a foreign service worker. A program that had one of our
+// addresses before, such as a preview server, may have left a service worker in
+// the browser, which would answer in our place. When the browser asks for the
+// worker's script again, it gets this one, which removes the worker and reloads
+// the worker's pages.
 const noWorker = `self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (e) => e.waitUntil((async () => {
   await self.registration.unregister();
@@ -15,12 +17,12 @@ self.addEventListener("activate", (e) => e.waitUntil((async () => {
 })()));
 `
 
-// OwnWorker is the path at which the page may have a service worker of its own.
+// OwnWorker is the path of the page's own service worker, if the page has one.
 const OwnWorker = "/sw.js"
 
-// EndWorker answers a browser that asks for the script of a service worker
-// which is not the page's own. It reports whether r was such a request. hasOwn
-// says whether there is a file at [OwnWorker].
+// EndWorker answers a request for the script of a service worker that is not
+// the page's own. It reports whether r was such a request. hasOwn says whether
+// the page has a file at [OwnWorker].
 func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool) bool {
 	own := hasOwn && host == HostOfPage && r.URL.Path == OwnWorker
 	if own || r.Method != http.MethodGet || r.Header.Get("Service-Worker") != "script" {
@@ -28,7 +30,7 @@ func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	h.Set("Service-Worker-Allowed", "/") // a worker may have been allowed more than its folder
+	h.Set("Service-Worker-Allowed", "/") // the worker to remove may have a wider scope than its folder
 	_, _ = io.WriteString(w, noWorker)
 	return true
 }
