@@ -1,5 +1,5 @@
-// Package command does what clients ask of a session, whichever way they ask:
-// over HTTP, as a harness, or in a message on the WebSocket.
+// Package command carries out the commands of clients to a session. It is the
+// same for every transport: HTTP, the harness routes and the WebSocket.
 package command
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// The bodies that all ways share.
+// Request and response bodies that all transports share.
 type (
 	// SendRequest is a prompt.
 	SendRequest struct {
@@ -30,7 +30,7 @@ type (
 		Queue       bool              `json:"queue,omitempty" doc:"wait for the running turn instead of failing"`
 		TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
 	}
-	// SendAnswer is what became of a prompt.
+	// SendAnswer is the answer to a prompt that was accepted.
 	SendAnswer struct {
 		TurnID   string   `json:"turnId"`
 		Queued   bool     `json:"queued,omitempty"`
@@ -46,28 +46,28 @@ type (
 		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"the approval's: of the arguments that this answer is about; required to approve"`
 		Remember         *RuleRequest    `json:"remember,omitempty" doc:"a rule to store, that decides calls like this one in the same way from now on"`
 	}
-	// OptionsAnswer is a session with its settings changed.
+	// OptionsAnswer is a session after its options were changed.
 	OptionsAnswer struct {
 		gateway.Status
 		Warnings []string `json:"warnings,omitempty"`
 	}
 )
 
-// Commands act on the sessions that the caller of a request may know of.
+// Commands act on the sessions that the caller of a request may see.
 type Commands struct{ Sessions access.Sessions }
 
-// An Accepted prompt has a turn.
+// An Accepted is the result of a prompt that was accepted.
 type Accepted struct {
 	gateway.Sent
-	Body     json.RawMessage // a SendAnswer
-	Warnings []string        // about fields that were ignored, for a stream of the turn
-	Replayed bool            // a request before this one was the same, and got the same answer
+	Body     json.RawMessage // a SendAnswer in JSON
+	Warnings []string        // about ignored fields, for a stream of the turn
+	Replayed bool            // an earlier request was the same, and got the same answer
 }
 
-// Send begins a turn, or queues the prompt. Field is what the client calls the
-// content, key its Idempotency-Key. The shape of the whole request is checked
-// before the session is looked up. A missing login that the agent reports when
-// it starts is an error before the turn begins.
+// Send begins a turn, or queues the prompt. Field is the client's name for the
+// content, and key is its Idempotency-Key. The whole request is validated
+// before the session is looked up. If the agent reports at its start that the
+// user is not logged in, Send fails before the turn begins.
 func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
 	return c.send(r, id, field, key, in, true)
 }
@@ -82,9 +82,9 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
 		return out, err
 	}
-	// By what the caller may know of: an agent's id can be that of sessions in
-	// several projects, and whoever repeats a request gets the stream of its
-	// turn.
+	// Requests are compared by the id that Mine returned for this caller. An
+	// agent's own id can belong to sessions in several projects, and a client
+	// that repeats a request gets the stream of its turn.
 	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
 		var err error
 		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
@@ -95,16 +95,16 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 	}
 	if a.Replayed {
 		var first SendAnswer
-		_ = json.Unmarshal(a.Body, &first) // we wrote it
+		_ = json.Unmarshal(a.Body, &first) // cannot fail: it is our own answer
 		out.SessionID, out.TurnID, out.Resolved = a.Session, a.Turn, first.Resolved
 	}
 	out.Body, out.Warnings, out.Replayed = a.Body, warnings, a.Replayed
 	return out, nil
 }
 
-// answer returns the answer to a prompt that was accepted, with the warnings
-// about its options and the one about rejected attachments. A stream of the
-// turn has a notice about those.
+// answer returns the answer to a prompt that was accepted. It has the warnings
+// about the prompt's options, and the one about rejected attachments. A stream
+// of the turn reports rejected attachments in a notice instead.
 func answer(sent gateway.Sent, warnings []string) SendAnswer {
 	if sent.Warning != "" {
 		warnings = append(warnings, sent.Warning)
@@ -112,7 +112,8 @@ func answer(sent gateway.Sent, warnings []string) SendAnswer {
 	return SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings, Resolved: sent.Resolved}
 }
 
-// prompt decodes a prompt. It also returns warnings.
+// prompt validates and decodes a prompt. It also returns warnings about options
+// without effect.
 func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, warnings []string, err error) {
 	if err := runnel.CheckPrompt(field, in.Content, len(in.Attachments)); err != nil {
 		return p, nil, err
@@ -142,12 +143,15 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 	}, opt.Warnings, nil
 }
 
-// checkCommand refuses a prompt that an agent may take for a command of its
-// own, unless the caller may approve. A command changes at once what the agent
-// asks about: Qwen Code's /config writes the user's settings, and Gemini CLI's
-// "/extensions link", also written "$extensions link", starts programs. Agents
-// offer commands that they do not list, and skip what they call white space
-// before a command, so the first visible character decides.
+// checkCommand rejects a prompt that an agent may take for one of its own
+// commands, unless the caller has the scope approve. A command changes at once
+// what the agent asks about: Qwen Code's /config writes the user's settings,
+// and Gemini CLI's "/extensions link", also written "$extensions link", starts
+// programs.
+//
+// Agents have commands that they do not list. Each has its own idea of the
+// white space that it skips before a command. So the first visible character
+// decides.
 func checkCommand(r *http.Request, field, content string) error {
 	content = strings.TrimLeftFunc(content, func(c rune) bool { return unicode.In(c, unicode.White_Space, unicode.Z, unicode.C) })
 	if content == "" || !strings.ContainsRune(commandSigns, rune(content[0])) || access.Caller(r.Context()).Has(auth.Approve) {
@@ -157,11 +161,12 @@ func checkCommand(r *http.Request, field, content string) error {
 		" may be a command, which changes what the agent does without asking; this credential lacks the scope \"approve\", which that needs. Begin the prompt with a word")
 }
 
-// commandSigns are the characters with which commands of agents begin: those
-// for the agent itself, and those for a shell.
+// commandSigns are the characters with which the commands of agents begin:
+// commands to the agent itself, and commands to a shell.
 const commandSigns = "/$!"
 
-// Decide answers an approval.
+// Decide answers an approval. It also stores a rule if the client asks for that
+// with in.Remember.
 func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) (DecideAnswer, error) {
 	if in.Choice == "" {
 		return DecideAnswer{}, reply.Invalid("choice: say which of the approval's choices it is")
@@ -193,10 +198,10 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	return DecideAnswer{&stored}, nil
 }
 
-// checkReach refuses new directories and tools for a session that exists,
-// unless the caller may approve. The session may accept edits or bypass
-// permissions: whoever chose that chose it for the directories and tools of
-// then.
+// checkReach rejects changes of directories and tools of an existing session,
+// unless the caller has the scope approve. The session may be in a mode that
+// accepts edits or bypasses permissions. The person who chose that mode chose
+// it for the directories and tools of that time.
 func checkReach(r *http.Request, opt runnel.Options) error {
 	if access.Caller(r.Context()).Has(auth.Approve) {
 		return nil
@@ -215,8 +220,7 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 	return runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which changing this in a session needs: the session may use it without asking")
 }
 
-// SetOptions changes options of a session; in are the options as the client
-// wrote them.
+// SetOptions changes options of a session. In has the options as JSON.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
 	opt, err := CallersOptions(r, "", in)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
-// KeyHeader is the request header with which a client marks requests that are
-// the same, and ReplayedHeader the response header of the answer to a repeated
-// one.
+// KeyHeader is the request header that marks requests which are the same.
+// ReplayedHeader is the response header of the answer to a repeated request.
 const (
 	KeyHeader      = "Idempotency-Key"
 	ReplayedHeader = "Idempotency-Replayed"
@@ -29,7 +28,8 @@ const (
 // maxKey bounds an Idempotency-Key, in bytes.
 const maxKey = 255
 
-// Key returns the Idempotency-Key of r; "" if it has none.
+// Key returns the Idempotency-Key of r, or "" if there is none. An empty key,
+// or more than one, is an error.
 func Key(r *http.Request) (string, error) {
 	lines := r.Header.Values(KeyHeader)
 	switch len(lines) {
@@ -43,9 +43,10 @@ func Key(r *http.Request) (string, error) {
 	return "", reply.Invalid(KeyHeader + ": must be one key that is not empty")
 }
 
-// SendMessage is [Commands.Send] for a message, whose key is a field of it. It
-// does not wait for the agent, because the messages behind it would wait, too:
-// a missing login is the error of the turn.
+// SendMessage is [Commands.Send] for a WebSocket message, which has its key in
+// a field. It does not wait for the agent to check its login, because the
+// messages that follow would wait, too. A missing login becomes the error of
+// the turn.
 func (c Commands) SendMessage(r *http.Request, id, key string, in SendRequest) (Accepted, error) {
 	if err := checkKey("idempotencyKey", key); err != nil {
 		return Accepted{}, err
@@ -53,7 +54,7 @@ func (c Commands) SendMessage(r *http.Request, id, key string, in SendRequest) (
 	return c.send(r, id, "content", key, in, false)
 }
 
-// checkKey checks a key, which the client calls name.
+// checkKey validates an Idempotency-Key. Name is the client's name for it.
 func checkKey(name, key string) error {
 	if len(key) > maxKey {
 		return reply.Invalid(fmt.Sprintf("%s: has %d bytes; at most %d are allowed", name, len(key), maxKey))
@@ -66,7 +67,8 @@ func checkKey(name, key string) error {
 	return nil
 }
 
-// checkTurnID checks the id that a client chose for a turn.
+// checkTurnID validates the id that a client chose for a turn. The empty id is
+// valid.
 func checkTurnID(id string) error {
 	parsed, err := uuid.Parse(id)
 	if id == "" || err == nil && parsed != uuid.Nil && parsed != uuid.Max && parsed.String() == id {
@@ -75,8 +77,9 @@ func checkTurnID(id string) error {
 	return reply.Invalid("turnId: " + strictjson.Quote(id) + " is not a UUID in lower case such as " + `"01890a5d-ac96-774b-bcce-b302099a8057"`)
 }
 
-// Once answers a request that the client may repeat under a key: see
-// [once.Requests.Do]. What says which request it is, body what it asks for.
+// Once answers a request that the client may repeat under a key or a turn id;
+// see [once.Requests.Do]. What identifies the command and its target, and body
+// has its parameters.
 func (c Commands) Once(r *http.Request, key, turn, what string, body any, run func(ctx context.Context) (any, error)) (once.Answer, error) {
 	req := once.Request{Credential: access.Caller(r.Context()).ID, Key: key, Turn: turn}
 	if key != "" || turn != "" {
@@ -92,8 +95,8 @@ func (c Commands) Once(r *http.Request, key, turn, what string, body any, run fu
 	return a, err
 }
 
-// digest is equal for requests that ask for the same: white space, the order of
-// members and escapes in strings make no difference.
+// digest returns a hash of a request. White space, the order of members and
+// escapes in strings make no difference.
 func digest(what string, body any) ([32]byte, error) {
 	data, err := json.Marshal(body)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// Options are what a client may say of how an agent runs.
+// Options are a client's choices of how an agent runs.
 type Options struct {
 	runnel.Options
 	Choice   gateway.Choice
-	Warnings []string // about fields that have no effect
+	Warnings []string // about fields without effect
 }
 
-// profileOptions are those that the gateway upholds, and not the agent.
+// profileOptions are the options that the gateway applies, and not the agent.
 type profileOptions struct {
 	Persona            string          `json:"persona,omitempty"`
 	Mode               string          `json:"mode,omitempty"`
@@ -30,10 +30,12 @@ type profileOptions struct {
 	SubagentGovernance json.RawMessage `json:"subagentGovernance,omitempty"`
 }
 
-// CallersOptions reads the options in r. Errors and warnings name them as
-// members of field; an empty field means that the options are the request's
-// whole body. Those that answer in advance what an agent would ask, or have it
-// run a command that nobody is asked about, are for callers who may answer.
+// CallersOptions decodes the options in r. Errors and warnings name them as
+// members of field; an empty field means that the options are the whole body.
+//
+// A caller that is bound to a project may add no directories. Some options need
+// the scope approve: those that answer an agent's questions in advance, and
+// those that make it run a command without asking.
 func CallersOptions(r *http.Request, field string, data json.RawMessage) (Options, error) {
 	opt, err := decodeOptions(field, data)
 	if err == nil && len(opt.AddDirs) > 0 && access.Caller(r.Context()).Project != "" {
@@ -47,7 +49,7 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 	switch {
 	case len(opt.MCPServers) > 0:
 		what = "mcpServers"
-	case len(opt.Config) > 0: // any of it may be about what the agent does without asking
+	case len(opt.Config) > 0: // any setting may change what the agent does without asking
 		what = "config"
 	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
 		what = "permissionMode " + strictjson.Quote(string(opt.PermissionMode))
@@ -57,9 +59,9 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 	return Options{}, runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which answering in advance needs")
 }
 
-// decodeOptions reads the options of a client. Unlike in other bodies a field
-// that we do not know is passed over, with a warning in the answer; one that is
-// almost ours is refused, as everywhere.
+// decodeOptions decodes the options of a client. Unlike in other bodies, an
+// unknown field is ignored, with a warning. A field that differs from a known
+// one only in case is an error, as in other bodies.
 func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	var out Options
 	whole, prefix := field, field+"."
@@ -109,8 +111,8 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	return out, CheckMode(prefix+"mode", p.Mode)
 }
 
-// CheckMode refuses the mode of a session, which field names: profiles have
-// none.
+// CheckMode rejects the mode of a session, because profiles have no modes.
+// Field is the client's name for it.
 func CheckMode(field, mode string) error {
 	if mode == "" {
 		return nil

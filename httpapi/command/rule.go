@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// The bodies about rules.
+// Request and response bodies about rules.
 type (
 	// RuleRequest is a rule to store.
 	RuleRequest struct {
@@ -36,7 +36,7 @@ type (
 		Uses       int64      `json:"uses" doc:"how many approvals it has decided"`
 		LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
 	}
-	// RuleFields is what a rule says.
+	// RuleFields are the fields of a rule that a client can choose.
 	RuleFields struct {
 		Effect     store.Effect   `json:"effect"`
 		Kind       store.RuleKind `json:"kind"`
@@ -46,18 +46,18 @@ type (
 		Pattern    string         `json:"pattern,omitempty"`
 		Note       string         `json:"note,omitempty"`
 	}
-	// DecideAnswer is what came of an answer to an approval.
+	// DecideAnswer is the result of [Commands.Decide].
 	DecideAnswer struct {
 		Rule *Rule `json:"rule,omitempty" doc:"that was stored because of remember"`
 	}
-	// ApprovalAnswer is an approval that waits for its answer.
+	// ApprovalAnswer is a pending approval.
 	ApprovalAnswer struct {
 		Approval       event.Approval `json:"approval"`
 		SuggestedRules []RuleFields   `json:"suggestedRules" doc:"rules that would allow calls like this one, the narrowest first; for remember"`
 	}
 )
 
-// RuleOf returns a stored rule for a client.
+// RuleOf returns a stored rule as clients see it.
 func RuleOf(r store.Rule) Rule {
 	out := Rule{ID: r.ID, RuleFields: fieldsOf(r), By: r.ByName, CreatedAt: r.CreatedAt, Uses: r.Uses}
 	if !r.LastUsedAt.IsZero() {
@@ -70,23 +70,23 @@ func fieldsOf(r store.Rule) RuleFields {
 	return RuleFields{r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note}
 }
 
-// OwnRule reports whether the caller may know of a rule: for a caller that is
-// bound to a project, only rules of its folders exist.
+// OwnRule reports whether the caller may see a rule. A caller that is bound to
+// a project sees only rules for folders of that project.
 func OwnRule(ctx context.Context, r store.Rule) bool {
 	own := access.Caller(ctx).Project
 	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
 }
 
-// NewRule returns the rule that the caller of a request wants to store. The
-// rule of a caller that is bound to a project is for that project or folders in
-// it.
+// NewRule validates the rule that a caller wants to store, and returns it. The
+// rule of a caller that is bound to a project must be for that project or
+// folders in it.
 func NewRule(ctx context.Context, in RuleRequest) (store.Rule, error) {
 	caller := access.Caller(ctx)
 	r, err := rules.Check(ruleOf(caller, in))
 	if err != nil {
 		return r, reply.Invalid(err.Error())
 	}
-	if !OwnRule(ctx, r) { // after its links are resolved
+	if !OwnRule(ctx, r) { // after Check has resolved the links in its folder
 		return r, errNotOwn(caller)
 	}
 	return r, nil
@@ -103,7 +103,8 @@ func errNotOwn(caller auth.Identity) error {
 	return runnel.Fail(runnel.Forbidden, "projectDir: this credential makes rules for its own project only: "+caller.Project)
 }
 
-// Approval returns an approval that waits for its answer.
+// Approval returns a pending approval, with rules that would answer requests
+// like it.
 func (c Commands) Approval(r *http.Request, id, approval string) (ApprovalAnswer, error) {
 	id, err := c.Sessions.Mine(r.Context(), id)
 	if err != nil {
