@@ -11,26 +11,29 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// answer returns a whole answer with an error. The connection ends with it.
+// answer returns a complete HTTP response with an error. It announces that the
+// connection closes.
 func answer(status int, err *runnel.Error) []byte {
-	body, _ := json.Marshal(reply.ErrorBody{Error: reply.Problem{Type: err.Code, Message: err.Message}}) // two strings
+	body, _ := json.Marshal(reply.ErrorBody{Error: reply.Problem{Type: err.Code, Message: err.Message}}) // cannot fail: two strings
 	body = append(body, '\n')
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", status, http.StatusText(status), len(body))
 	return append([]byte(head), body...)
 }
 
-// full returns the answer to a connection beyond the limit.
+// full returns the response to a connection beyond the limit.
 func full(limit int) []byte {
 	return answer(http.StatusServiceUnavailable, runnel.Fail(runnel.Overloaded,
 		fmt.Sprintf("the server has as many connections as it may (%s: %d) and all are in use; try again, or raise the setting", MaxConnections, limit)))
 }
 
-// plainHead ends the head of the answers that net/http gives by itself, to what
-// it cannot parse: a status line, this, and the status in words.
+// plainHead is the middle of the responses that net/http itself writes to
+// requests that it cannot parse. A status line precedes it, and the status in
+// words follows.
 const plainHead = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
-// inShape returns such an answer as an error of the API.
+// inShape converts a response that net/http itself has written to an error in
+// the form of the API. It reports false for all other bytes.
 func inShape(p []byte) ([]byte, bool) {
 	line, said, ok := bytes.Cut(p, []byte(plainHead))
 	words, http11 := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
