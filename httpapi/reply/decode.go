@@ -17,8 +17,8 @@ import (
 // MaxBody bounds a JSON body, in bytes.
 const MaxBody = 1 << 20
 
-// WantsJSON refuses what a form or a beacon of any page can send without
-// asking.
+// WantsJSON rejects a request whose Content-Type is not JSON. A page of another
+// site can send forms and beacons without a preflight request, but not JSON.
 func WantsJSON(r *http.Request) error {
 	mt, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
@@ -28,20 +28,21 @@ func WantsJSON(r *http.Request) error {
 	return nil
 }
 
-// Decode reads the JSON body of r into v, a pointer to a struct. No body is an
-// empty object.
+// Decode reads the JSON body of r into v, a pointer to a struct. A missing body
+// counts as an empty object.
 func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("the body is larger than %d bytes; send files as uploads", big.Limit))
 	}
-	if limited, ok := errors.AsType[*runnel.Error](err); ok { // of the credential's bodies, or of the credential
+	if limited, ok := errors.AsType[*runnel.Error](err); ok { // too many bodies of the credential are arriving
 		return limited
 	}
 	if err != nil {
 		return Refuse(http.StatusRequestTimeout, "the body did not arrive")
 	}
-	// The body is here; what follows may stream for hours.
+	// The body has arrived. The answer may be a stream that takes hours, so
+	// reading has no deadline from here on.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	if len(data) == 0 {
 		return nil
@@ -49,7 +50,7 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	return Strict(data, v)
 }
 
-// Strict is [strictjson.Decode], with an error for the client.
+// Strict is [strictjson.Decode] with an error for the client.
 func Strict(data []byte, v any) error {
 	if err := strictjson.Decode(data, v); err != nil {
 		return Invalid(err.Error())
@@ -57,7 +58,7 @@ func Strict(data []byte, v any) error {
 	return nil
 }
 
-// Fit is [strictjson.Fit], with an error for the client.
+// Fit is [strictjson.Fit] with an error for the client.
 func Fit(name string, members map[string]json.RawMessage, v any) error {
 	if err := strictjson.Fit(name, members, v); err != nil {
 		return Invalid(err.Error())

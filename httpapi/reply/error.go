@@ -1,5 +1,5 @@
-// Package reply writes what a client gets back: JSON bodies, and every error as
-// one body whose HTTP status follows from its code. It reads JSON bodies, too.
+// Package reply reads JSON bodies and writes answers. Every error has the same
+// form of body, and an HTTP status that follows from its code.
 package reply
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// statuses is the one table from code to HTTP status. A code that is not in it
-// is a defect, which a test finds, and answers as 500.
+// statuses is the one table from error code to HTTP status. A code that is
+// missing here is a defect, which a test finds; it is answered as 500.
 var statuses = map[runnel.Code]int{
 	runnel.InvalidRequest:          http.StatusBadRequest,
 	runnel.UnsupportedCLIType:      http.StatusBadRequest,
@@ -57,8 +57,9 @@ var statuses = map[runnel.Code]int{
 	runnel.Internal:                http.StatusInternalServerError,
 }
 
-// refusal is what the transport itself refuses, before any code of the product
-// applies: no such route, method or media type, an unreadable request.
+// A refusal is an error of the HTTP transport: an unknown route, method or
+// media type, or an unreadable request. It has a status of its own, which does
+// not follow from its code.
 type refusal struct {
 	status int
 	err    *runnel.Error
@@ -67,12 +68,12 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// Refuse is an error of the transport, with its status.
+// Refuse returns an error of the transport with its status.
 func Refuse(status int, message string) error {
 	return &refusal{status, runnel.Fail(runnel.InvalidRequest, message)}
 }
 
-// Refused is [Refuse] for an error that has details.
+// Refused is like [Refuse], for an error that has details.
 func Refused(status int, err *runnel.Error) error { return &refusal{status, err} }
 
 // Status returns the HTTP status of err.
@@ -86,10 +87,12 @@ func Status(err error) int {
 	return http.StatusInternalServerError
 }
 
-// StatusOf returns the HTTP status of errors of a code.
+// StatusOf returns the HTTP status for errors with a code, or 0 if the code has
+// none.
 func StatusOf(code runnel.Code) int { return statuses[code] }
 
-// A Problem is the one error body, also inside WebSocket and SSE frames.
+// A Problem describes an error, in the body of an answer and in WebSocket and
+// SSE frames.
 type Problem struct {
 	Type    runnel.Code `json:"type" doc:"code of the error; stable"`
 	Message string      `json:"message" doc:"safe to show; says what to do next"`
@@ -103,13 +106,13 @@ type ErrorBody struct {
 
 // A Writer writes answers. Its methods may be called concurrently.
 type Writer struct {
-	Redact func(string) string // takes secrets out of the messages of errors
+	Redact func(string) string // removes secrets from error messages
 	Log    *slog.Logger
-	Count  func(runnel.Code) // is called with the code of each error that a client gets. Default: none
+	Count  func(runnel.Code) // called with the code of each error that a client gets. Default: none
 }
 
-// Explain turns any error into what may leave the process. It logs an error
-// without a code under an id, and returns only the id.
+// Explain converts any error to what a client may see. It logs an internal
+// error, such as one without a code, under an id, and returns only the id.
 func (w Writer) Explain(ctx context.Context, err error) Problem {
 	e := runnel.Safe(err)
 	if w.Count != nil {
@@ -123,13 +126,13 @@ func (w Writer) Explain(ctx context.Context, err error) Problem {
 	return Hidden(id)
 }
 
-// Hidden is the problem of an internal error that is in the log under id.
+// Hidden returns the problem for an internal error that is logged under id.
 func Hidden(id string) Problem {
 	return Problem{runnel.Internal, "internal error; the server's log has the details under this id", map[string]string{"errorId": id}}
 }
 
-// Error answers r with err. A client that has gone gets no answer, and what its
-// going made fail is no error of ours.
+// Error answers r with err. It writes nothing if the client has disconnected
+// and err is only a consequence of that.
 func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "the client went before its answer", slog.String("path", Bounded(r.URL.Path)))
@@ -143,16 +146,16 @@ func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 		to.Header().Set("WWW-Authenticate", `Bearer realm="runnel"`)
 	}
 	problem := w.Explain(r.Context(), err)
-	if JSON(to, st, ErrorBody{problem}) != nil { // its details cannot be encoded
+	if JSON(to, st, ErrorBody{problem}) != nil { // the details cannot be encoded
 		problem.Details = nil
 		_ = JSON(to, st, ErrorBody{problem})
 	}
 }
 
-// Timeout bounds the writing of an answer that is no stream.
+// Timeout bounds the writing of an answer that is not a stream.
 const Timeout = 30 * time.Second
 
-// Empty is the body of an answer that has nothing more to say.
+// Empty is a body without fields.
 type Empty struct{}
 
 // JSON answers with body. It returns an error, and writes nothing, if body
@@ -166,19 +169,18 @@ func JSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// Raw answers with a body that is JSON already.
+// Raw answers with data, which is JSON already.
 func Raw(w http.ResponseWriter, status int, data json.RawMessage) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(slices.Clip(data), '\n')) // a caller that has gone does not need it
+	_, _ = w.Write(append(slices.Clip(data), '\n')) // an error means that the client has disconnected
 }
 
-// Codes returns every code of an error that has a status.
+// Codes returns all error codes that have a status, sorted.
 func Codes() []runnel.Code { return slices.Sorted(maps.Keys(statuses)) }
 
-// Statuses returns the HTTP statuses with which errors of each code are
-// answered.
+// Statuses returns, for each code, the HTTP statuses that its errors may have.
 func Statuses() map[runnel.Code][]int {
 	out := make(map[runnel.Code][]int)
 	for code, status := range statuses {
@@ -188,8 +190,8 @@ func Statuses() map[runnel.Code][]int {
 	return out
 }
 
-// transportStatuses returns the statuses beside 400 of what the transport
-// rejects: with [Refuse], and before a request reaches a handler.
+// transportStatuses returns the statuses, other than 400, of requests that the
+// transport rejects: with [Refuse], or before they reach a handler.
 func transportStatuses() []int {
 	return []int{
 		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
@@ -197,10 +199,10 @@ func transportStatuses() []int {
 	}
 }
 
-// Bounded cuts a message that is too long to show, on a rune boundary.
+// Bounded shortens a message that is too long to show, at a rune boundary.
 func Bounded(s string) string {
 	return text.Shorten(s, 1<<10+len("…"))
 }
 
-// Invalid is the error for a request that the client has to change.
+// Invalid returns the error for a request that the client has to correct.
 func Invalid(message string) error { return runnel.Fail(runnel.InvalidRequest, message) }

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// Number reads a query parameter that is a whole number of zero or more.
+// Number returns a query parameter that is a whole number of zero or more, or
+// absent if r does not have it.
 func Number(r *http.Request, name string, absent int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -14,7 +15,7 @@ func Number(r *http.Request, name string, absent int64) (int64, error) {
 	return ParseNumber(name, text)
 }
 
-// ParseNumber reads a position or a count that a client named name.
+// ParseNumber parses a position or a count. Name is what the client calls it.
 func ParseNumber(name, text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
@@ -23,8 +24,8 @@ func ParseNumber(name, text string) (int64, error) {
 	return int64(n), nil
 }
 
-// Flag reads a query parameter that is true or false; absent is false. As in
-// the flags of the command line 1 and 0 mean the same.
+// Flag returns a query parameter that is true or false, or false if r does not
+// have it. It also accepts 1 and 0, as flags of the command line do.
 func Flag(r *http.Request, name string) (bool, error) {
 	switch r.URL.Query().Get(name) {
 	case "true", "1":
