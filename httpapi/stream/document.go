@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A Document describes what streams carry: zero values, from which the OpenAPI
-// document is made, under their names on the wire.
+// A Document describes what streams carry. It holds zero values by their names
+// on the wire; the OpenAPI document is made from the types of these values.
 type Document struct {
 	Event    any            // a canonical event
 	Payloads map[string]any // of canonical events, by type
@@ -20,14 +20,13 @@ type Document struct {
 	Client   map[string]any // messages of a client of the WebSocket, by type
 	Server   map[string]any // messages of the server on the WebSocket, by type
 	Live     map[string]any // payloads of live messages, and of history's entries, by type
-	Meaning  Meaning        // for people
+	Meaning  Meaning        // descriptions for people
 }
 
-// A Meaning says in a sentence what things on the wire mean, by their names
-// there.
+// A Meaning describes each name on the wire in a sentence.
 type Meaning struct{ Events, Frames, Client, Server, Fields map[string]string }
 
-// An EventDocument is the form of a canonical event in JSON.
+// An EventDocument is the JSON form of a canonical event.
 type EventDocument struct {
 	EventID   string    `json:"eventId"`
 	Seq       int64     `json:"seq" doc:"1, 2, 3 and so on in each session; the cursor of every stream"`
@@ -45,7 +44,7 @@ type optionsMessage struct {
 	runnel.Settings
 }
 
-// Describe returns the Document of this server.
+// Describe returns the Document of all streams.
 func Describe() Document {
 	payloads := make(map[string]any)
 	for _, b := range event.Bodies() {

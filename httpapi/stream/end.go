@@ -9,14 +9,14 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// Why the server ends a stream.
+// Reasons for which the server ends a stream.
 var (
 	errShutdown = errors.New("httpapi: the server is shutting down")
 	errDeleted  = runnel.Fail(runnel.SessionNotFound, "the session was deleted")
 )
 
-// An endMessage is the last frame of a stream: what the client has, and why the
-// server ends the stream.
+// An endMessage is the goodbye frame of a stream: the position to resume after,
+// and why the server ends the stream.
 type endMessage struct {
 	Type      string         `json:"type"`
 	SessionID string         `json:"sessionId"`
@@ -25,7 +25,7 @@ type endMessage struct {
 	Error     *reply.Problem `json:"error,omitempty"`
 }
 
-// Why a stream ends.
+// The reasons in an endMessage.
 const reasonShutdown, reasonError = "server_shutdown", "error"
 
 // deletions ends the streams of a session that is deleted.
@@ -34,8 +34,8 @@ type deletions struct {
 	by map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// add calls end with errDeleted once the session is deleted, unless forget is
-// called before.
+// add has end called with errDeleted once the session is deleted, unless forget
+// is called before.
 func (d *deletions) add(session string, end context.CancelCauseFunc) (forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

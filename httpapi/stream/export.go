@@ -21,8 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// Export writes a session as a file: its events as they are, or its items as
-// text for people. The browser downloads the file and never renders it.
+// Export writes a session as a file: its events unchanged, or its items as text
+// for people. Browsers download the file and never render it.
 func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.cfg.Gateway.Status(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	counted := &unreadWriter{out, s, func() { _ = rc.SetWriteDeadline(time.Now()) }}
 	if err := write(r.Context(), counted, st); err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
+		panic(http.ErrAbortHandler) // the answer has begun: abort it, so that it does not look complete
 	}
 	if err := out.Flush(); err != nil {
 		panic(http.ErrAbortHandler)
@@ -63,8 +63,9 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An unreadWriter counts what it writes as unread until it is written, also
-// where the buffer below it writes only a part at once.
+// An unreadWriter counts the bytes of each Write as unread until it returns.
+// This also counts a large Write that the buffer below splits into smaller
+// ones.
 type unreadWriter struct {
 	out *bufio.Writer
 	s   *Streams
@@ -106,8 +107,8 @@ func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Stat
 	}
 }
 
-// outs yields a session's history with each item once. An item that is
-// unfinished where a stretch ends is held back until it or its turn ends.
+// outs yields a session's history with each item once. It holds back an item
+// that is unfinished at the end of a chunk until the item or its turn ends.
 func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
 		var held []upsert.Upsert
@@ -174,8 +175,8 @@ func (s *Streams) exportMarkdown(ctx context.Context, w io.Writer, st gateway.St
 	return nil
 }
 
-// exportHTML writes a page that holds text only: all of it escaped, no script,
-// no style, no link.
+// exportHTML writes a page that contains only escaped text: no scripts, no
+// styles, no links.
 func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status) error {
 	title := html.EscapeString(oneLine(st.Title))
 	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
@@ -200,8 +201,8 @@ func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status
 	return err
 }
 
-// describe returns the heading and the text of an entry for people; code says
-// that the text is preformatted.
+// describe returns the heading and the text of an entry for people. Code
+// reports that the text is preformatted.
 func describe(o upsert.Out) (head, text string, code bool) {
 	switch o := o.(type) {
 	case upsert.Upsert:

@@ -10,12 +10,12 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// errStuck ends a stream whose turn can no longer be recorded.
+// errStuck ends a stream when the events of its turn can no longer be recorded.
 var errStuck = runnel.Fail(runnel.StoreUnavailable, "what happens in this turn cannot be recorded any more; see the server's log")
 
-// A feed reads a session's events for one stream: a cursor, and a stall
-// detector that ends the stream if its turn can neither go on nor end. Every
-// stream of the server reads through one.
+// A feed reads a session's events for one stream. It has a cursor, and a stall
+// detector that ends the stream if the turn can neither continue nor end. Every
+// stream of new events reads through a feed.
 type feed struct {
 	cursor *runnel.Cursor
 	stall  stallDetector
@@ -26,8 +26,8 @@ func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed,
 	return &feed{runnel.NewCursor(s.cfg.Gateway.Log(), session, after), d}, err
 }
 
-// next returns the next batch of events. It waits for one until wake, if that
-// is not zero, and returns none if there is none by then.
+// next returns the next batch of events. It waits for one, but only until wake
+// if that is not zero. At wake it returns no events.
 func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) {
 	for {
 		if evs, err := f.read(ctx); err != nil || len(evs) > 0 {
@@ -39,8 +39,8 @@ func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) 
 	}
 }
 
-// wait returns once there are events to read, and reports true, or at wake, if
-// that is not zero, and reports false. It holds no events meanwhile.
+// wait returns true once there are events to read. If wake is not zero, it
+// returns false at wake. It holds no events while it waits.
 func (f *feed) wait(ctx context.Context, wake time.Time) (grown bool, err error) {
 	for {
 		deadline := f.stall.due()
@@ -61,7 +61,7 @@ func (f *feed) wait(ctx context.Context, wake time.Time) (grown bool, err error)
 	}
 }
 
-// read returns what the log has now, at most one batch.
+// read returns the events that are in the log now, at most one batch.
 func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 	evs, err := f.cursor.Read(ctx)
 	if err != nil {
@@ -73,15 +73,15 @@ func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 	return evs, nil
 }
 
-// A stallDetector finds a turn that has begun and neither goes on nor ends.
-// That happens when the store has failed: no event reports it.
+// A stallDetector detects a turn that neither continues nor ends. That happens
+// when the store has failed, so no event can report it.
 type stallDetector struct {
 	gw      *gateway.Gateway
 	session string
-	quiet   time.Duration   // without events, after which the turn is checked
-	last    time.Time       // of the newest event or check
-	open    map[string]bool // turns that have no end, as far as was read
-	suspect bool            // the last check found a turn on which no agent works
+	quiet   time.Duration   // time without events after which the turn is checked
+	last    time.Time       // time of the newest event or check
+	open    map[string]bool // turns without an end in the events read so far
+	suspect bool            // the last check found open turns, and no agent at work on any of them
 }
 
 func newStallDetector(ctx context.Context, gw *gateway.Gateway, session string, quiet time.Duration) (stallDetector, error) {
@@ -111,7 +111,7 @@ func (d *stallDetector) saw(evs []event.Event, now time.Time) {
 	d.last = now
 }
 
-// due returns when to check next; zero while no turn is open.
+// due returns the time of the next check, or zero if no turn is open.
 func (d *stallDetector) due() time.Time {
 	if len(d.open) == 0 {
 		return time.Time{}
@@ -119,9 +119,9 @@ func (d *stallDetector) due() time.Time {
 	return d.last.Add(d.quiet)
 }
 
-// check returns errStuck if, for the second time in a row, the log has a turn
-// without an end on which no agent works. Once may be the moment between the
-// agent's last message and the end of the turn in the log.
+// check returns errStuck if two checks in a row found open turns in the log,
+// and no agent at work on any of them. A single such check proves nothing: it
+// may fall between the agent's last message and the end of the turn in the log.
 func (d *stallDetector) check(ctx context.Context) error {
 	d.last = time.Now()
 	st, err := d.gw.Status(ctx, d.session)
@@ -140,8 +140,8 @@ func (d *stallDetector) check(ctx context.Context) error {
 	return nil
 }
 
-// errUnreadable is the error for clients when a session's log cannot be read.
-// If ctx has ended, it is the cause of that.
+// errUnreadable returns the error for clients when a session's log cannot be
+// read. If ctx has ended, it returns the cause of that.
 func errUnreadable(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

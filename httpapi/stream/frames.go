@@ -105,18 +105,18 @@ type (
 	}
 )
 
-// TurnFrames makes the frames of one turn from its events. It is pure.
+// TurnFrames converts the events of one turn to frames. It does no I/O.
 type TurnFrames struct {
 	Resolved profile.Resolved // the turn's options, for the first frame. Default: not known
 	ModelID  string           // for the first frame. Default: that of the turn's first event
-	LogID    string           // of the log that has the turn. Default: it has none
+	LogID    string           // id of the log that has the turn. Default: the log has no id
 
 	session, turn string
 	items         map[string]*turnItem
-	calls         map[string]string // call id → tool name
+	calls         map[string]string // tool name by call id
 	cost          *float64
 	usage         *event.Usage
-	warnings      []string // about the prompt, that have no frame yet
+	warnings      []string // about the prompt, not returned as frames yet
 	begun         bool     // the first frame was returned
 }
 
@@ -124,18 +124,19 @@ type turnItem struct {
 	typ    event.ItemType
 	call   string
 	parent string
-	text   strings.Builder // that was streamed
+	text   strings.Builder // text that was streamed so far
 }
 
-// NewTurnFrames returns the frames of a turn that is about to begin. Warnings
-// about its prompt become notices after the first frame.
+// NewTurnFrames returns the TurnFrames of a turn that is about to begin.
+// Warnings about its prompt become notices after the first frame.
 func NewTurnFrames(session, turn string, warnings ...string) *TurnFrames {
 	return &TurnFrames{session: session, turn: turn, items: make(map[string]*turnItem), calls: make(map[string]string), warnings: warnings}
 }
 
-// Push returns the frames for ev, in order. The first event of the turn brings
-// its first frame, so that a client need not wait for the agent. The item of
-// the prompt has no other: the client sent it.
+// Push returns the frames for ev, in order. The turn's first event, of any
+// type, yields the first frame, so that a client need not wait for the agent.
+// The item of the prompt yields no frames of its own, because the client sent
+// the prompt.
 func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 	a := About{Seq: ev.Seq, TurnID: t.turn}
 	if !t.begun {
@@ -149,13 +150,14 @@ func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 	return frames
 }
 
-// init returns the first frame of the turn, whose first event has this body.
+// init returns the first frame of the turn. First is the body of the turn's
+// first event.
 func (t *TurnFrames) init(a About, first event.Body) initFrame {
 	start, _ := first.(event.ResponseStart)
 	return initFrame{a, t.session, cmp.Or(t.ModelID, start.ModelID, runnel.UnknownModel), Resume{Status: "ok", LogID: t.LogID}, t.Resolved}
 }
 
-// warn returns the notices for the warnings that have no frame yet.
+// warn returns notices for the warnings that were not returned yet.
 func (t *TurnFrames) warn(a About) (out []TurnFrame) {
 	for _, w := range t.warnings {
 		out = append(out, TurnFrame{"notice", noticeFrame{a, event.Notice{Level: event.LevelWarning, Code: "OPTION_IGNORED", Message: w}}})
@@ -164,7 +166,8 @@ func (t *TurnFrames) warn(a About) (out []TurnFrame) {
 	return out
 }
 
-// lost ends the stream of a turn that cannot be read any further, for p.
+// lost returns the last frames of a turn that cannot be read any further
+// because of p.
 func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
 	a := About{Seq: seq, TurnID: t.turn}
 	return append(t.warn(a), failed(a, string(p.Type), p.Message, p.Details)...)
@@ -247,9 +250,10 @@ func (t *TurnFrames) done(a About, f event.FinalItem) []TurnFrame {
 	return nil
 }
 
-// whole ends a text. A last delta holds what was not streamed of it, so that
-// the deltas add up to the final text. If the agent replaced streamed text they
-// do not, and the final text counts.
+// whole returns the frames for the end of a text. A last delta contains the
+// part that was not streamed, so that the deltas add up to the final text. If
+// the agent has replaced streamed text, they do not add up, and the final text
+// counts.
 func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text string) []TurnFrame {
 	var out []TurnFrame
 	it.typ = typ
@@ -264,8 +268,9 @@ func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text strin
 	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
-// broken ends an item that failed. The turn goes on after a text that failed,
-// so the client learns that the text has no end.
+// broken returns the frames for an item that failed. After a text that failed
+// the turn continues, so a turn:error frame tells the client that the text has
+// no end.
 func (t *TurnFrames) broken(a About, f event.Fault) []TurnFrame {
 	if it := t.items[a.ItemID]; it == nil || it.typ == event.TypeFunctionCall {
 		return t.cut(a, f.Message)
@@ -273,8 +278,8 @@ func (t *TurnFrames) broken(a About, f event.Fault) []TurnFrame {
 	return []TurnFrame{{"turn:error", newErrorFrame(a, f.Code, f.Message, details(f), false)}}
 }
 
-// cut ends an item that was cancelled. A text that was cut off is not complete,
-// so it has no frame.
+// cut returns the frames for an item that was cancelled. A text that was
+// cancelled is not complete, so it has no frame.
 func (t *TurnFrames) cut(a About, why string) []TurnFrame {
 	if it := t.items[a.ItemID]; it != nil && it.typ == event.TypeFunctionCall {
 		return []TurnFrame{{"tool:result", toolResultFrame{About: a, CallID: it.call, Name: t.calls[it.call], Output: why}}}
@@ -299,7 +304,7 @@ func (t *TurnFrames) complete(a About, b event.ResponseDone) []TurnFrame {
 	}
 }
 
-// failed ends a turn with an error.
+// failed returns the last frames of a turn that failed.
 func failed(a About, code, message string, details any) []TurnFrame {
 	return []TurnFrame{
 		{"turn:error", newErrorFrame(a, code, message, details, true)},
@@ -315,7 +320,7 @@ func newErrorFrame(a About, code, message string, details any, fatal bool) error
 	return errorFrame{a, "mid-stream", code, message, status, severity, fatal, details}
 }
 
-// details returns those of a fault; nil if it has none.
+// details returns the details of a fault, or nil if it has none.
 func details(f event.Fault) any {
 	if len(f.Details) == 0 {
 		return nil

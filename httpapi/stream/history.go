@@ -12,15 +12,17 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// An entry is one frame of a session's history, as it would be sent live.
+// An entry is one message of a session's history, as it would be sent live.
 type entry struct {
 	Type    string `json:"type"`
 	Payload any    `json:"payload"`
 }
 
-// Bounds of the events that are folded before their items are passed on. An
-// export, of which a client has few at a time, folds more than a page of items,
-// and that more than a subscription.
+// Bounds of the events that are folded into one chunk. Every chunk ends at
+// chunkEvents events or chunkBytes bytes. A chunk of a page of items ends
+// earlier, where no item is unfinished after pageChunk bytes; one of a
+// subscription does after followedBytes. Exports use the largest chunks,
+// because a client may have few exports at a time.
 const (
 	chunkEvents   = 2000
 	chunkBytes    = 1 << 20
@@ -28,36 +30,36 @@ const (
 	followedBytes = 32 << 10
 )
 
-// A chunk is a stretch of history, folded into items.
+// A chunk is a part of a session's history, folded into items.
 type chunk struct {
 	entries []upsert.Out
-	pacer   *upsert.Pacer // goes on where the stretch ends
-	last    int64         // position of the newest event in it
-	more    bool          // the log has further events
+	pacer   *upsert.Pacer // continues after the chunk
+	last    int64         // position of the newest event in the chunk
+	more    bool          // the history has further events
 }
 
-// ItemsAnswer is a stretch of a session's history.
+// ItemsAnswer is a part of a session's history.
 type ItemsAnswer struct {
 	Items []json.RawMessage `json:"items" doc:"as the entries of session:history"`
 	Seq   int64             `json:"seq" doc:"the position to go on after"`
 	More  bool              `json:"more"`
 }
 
-// An itemList is the list of entries of an answer that is written while it is
-// made. An item stands in it once, as it is at the end, in the place where it
-// appeared: what comes after an item that has not ended waits for that.
+// An itemList writes the entries of an answer while later ones are still being
+// read. Each item is listed once, in its final state, where it first appeared.
+// Entries behind an unfinished item wait until that item ends.
 type itemList struct {
 	out     *bufio.Writer
-	count   int            // entries so far, written or not
-	waiting []listed       // not written yet; the first of them has not ended
-	bytes   int            // of those
-	index   map[string]int // items that have not ended, by id: index in the list
+	count   int            // entries so far, written or waiting
+	waiting []listed       // entries not written yet; the first one is not final
+	bytes   int            // bytes of waiting
+	index   map[string]int // index in the whole list of each unfinished item, by its id
 }
 
 type listed struct {
 	data   json.RawMessage
 	turn   string
-	item   string // "" for what is final
+	item   string // "" if the entry is final
 	status upsert.Status
 }
 
@@ -66,7 +68,7 @@ func (l *itemList) add(o upsert.Out) error {
 	case upsert.Upsert:
 		return l.addItem(o)
 	case upsert.TurnEvent:
-		if o.Type != upsert.TurnStarted { // a cancelled item has no end of its own
+		if o.Type != upsert.TurnStarted { // the turn has ended; its cancelled items have no end of their own
 			for i, e := range l.waiting {
 				if e.turn == o.TurnID {
 					l.end(i)
@@ -110,19 +112,19 @@ func (l *itemList) append(e listed) {
 	l.count++
 }
 
-// end makes an entry that waits final.
+// end marks a waiting entry as final.
 func (l *itemList) end(at int) {
 	delete(l.index, l.waiting[at].item)
 	l.waiting[at].item = ""
 }
 
-// write writes the entries that are final, up to the first that is not; all of
-// them if that is the end of the list.
+// write writes the waiting entries before the first that is not final, or all
+// of them.
 func (l *itemList) write(all bool) error {
 	n := 0
 	for n < len(l.waiting) && (all || l.waiting[n].item == "") {
 		if l.count-len(l.waiting)+n > 0 {
-			_ = l.out.WriteByte(',') // an error is kept for the next call
+			_ = l.out.WriteByte(',') // out keeps an error for the next call
 		}
 		if _, err := l.out.Write(l.waiting[n].data); err != nil {
 			return err
@@ -134,15 +136,16 @@ func (l *itemList) write(all bool) error {
 	return l.out.Flush()
 }
 
-// Bounds of one answer, about: it ends where the events of a chunk do.
+// Bounds of one answer. They are approximate, because an answer ends where a
+// chunk ends.
 const (
 	maxItems     = 1000
-	waitingBytes = 4 << 20 // of entries that wait for an item to end
+	waitingBytes = 4 << 20 // bytes of entries that wait for an item to end
 )
 
-// Items answers with a stretch of the history, which it writes as it reads it.
-// Its end is where a chunk ends, so there may be more entries than were asked
-// for.
+// Items answers with a part of the history, which it writes while it reads. The
+// answer ends where a chunk ends, so it may have more entries than the client
+// asked for.
 func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	id, err := s.cfg.Sessions.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -175,12 +178,12 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := s.items(w, r, history, c, int(min(max(limit, 1), maxItems))); err != nil {
-		panic(http.ErrAbortHandler) // it has begun: cut it off, so that it does not look whole
+		panic(http.ErrAbortHandler) // the answer has begun: abort it, so that it does not look complete
 	}
 	return nil
 }
 
-// items writes the answer, of which c is the first chunk.
+// items writes the answer, whose first chunk is c.
 func (s *Streams) items(w http.ResponseWriter, r *http.Request, history *historyReader, c chunk, limit int) error {
 	rc := http.NewResponseController(w)
 	list := itemList{out: bufio.NewWriter(w), index: make(map[string]int)}
@@ -204,7 +207,7 @@ func (s *Streams) items(w http.ResponseWriter, r *http.Request, history *history
 		}
 		if c, err = history.next(r.Context()); err != nil {
 			if r.Context().Err() == nil {
-				s.cfg.Reply.Explain(r.Context(), err) // logs it
+				s.cfg.Reply.Explain(r.Context(), err) // logs err
 			}
 			return err
 		}

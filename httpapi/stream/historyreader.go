@@ -10,23 +10,24 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A historyReader reads a session's history in stretches and folds them into
-// items. Of a turn it holds a stretch and the items that are unfinished at its
-// end; and until the turn ends its pacer keeps a small entry for each item that
-// has ended.
+// A historyReader reads a session's history in chunks and folds them into
+// items. It holds one chunk and the items that are unfinished at its end. Until
+// a turn ends, the pacer also keeps a small entry for each ended item of the
+// turn.
 type historyReader struct {
 	log     runnel.Log
 	session string
-	at      int64 // position up to which it has been read
-	after   int64 // the reader has everything up to here
+	at      int64 // position up to which the log was read
+	after   int64 // position up to which the client has everything
 	pacer   *upsert.Pacer
 
-	events, bytes int   // of a stretch, about
-	end           int64 // position up to which it is read. Default: the end of the log
+	events, bytes int   // approximate bounds of a chunk
+	end           int64 // position at which the history ends. Default: the end of the log
 }
 
-// newHistoryReader begins at position from, which is at or before the beginning
-// of the turn that holds after.
+// newHistoryReader returns a reader of the history after position after. It
+// begins to read at position from, which must be at or before the beginning of
+// the turn that holds after.
 func newHistoryReader(log runnel.Log, session string, from, after int64) *historyReader {
 	return &historyReader{
 		log: log, session: session, at: from, after: after, pacer: new(upsert.Pacer),
@@ -34,7 +35,8 @@ func newHistoryReader(log runnel.Log, session string, from, after int64) *histor
 	}
 }
 
-// next folds a stretch. No read of the log is open when it returns.
+// next reads the next chunk and folds it. No read of the log is open when it
+// returns.
 func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	c := chunk{pacer: h.pacer, last: h.at}
 	var err error
@@ -43,10 +45,10 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	return c, err
 }
 
-// stretch yields the events of the next stretch and notes in c where it ends.
+// stretch yields the events of the next chunk, and records in c where it ends.
 func (h *historyReader) stretch(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		n, size, between := 0, 0, true // between items
+		n, size, between := 0, 0, true // between: the last event neither began nor continued an item
 		for ev, err := range h.log.Read(ctx, h.session, h.at) {
 			if err == nil && h.end > 0 && ev.Seq > h.end {
 				return
@@ -66,7 +68,7 @@ func (h *historyReader) stretch(ctx context.Context, c *chunk) iter.Seq2[event.E
 	}
 }
 
-// endsItem reports whether no item may be unfinished after b.
+// endsItem reports whether b neither begins nor continues an item.
 func endsItem(b event.Body) bool {
 	switch b.(type) {
 	case event.ItemStart, event.ItemDelta:

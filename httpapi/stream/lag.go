@@ -6,8 +6,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A lagMeter measures how old events are once a reader has them. It leaves out
-// those from before the reader came: they are history.
+// A lagMeter measures how old events are when a client has them. It leaves out
+// events from before the stream began, which are history.
 type lagMeter struct {
 	since   time.Time
 	observe func(time.Duration)
@@ -17,7 +17,8 @@ func (s *Streams) lagOf(family string) lagMeter {
 	return lagMeter{time.Now(), s.cfg.Metrics.Lag(family)}
 }
 
-// wrote is called with a batch of events, oldest first.
+// wrote measures a batch of events that was written, oldest first, by its first
+// new event.
 func (m lagMeter) wrote(evs []event.Event) {
 	for _, ev := range evs {
 		if ev.At.After(m.since) {

@@ -1,7 +1,7 @@
 package stream
 
-// What things on the wire mean, for people who read the OpenAPI document. A
-// test demands a sentence for each.
+// Descriptions of the names on the wire, for readers of the OpenAPI document. A
+// test requires one for each name.
 
 // eventMeanings describes the canonical events, by type.
 func eventMeanings() map[string]string {
@@ -79,7 +79,7 @@ func serverMeanings() map[string]string {
 	}
 }
 
-// fieldMeanings describes the fields that mean the same wherever they are.
+// fieldMeanings describes the fields with the same meaning in all types.
 func fieldMeanings() map[string]string {
 	return map[string]string{
 		"sessionId":      "id of the session",

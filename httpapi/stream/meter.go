@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// A handshake passes on the answer of a WebSocket upgrade. It keeps the error
-// of an upgrade that fails, and has a meter read the connection of one that
-// works.
+// A handshake is the ResponseWriter for a WebSocket upgrade. If the upgrade
+// fails, it keeps the error answer instead of writing it. If the upgrade
+// succeeds, it has a meter read the connection.
 type handshake struct {
 	http.ResponseWriter
 	meter  *meter
 	status int    // of an upgrade that failed
-	why    []byte // its text
+	why    []byte // text of its answer
 }
 
 func (h *handshake) WriteHeader(status int) {
@@ -43,31 +43,31 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // frames that came with the request
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // frames that arrived with the request
 	h.meter.Conn, h.meter.early = conn, append([]byte(nil), early...)
 	rw.Reader.Reset(h.meter)
 	return h.meter, rw, nil
 }
 
-// smallFragment is the size in bytes from which a frame costs no budget.
+// smallFragment is the size of a payload, in bytes, from which a frame is not
+// small.
 const smallFragment = 64
 
-// A meter looks at the frames of a client before the WebSocket library does. It
-// finds what the library lets pass: a close reason that is not UTF-8, and
-// frames that complete no message and hardly carry anything, of which a client
-// may send some in a second only.
+// A meter checks the frames of a client before the WebSocket library reads
+// them. It detects what the library accepts: a close reason that is not UTF-8,
+// and too many small frames in a second that complete no message.
 type meter struct {
 	net.Conn
 	early  []byte          // read before the connection was upgraded
-	most   int             // small fragments in a second
-	failed func(err error) // is called once; what the client sends after that is discarded
+	most   int             // small frames allowed in a second
+	failed func(err error) // called once; later bytes of the client are discarded
 	over   bool
 
 	header  [14]byte
-	have    int    // bytes of the header that are there
-	left    uint64 // bytes of the payload that are still to come
+	have    int    // bytes of the header read so far
+	left    uint64 // bytes of the payload not read yet
 	closing []byte // payload of a close frame so far; nil in other frames
-	n       int    // small fragments since the time below
+	n       int    // small frames since the time below
 	since   time.Time
 }
 
@@ -101,8 +101,8 @@ func (m *meter) next(p []byte) (int, error) {
 	return n, err
 }
 
-// scan reads frames. It returns an error, and the number of bytes before the
-// frame that has it.
+// scan parses the frames in p. With an error it returns how many bytes of p
+// precede the frame that caused it.
 func (m *meter) scan(p []byte) (passed int, err error) {
 	for at := 0; at < len(p); {
 		if m.left > 0 {
@@ -161,7 +161,7 @@ func (m *meter) headerSize() int {
 	return size
 }
 
-// begin is called with the whole header of a frame.
+// begin handles the whole header of a frame.
 func (m *meter) begin() error {
 	switch size := m.header[1] & sizeBits; size {
 	case 126:
@@ -175,7 +175,7 @@ func (m *meter) begin() error {
 	if op == opClose && m.left <= maxControl {
 		m.closing = make([]byte, 0, m.left)
 	}
-	if op < opClose && whole || op == opClose || op == opPing || m.left >= smallFragment { // pings have a limit of their own
+	if op < opClose && whole || op == opClose || op == opPing || m.left >= smallFragment { // pings have their own limit
 		return nil
 	}
 	if now := time.Now(); now.Sub(m.since) >= time.Second {
@@ -187,7 +187,7 @@ func (m *meter) begin() error {
 	return nil
 }
 
-// end is called after the last byte of a frame.
+// end handles the end of a frame.
 func (m *meter) end() error {
 	reason := m.closing
 	m.closing = nil
@@ -197,7 +197,7 @@ func (m *meter) end() error {
 		}
 	}
 	m.have = 0
-	if len(reason) > 2 && !utf8.Valid(reason[2:]) { // the code comes first
+	if len(reason) > 2 && !utf8.Valid(reason[2:]) { // the first two bytes are the close code
 		return errUTF8
 	}
 	return nil

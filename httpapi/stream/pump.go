@@ -23,11 +23,11 @@ type pump struct {
 	session string
 	stop    context.CancelFunc
 	done    chan struct{} // closed when run has returned
-	sent    atomic.Int64  // position of the newest event that the client has
+	sent    atomic.Int64  // position up to which the client has all events
 	lag     lagMeter
 }
 
-// The messages about a session.
+// Messages about a session.
 type (
 	historyMessage struct {
 		Type      string            `json:"type"`
@@ -44,7 +44,8 @@ type (
 	}
 )
 
-// Bounds of a history message.
+// Bounds of a history message: the number of entries, and their bytes unless
+// there is only one.
 const (
 	historyEntries = 200
 	historyBytes   = 32 << 10
@@ -97,8 +98,8 @@ func (k *socket) subscribe(data []byte) error {
 	return nil
 }
 
-// unsubscribe ends the subscription to a session, if there is one. After it
-// returns nothing more is sent about the session.
+// unsubscribe ends the subscription to a session, if there is one. Once it has
+// returned, nothing more is sent about the session.
 func (k *socket) unsubscribe(session string) {
 	if p := k.pumps[session]; p != nil {
 		p.stop()
@@ -134,7 +135,7 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict R
 	p.k.end(errors.Join(errBroken, err))
 }
 
-// write sends a message; with it the client has the events up to position seq.
+// write sends a message. With it the client has all events up to position seq.
 func (p *pump) write(v any, seq int64) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -169,9 +170,9 @@ func (k *socket) goodbye(ctx context.Context) {
 	}
 }
 
-// inTurn calls f while no other pump of the connection reads from the log or
-// writes: a connection whose client does not read holds what one of them has
-// read, however many subscriptions it has.
+// inTurn calls f while no other pump of the connection reads the log or writes.
+// So a connection whose client does not read holds only what one pump has read,
+// however many subscriptions it has.
 func (p *pump) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case p.k.turn <- struct{}{}:
@@ -182,7 +183,7 @@ func (p *pump) inTurn(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// upserts sends whole items; a client that reads slowly gets fewer of them.
+// upserts sends whole items. A client that reads slowly gets fewer upserts.
 func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	log := p.k.s.cfg.Gateway.Log()
 	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
@@ -212,14 +213,15 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	return p.live(ctx, history.pacer, history.at)
 }
 
-// history sends a chunk. Only its last message moves the cursor, since entries
-// are in the order in which items appeared, not in which they changed.
+// history sends a chunk in one or more messages. Only the last of them moves
+// the client's cursor, because entries are in the order in which items
+// appeared, not in which they changed.
 func (p *pump) history(c chunk, before, after int64, first *Resume) error {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
 	size := 0
 	write := func(seq int64) error {
 		data, err := json.Marshal(m)
-		clear(m.Entries) // data has them
+		clear(m.Entries) // data contains them now
 		m.Entries, m.Resume, size = m.Entries[:0], nil, 0
 		if err != nil {
 			return err
@@ -227,7 +229,7 @@ func (p *pump) history(c chunk, before, after int64, first *Resume) error {
 		return p.send(data, seq)
 	}
 	for i, o := range c.entries {
-		c.entries[i] = nil // written or in m: a client that does not read holds it once
+		c.entries[i] = nil // o is in m or written: while the client does not read, memory holds it only once
 		data, err := json.Marshal(entry{o.Frame(), o})
 		if err != nil {
 			return err
@@ -244,7 +246,7 @@ func (p *pump) history(c chunk, before, after int64, first *Resume) error {
 	return write(after)
 }
 
-// live goes on where the history ended.
+// live sends the upserts of the events after the history.
 func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error {
 	feed, err := p.k.s.feed(ctx, p.session, after)
 	if err != nil {
@@ -261,13 +263,13 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 	}
 }
 
-// liveUpserts sends what is due of one batch of events.
+// liveUpserts reads one batch of events and sends the upserts that are due.
 func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer) error {
 	evs, err := feed.read(ctx)
 	if err != nil {
 		return err
 	}
-	outs := pacer.PushAll(evs, time.Now()) // flushes what is due, too
+	outs := pacer.PushAll(evs, time.Now()) // also flushes upserts that are due
 	if len(evs) == 0 {
 		outs = pacer.Flush(time.Now())
 	}
@@ -281,7 +283,8 @@ func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer)
 	return nil
 }
 
-// events sends the log as it is.
+// events sends the events of the log unchanged: those up to the present end of
+// the log as history, later ones one by one.
 func (p *pump) events(ctx context.Context, after int64, verdict Resume) error {
 	st, err := p.k.s.cfg.Gateway.Log().State(ctx, p.session)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// sse writes the frames of a stream of server-sent events. Each write has its
-// own deadline, so that a client that reads nothing ends its stream.
+// sse writes the frames of a stream of server-sent events. Each write has
+// its own deadline, so that the stream of a client that reads nothing ends.
 type sse struct {
 	ctx   context.Context // of the stream
 	w     http.ResponseWriter
@@ -29,9 +29,9 @@ type sse struct {
 	buf   []byte
 }
 
-// stream begins an SSE answer after reserve. The context it returns ends with
-// the request, which ends with the caller's credential, with the session and
-// with the server. The caller calls stop.
+// stream begins an SSE answer. The caller has called reserve, and calls stop at
+// the end. The returned context ends with the request or the caller's
+// credential, when the session is deleted, and when the server shuts down.
 func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family string) (*sse, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	unhook := context.AfterFunc(s.ctx, func() { cancel(errShutdown) })
@@ -58,14 +58,14 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform") // a proxy must pass every frame on, at once and as it is
+	h.Set("Cache-Control", "no-cache, no-transform") // proxies must forward every frame at once and unchanged
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	return out, ctx, stop
 }
 
-// hasten shortens the deadline of a write whose stream has ended: to
-// goodbyeTime, or to now if the credential has ended.
+// hasten sets the write deadline of a stream that has ended: goodbyeTime from
+// now, or now if the credential has ended.
 func (e *sse) hasten() {
 	deadline := time.Now()
 	if !errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
@@ -74,11 +74,11 @@ func (e *sse) hasten() {
 	_ = e.rc.SetWriteDeadline(deadline)
 }
 
-// goodbyeTime is how long a client has to take its goodbye frame.
+// goodbyeTime is how long a client has to read its goodbye frame.
 const goodbyeTime = time.Second
 
-// frame adds a frame to what the next flush writes. A seq of zero gives it no
-// id. JSON has no line breaks, so the data is one line.
+// frame adds a frame to the buffer, and flushes a full buffer. A frame with a
+// seq of zero has no id. JSON contains no line breaks, so the data is one line.
 func (e *sse) frame(seq int64, name string, data any) error {
 	body, err := json.Marshal(data)
 	if err != nil {
@@ -101,9 +101,10 @@ func (e *sse) frame(seq int64, name string, data any) error {
 	return nil
 }
 
-const sseBuffer = 16 << 10 // bytes gathered before a write
+const sseBuffer = 16 << 10 // bytes that are buffered before a write
 
-// beat adds a comment, which keeps proxies from closing a silent stream.
+// beat adds a comment to the buffer, to keep proxies from closing a silent
+// stream.
 func (e *sse) beat() { e.buf = append(e.buf, ": \n\n"...) }
 
 func (e *sse) flush() error {
@@ -111,9 +112,9 @@ func (e *sse) flush() error {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
-	if e.ctx.Err() != nil { // checked after the deadline was set, since hasten may have run before
+	if e.ctx.Err() != nil { // checked after setting the deadline, which may have replaced the one of hasten
 		if e.hasten(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
-			return auth.ErrEnded // nothing more
+			return auth.ErrEnded // write nothing more
 		}
 	}
 	_, err := e.w.Write(e.buf)
@@ -129,12 +130,13 @@ func (e *sse) flush() error {
 	return err
 }
 
-// A Resume reports whether a client that resumes gets every event it lacks.
+// A Resume reports whether a client that resumes gets every event that it
+// lacks.
 type Resume struct {
 	Status string `json:"status" enum:"ok,gap,reset"`
-	From   int64  `json:"from,omitempty"`   // gap: the positions that are gone
+	From   int64  `json:"from,omitempty"`   // gap: the positions that are missing
 	To     int64  `json:"to,omitempty"`     // gap
-	Reason string `json:"reason,omitempty"` // reset: why it begins anew
+	Reason string `json:"reason,omitempty"` // reset: why the client begins again at zero
 	LogID  string `json:"logId,omitempty" doc:"of the log whose positions these are; a client gives it back with the position that it resumes after"`
 }
 
@@ -146,9 +148,10 @@ func (s *Streams) logID() string {
 	return ""
 }
 
-// judgeCursor reports how a client that has the events up to position after of
-// the log with this id resumes, and after which position. Without an id the
-// position counts as one of this log.
+// judgeCursor decides how a client resumes that has the events up to position
+// after. Log is the id of the log with these positions; without an id they
+// count as those of this log. It returns the decision and the position after
+// which the stream begins.
 func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, log string) (Resume, int64, error) {
 	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
@@ -171,7 +174,7 @@ type openFrame struct {
 	Resume    Resume `json:"resume"`
 }
 
-// cursor reads from r the position after which to begin.
+// cursor returns the position after which the stream of r begins.
 func cursor(r *http.Request) (int64, error) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		return reply.ParseNumber("Last-Event-ID", last)
@@ -179,7 +182,7 @@ func cursor(r *http.Request) (int64, error) {
 	return reply.Number(r, "after", 0)
 }
 
-// Events streams a session's events as they are.
+// Events streams a session's events unchanged.
 func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	id, err := s.cfg.Sessions.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {
@@ -208,8 +211,9 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// goodbye writes the last frame: why the stream ends, unless the client ended
-// it, and the position to resume after.
+// goodbye writes the last frame: why the server ends the stream, and the
+// position to resume after. It writes nothing if the client or its credential
+// ended the stream.
 func (s *Streams) goodbye(out *sse, session string, after int64, err error) {
 	m := endMessage{"stream:end", session, after, reasonShutdown, nil}
 	e, known := errors.AsType[*runnel.Error](err)
@@ -224,16 +228,16 @@ func (s *Streams) goodbye(out *sse, session string, after int64, err error) {
 	_ = errors.Join(out.frame(0, m.Type, m), out.flush())
 }
 
-// follow passes each event after position *after to f, and moves that position,
-// until f reports that the event was the last one. While there are no events it
-// keeps the stream alive. Once ctx has ended it writes nothing and returns the
+// follow passes each event after position *after to f, and moves *after, until
+// f reports the last event. While there are no events, it writes comments to
+// keep the stream open. Once ctx has ended, it writes nothing and returns the
 // cause.
 func (s *Streams) follow(ctx context.Context, session string, after *int64, out *sse, f func(event.Event) (last bool, err error)) error {
 	feed, err := s.feed(ctx, session, *after)
 	if err != nil {
 		return err
 	}
-	evs, err := feed.read(ctx) // without waiting: the client gets the stream's head at once
+	evs, err := feed.read(ctx) // without waiting, so that the client gets the head of the stream at once
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

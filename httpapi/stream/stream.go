@@ -1,7 +1,7 @@
-// Package stream brings a session's events to clients: server-sent events, the
-// WebSocket, the turn of a harness, history and exports. Each stream reads the
-// log with a cursor of its own when it can write; nothing waits in memory for a
-// slow client.
+// Package stream sends a session's events to clients: by server-sent events,
+// over the WebSocket, as the turn of a harness, as history and as an export.
+// Each stream has a cursor of its own and reads the log only when it can write,
+// so no events wait in memory for a slow client.
 package stream
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// Config is what Streams need. All of it is required.
+// Config configures Streams. All of it is required.
 type Config struct {
 	Gateway  *gateway.Gateway
 	Keyring  *auth.Keyring
@@ -27,35 +27,37 @@ type Config struct {
 	Commands command.Commands
 	Reply    reply.Writer
 	Metrics  Metrics
-	Lacks    func(r *http.Request, scope auth.Scope) error // the error for a caller without the scope
+	Lacks    func(r *http.Request, scope auth.Scope) error // returns the error for a caller without the scope
 
-	DefaultFamily string        // of a WebSocket whose client sends no hello
-	Heartbeat     time.Duration // between comments on a silent SSE stream, and checks of a quiet turn
-	WriteStall    time.Duration // how long one write to a client may take
+	DefaultFamily string        // family of a WebSocket whose client sends no hello
+	Heartbeat     time.Duration // between comments on a silent SSE stream, and between checks of a silent turn
+	WriteStall    time.Duration // how long one write to a stream may take
 	Limits        Limits
-	Reached       func(setting string) // is called each time one of the limits refuses something
+	Reached       func(setting string) // called with the setting each time its limit is reached
 }
 
-// Limits bound streams. Each is a setting; all are required.
+// Limits bound streams. Each has a setting; all are required.
 type Limits struct {
-	Exports                    int // of one credential at a time
-	Streams                    int // open in all
-	StreamsPerCredential       int // open for one credential
-	Subscriptions              int // of WebSockets in all
-	SubscriptionsPerCredential int // of all WebSockets of one credential
-	Fragments                  int // frames without a message or content that a WebSocket may send in a second
+	Exports                    int // exports of one credential at a time
+	Streams                    int // open streams of all credentials
+	StreamsPerCredential       int // open streams of one credential
+	Subscriptions              int // subscriptions of all WebSockets
+	SubscriptionsPerCredential int // subscriptions of all WebSockets of one credential
+	Fragments                  int // small frames that complete no message, from one WebSocket in a second
 
-	UnreadBytes int64 // of large messages and answers that clients have not read, in all
+	UnreadBytes int64 // bytes of large messages and answers that clients have not read yet, in all
 }
 
 // Metrics counts streams and their messages, by family.
 type Metrics struct {
 	Open    func(family string) (closed func())
 	Message func(family string) (count func())
-	Stalled func() // a stream was closed because its client took nothing
+	Stalled func() // called when a stream is closed because its client did not read
 
-	// Lag is called with the age of the oldest event of a batch that was read,
-	// and, but for upserts, written. Batches with history are left out.
+	// Lag returns the function that is called with the age of a batch's oldest
+	// new event once the batch was written. An upsert of the batch may be held
+	// back longer. Events from before the stream began are history, and left
+	// out.
 	Lag func(family string) func(time.Duration)
 }
 
@@ -65,15 +67,15 @@ type Streams struct {
 	cfg       Config
 	open      counter
 	exports   counter
-	follows   counter // subscriptions of WebSockets
+	follows   counter // subscriptions of all WebSockets
 	unread    unread
 	deletions deletions
 
-	ctx  context.Context // of open streams; ends with errShutdown
+	ctx  context.Context // ends with errShutdown, which ends all streams
 	stop context.CancelCauseFunc
 }
 
-// New returns Streams. It starts nothing.
+// New returns Streams. It starts no goroutines.
 func New(cfg Config) *Streams {
 	s := &Streams{cfg: cfg}
 	s.unread.limit, s.unread.reached = cfg.Limits.UnreadBytes, func() { cfg.Reached("max-unread-mib") }
@@ -85,26 +87,26 @@ func New(cfg Config) *Streams {
 func (s *Streams) Deleted(session string) { s.deletions.deleted(session) }
 
 // End ends every open stream: a WebSocket with code 1001, an SSE stream at a
-// frame boundary, each with the position to resume after. It returns once they
-// have ended, or with ctx's error.
+// frame boundary. Clients get the position to resume after. End returns once
+// the streams have ended, or with ctx's error.
 func (s *Streams) End(ctx context.Context) error {
 	s.stop(errShutdown)
 	return s.open.wait(ctx)
 }
 
-// Unread counts in what a client has not read yet, while it is being written.
-// See [Limits.UnreadBytes]: cut is called if the write has to end; it must not
-// block. The caller calls end once it is written.
+// Unread counts bytes that a client has not read yet, while they are being
+// written; see [Limits.UnreadBytes]. It calls cut if the write has to be
+// aborted; cut must not block. The caller calls end when the write has ended.
 func (s *Streams) Unread(bytes int, cut func()) (end func()) { return s.unread.begin(bytes, cut) }
 
 // Counts returns how many streams and exports are open, and how many sessions
-// have streams that their deletion would end.
+// have streams that a deletion would end.
 func (s *Streams) Counts() (streams, exports, sessions int) {
 	return s.open.count(), s.exports.count(), s.deletions.count()
 }
 
-// reserve counts in a stream of the caller, unless there are too many. The
-// caller calls leave at its end.
+// reserve counts a new stream of the caller, or fails if there are too many.
+// The caller calls leave when the stream has ended.
 func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	id := access.Caller(r.Context()).ID
 	l := s.cfg.Limits
@@ -114,13 +116,13 @@ func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	return func() { s.open.remove(id) }, nil
 }
 
-// refuse returns the error for a limit that was reached, and counts it.
+// refuse counts that a limit was reached, and returns the error for it.
 func (s *Streams) refuse(what string, reached *most) error {
 	s.cfg.Reached(reached.setting)
 	return reached.error(what)
 }
 
-// A most is a limit and the setting that it is called by.
+// A most is a limit and the name of its setting.
 type most struct {
 	n       int
 	setting string
@@ -133,7 +135,8 @@ func (m most) error(what string) error {
 	}
 }
 
-// A counter counts what is open, in all and by credential.
+// A counter counts open streams, exports or subscriptions, in all and by
+// credential.
 type counter struct {
 	mu   sync.Mutex
 	n    int
@@ -141,8 +144,8 @@ type counter struct {
 	idle chan struct{} // if non-nil, closed when n falls to zero
 }
 
-// add counts one in. If there are as many as there may be, it returns the
-// limit.
+// add counts one more for a credential. If a limit is reached, add counts
+// nothing and returns the limit.
 func (c *counter) add(id string, all, each most) *most {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +182,7 @@ func (c *counter) count() int {
 	return c.n
 }
 
-// wait returns once nothing is open, or with ctx's error.
+// wait returns once the count is zero, or with ctx's error.
 func (c *counter) wait(ctx context.Context) error {
 	c.mu.Lock()
 	if c.n == 0 {

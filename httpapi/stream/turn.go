@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A TurnRequest is a prompt whose turn is streamed.
+// A TurnRequest asks to send a prompt and to stream its turn.
 type TurnRequest struct {
 	SessionID   string            `json:"sessionId"`
 	Message     string            `json:"message" required:"false" doc:"may be blank if there are attachments"`
@@ -24,9 +24,9 @@ type TurnRequest struct {
 	TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
 }
 
-// Turn sends a prompt and streams its turn. A prompt that was sent before gets
-// the stream of its turn, from the beginning. An error before the stream opens
-// is returned, and answered as plain JSON.
+// Turn sends a prompt and streams its turn. If the prompt was sent before, Turn
+// streams that turn from its beginning. It returns errors from before the
+// stream begins, which are answered as plain JSON.
 func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	cancel, err := onDisconnect(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	if in.SessionID == "" {
 		return reply.Invalid("sessionId: is missing; say which session")
 	}
-	leave, err := s.reserve(r) // first: a prompt that is refused must not run
+	leave, err := s.reserve(r) // before Send: if there are too many streams, the prompt must not run
 	if err != nil {
 		return err
 	}
@@ -79,15 +79,16 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 	if err = errors.Join(err, out.flush()); (err != nil || r.Context().Err() != nil) && cancel {
 		s.abandon(sent.Sent)
 	}
-	return nil // the status of the answer is sent already
+	return nil // the status of the answer was sent already
 }
 
-// firstFrame is how long the first frame of a turn waits for the agent, which
-// may report another model than the session had.
+// firstFrame is how long the first frame of a turn waits for the agent to
+// report its model, which may not be the session's.
 const firstFrame = 100 * time.Millisecond
 
-// modelOf returns the model of a turn: the one with which the agent begins, or
-// the session's if the agent takes too long for that.
+// modelOf returns the model of a turn: the one that the agent reports as the
+// turn begins, or the session's if the agent does not report one within
+// firstFrame.
 func (s *Streams) modelOf(ctx context.Context, sent gateway.Sent) string {
 	log := runnel.NewCursor(s.cfg.Gateway.Log(), sent.SessionID, sent.After)
 	for deadline := time.Now().Add(firstFrame); ; {
@@ -101,11 +102,12 @@ func (s *Streams) modelOf(ctx context.Context, sent gateway.Sent) string {
 			break
 		}
 	}
-	st, _ := s.cfg.Gateway.Status(ctx, sent.SessionID) // without it the model is not known
+	st, _ := s.cfg.Gateway.Status(ctx, sent.SessionID) // on an error the model is not known
 	return st.ModelID
 }
 
-// turnGoodbye ends the stream of a turn before the turn has ended.
+// turnGoodbye writes the last frames of a stream that err ended before its
+// turn.
 func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	e, known := errors.AsType[*runnel.Error](err)
 	if !known {
@@ -120,7 +122,7 @@ func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	}
 }
 
-// abandon cancels a turn whose client has disconnected, if it still runs.
+// abandon cancels a turn whose client has disconnected, if the turn still runs.
 func (s *Streams) abandon(sent gateway.Sent) {
 	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// largeMessage is the size in bytes from which a message counts while it is
-// being written: smaller ones are what any subscription may hold.
+// largeMessage is the size in bytes from which a message counts as unread while
+// it is being written. Smaller ones do not count, because every subscription
+// may hold one.
 const largeMessage = 64 << 10
 
-// unread bounds the memory of large messages and of large parts of answers that
-// clients do not read. When there
-// are too many bytes, the connection that has been writing for longest is cut:
-// one whose client reads is hardly ever that.
+// unread bounds the memory of large messages, and of large parts of answers,
+// that clients do not read. If there are too many bytes, it cuts the connection
+// that has been writing for longest, whose client most likely does not read.
 type unread struct {
 	limit   int64
 	reached func()
 
 	mu      sync.Mutex
 	bytes   int64
-	writing list.List // of *write, the oldest first
+	writing list.List // of *write, oldest first
 }
 
 type write struct {
@@ -27,8 +27,9 @@ type write struct {
 	cut   func()
 }
 
-// begin counts a message of n bytes in. The caller calls end once it is
-// written. cut is called if the connection has to go; it must not block.
+// begin counts a message of n bytes until the caller calls end. If there are
+// too many bytes, begin calls the cut functions of the oldest writes, which
+// must not block.
 func (u *unread) begin(n int, cut func()) (end func()) {
 	if n < largeMessage {
 		return func() {}
@@ -38,7 +39,7 @@ func (u *unread) begin(n int, cut func()) (end func()) {
 	w := &write{int64(n), cut}
 	at := u.writing.PushBack(w)
 	u.bytes += w.bytes
-	left := u.bytes // once those that were cut have gone
+	left := u.bytes // bytes that remain without the writes that were cut
 	for e := u.writing.Front(); e != at && left > u.limit; e = e.Next() {
 		old, _ := e.Value.(*write)
 		left -= old.bytes

@@ -13,22 +13,23 @@ import (
 	"github.com/runnel-dev/runnel/internal/wake"
 )
 
-// A watcher sends the status of sessions to one connection: each once at the
-// beginning, then whenever it has changed. It reads a status when it can write,
-// so a slow client gets the newest status and none of those in between.
+// A watcher sends the status of sessions to one connection: each status once at
+// the beginning, then whenever it has changed. It reads a status only when it
+// can write, so a slow client gets the newest status and skips those in
+// between.
 type watcher struct {
 	k    *socket
-	kick wake.Signal // one token: fresh is not empty
+	kick wake.Signal // wakes run because fresh is not empty
 
 	mu    sync.Mutex
-	every bool            // all sessions
-	some  map[string]bool // these
-	fresh map[string]bool // whose status was not sent yet
+	every bool            // all sessions are watched
+	some  map[string]bool // watched sessions, unless every is set
+	fresh map[string]bool // watched sessions whose status was not sent yet; "" means the whole list
 
-	known map[string]bool // used by run only: sessions that a client bound to a project has received
+	known map[string]bool // used by run only: live sessions whose status was sent to a client that is bound to a project
 }
 
-// watch returns the connection's watcher, and starts it at the first call.
+// watch returns the connection's watcher. The first call starts it.
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
 		k.watcher = &watcher{k: k, kick: wake.New(), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool)}
@@ -63,8 +64,9 @@ func (w *watcher) all() {
 	w.kick.Send()
 }
 
-// take returns the watched sessions whose status is to be sent; first says that
-// the whole list is to be sent.
+// take returns the sessions whose status is to be sent now: those in fresh,
+// which it empties, and the watched ones of changed. First reports that the
+// whole list is to be sent.
 func (w *watcher) take(changed []string) (ids []string, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
-// The families of messages. A connection speaks one of them for its life.
+// The families of messages. A connection uses one of them for its whole life.
 const (
 	FamilyUpsert = "upsert-v1"
 	FamilyEvents = "events-v1"
@@ -32,11 +32,11 @@ const (
 // Families returns the families of messages, the usual default first.
 func Families() []string { return []string{FamilyUpsert, FamilyEvents} }
 
-// The codes with which we close a WebSocket. All but the first let the client
-// connect again and resume by seq.
+// The codes with which the server closes a WebSocket. After all but the first,
+// a client may connect again and resume by seq.
 const (
 	closeBadRequest websocket.StatusCode = 4400 // the client sent an unknown frame or family
-	closeCredential websocket.StatusCode = 4401 // the credential has ended
+	closeCredential websocket.StatusCode = 4401 // the credential has ended; the client needs another one
 	closeStalled    websocket.StatusCode = 4408 // the client did not read in time
 	closeTooLarge   websocket.StatusCode = 4413
 	closeStore      websocket.StatusCode = 4503 // events cannot be read or recorded
@@ -44,43 +44,44 @@ const (
 )
 
 const (
-	Subprotocol       = "runnel.v1"      // that clients of the WebSocket offer
+	Subprotocol       = "runnel.v1"      // the subprotocol that clients of the WebSocket offer
 	maxMessage        = 1 << 20          // bytes of a client's message
 	pingEvery         = 30 * time.Second // detects a client that vanished
-	pongStalls        = 8                // times WriteStall: a slow client has to read what was sent before the ping
-	pingsAllowed      = 100              // of a client, in a second
-	subscriptionsEach = 256              // per connection
+	pongStalls        = 8                // a client has this many times WriteStall to answer a ping, because it first reads what was sent before
+	pingsAllowed      = 100              // pings of a client in a second
+	subscriptionsEach = 256              // subscriptions of a connection
 )
 
 // A socket is one WebSocket connection. The handler's goroutine reads from it.
-// Each subscription has a pump, and there is a pinger and at most one watcher;
-// the handler waits for all of them. A pump reads the log when it can write:
-// for a slow client only the message being written waits in memory.
+// There is a pump for each subscription, a pinger, and at most one watcher; the
+// handler waits for all of them. A pump reads the log only when it can write.
+// So for a slow client only the message that is being written is in memory.
 type socket struct {
 	s    *Streams
 	conn *websocket.Conn
 	id   auth.Identity
-	req  *http.Request // of the upgrade
+	req  *http.Request // the request of the upgrade
 	ctx  context.Context
 	end  context.CancelCauseFunc
 	work sync.WaitGroup
 
-	turn chan struct{} // taken by the one pump that reads the log and writes
+	turn chan struct{} // held by the one pump that may read the log and write
 
-	mu    sync.Mutex       // held to change pumps, and by other goroutines to read it
+	mu    sync.Mutex       // held to change pumps, and by goroutines other than the reading one to read it
 	pumps map[string]*pump // by session
 
-	// The rest belongs to the reading goroutine.
+	// Only the reading goroutine writes the rest, except for wrote.
 	family  string // "" until the first message
-	closed  func() // counts the connection out of its family
-	count   func() // counts a message of the family
+	closed  func() // ends the counting of the connection in the metrics
+	count   func() // counts a message in the metrics
 	watcher *watcher
-	wrote   atomic.Bool // since the last ping was due
-	pings   int         // of the client, since the time below
+	wrote   atomic.Bool // a message was written since the last ping was due
+	pings   int         // pings of the client since the time below
 	since   time.Time
 }
 
-// WebSocket upgrades a request that the chain has let through, and serves it.
+// WebSocket upgrades a request that has passed the chain, and serves the
+// connection.
 func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	id := access.Caller(r.Context())
 	leave, err := s.reserve(r)
@@ -92,7 +93,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: func(err error) { k.end(err) }}}
 	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
-		InsecureSkipVerify: true, // the chain has judged the Origin, more strictly
+		InsecureSkipVerify: true, // the chain has checked the Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
 		OnPingReceived:     k.pinged,
 	})
@@ -102,7 +103,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // the connection broke while it was upgraded
 	}
-	conn.SetReadLimit(-1) // read has its own, with a code of its own
+	conn.SetReadLimit(-1) // no limit here: read has one, with its own close code
 	bound, unbind := s.cfg.Keyring.Bind(context.WithoutCancel(r.Context()), id)
 	defer unbind()
 	k.conn = conn
@@ -129,15 +130,15 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// How long a client has to answer a close: hostileTime if its credential has
-// ended, or if it sends too much.
+// How long a client has to answer a close. hostileTime is for a client whose
+// credential has ended or that sends too many small frames.
 const (
 	closeTime   = 3 * time.Second
 	hostileTime = 500 * time.Millisecond
 )
 
-// close ends the connection with the code for cause. It cuts off a client that
-// does not answer in time.
+// close closes the connection with the code for cause. If the client does not
+// answer in time, close cuts the connection.
 func (k *socket) close(cause error) {
 	patience := closeTime
 	if errors.Is(cause, auth.ErrEnded) || errors.Is(cause, errFragments) {
@@ -154,7 +155,7 @@ func (k *socket) close(cause error) {
 	_ = k.conn.Close(code, why)
 }
 
-// Why the server ends a connection.
+// Reasons for which the server closes a connection.
 var (
 	errBroken    = errors.New("httpapi: the session's events cannot be read")
 	errBadFamily = errors.New("httpapi: unknown family")
@@ -199,7 +200,8 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 	return websocket.StatusNormalClosure, ""
 }
 
-// read handles the client's messages one by one. It returns why it stopped.
+// read handles the client's messages one by one. It returns the reason why it
+// stopped.
 func (k *socket) read() error {
 	for {
 		typ, r, err := k.conn.Reader(context.Background())  // unblocked by Close
@@ -225,7 +227,8 @@ func (k *socket) read() error {
 	}
 }
 
-// pinged is called by read for each ping, and reports whether it is answered.
+// pinged is called by read for each ping of the client. It reports whether the
+// ping gets an answer.
 func (k *socket) pinged(context.Context, []byte) bool {
 	if now := time.Now(); now.Sub(k.since) >= time.Second {
 		k.pings, k.since = 0, now
@@ -237,7 +240,7 @@ func (k *socket) pinged(context.Context, []byte) bool {
 	return true
 }
 
-// A Message holds the fields of every message of a client.
+// A Message holds the fields that every message of a client has.
 type Message struct {
 	Type      string `json:"type"`
 	RequestID string `json:"requestId,omitempty"`
@@ -293,10 +296,10 @@ type (
 	}
 )
 
-// handle answers one message. An error of the message is part of the answer;
-// the returned error ends the connection.
+// handle answers one message. An error of the message is sent to the client. A
+// returned error closes the connection.
 func (k *socket) handle(data []byte) error {
-	if k.ctx.Err() != nil { // while it closes, the client may still send
+	if k.ctx.Err() != nil { // the client may still send while the connection closes
 		return context.Cause(k.ctx)
 	}
 	var m Message
@@ -323,8 +326,8 @@ func (k *socket) handle(data []byte) error {
 	return k.write(answer)
 }
 
-// peekMessage reads the type and the id of a message. The handler of the type
-// decodes the whole.
+// peekMessage decodes the type and the request id of a message. The handler for
+// the type decodes the whole message.
 func peekMessage(data []byte, m *Message) error {
 	if err := strictjson.Check(data); err != nil {
 		return reply.Invalid(err.Error())
@@ -363,7 +366,7 @@ func (k *socket) choose(family string) {
 	k.closed, k.count = k.s.cfg.Metrics.Open(family), k.s.cfg.Metrics.Message(family)
 }
 
-// Verbs returns the scope that each message of a client needs.
+// Verbs returns the scope that a client needs for each type of message.
 func Verbs() map[string]auth.Scope {
 	return map[string]auth.Scope{
 		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read,
@@ -372,8 +375,8 @@ func Verbs() map[string]auth.Scope {
 	}
 }
 
-// dispatch handles m by its type and returns the body of the answer; nil for
-// none.
+// dispatch handles m by its type. It returns the result for the answer, or nil
+// for no answer.
 func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	scope, ok := Verbs()[m.Type]
 	if !ok {
@@ -414,7 +417,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
 }
 
-// with decodes a message for f.
+// with decodes a message and calls f with it.
 func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 	var in I
 	if err := reply.Strict(data, &in); err != nil {
@@ -423,7 +426,8 @@ func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 	return f(in)
 }
 
-// about decodes a message whose only field is the session.
+// about decodes a message whose only field is the session, and calls f with a
+// session that the caller may see.
 func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	return with(data, func(in sessionMessage) (any, error) {
 		id, err := k.s.cfg.Sessions.Mine(k.ctx, in.SessionID)
@@ -434,7 +438,7 @@ func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	})
 }
 
-// options handles a message that has options beside its own fields.
+// options handles a message whose other fields are options.
 func (k *socket) options(data []byte) (any, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
@@ -460,8 +464,8 @@ func (k *socket) refuse(m Message, err error) error {
 	return k.write(errorMessage{"error", m.RequestID, k.s.cfg.Reply.Explain(k.ctx, err)})
 }
 
-// write sends one message. It ends the connection of a client that does not
-// read the message in time.
+// write sends one message. It closes the connection if the client does not read
+// in time.
 func (k *socket) write(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -493,10 +497,11 @@ func (k *socket) send(data []byte) error {
 	return nil
 }
 
-// stall ends a connection whose client does not read.
+// stall closes a connection whose client does not read.
 func (k *socket) stall() { k.end(errStalled) }
 
-// ping detects a client that vanished.
+// ping pings a client to which nothing was written, to detect that it has
+// vanished.
 func (k *socket) ping() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -507,7 +512,7 @@ func (k *socket) ping() {
 		case <-tick.C:
 		}
 		if k.wrote.Swap(false) {
-			continue // writing detects a client that vanished
+			continue // a write detects a client that has vanished
 		}
 		watchdog := time.AfterFunc(pongStalls*k.s.cfg.WriteStall, k.stall)
 		// Not k.ctx, as in send. close ends the call.
