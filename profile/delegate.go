@@ -9,17 +9,18 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Governance is what a client says of the work that an agent may delegate. It
-// counts only as far as its fields have exactly the values that the gates want.
+// Governance is what a client states about the work that an agent may delegate.
+// A field counts only if it has exactly the value that its gate requires.
 type Governance struct {
 	ContextSealed       bool   `json:"contextSealed" required:"false"`
 	PipelineRunApproved bool   `json:"pipelineRunApproved" required:"false"`
 	ApprovalRef         string `json:"approvalRef" required:"false" doc:"names the approval; not blank"`
 }
 
-// ParseGovernance returns the governance object in data, or nil if there is
-// none. A field with a value of another type counts as absent, such as "true"
-// for true: governance that is not understood must not permit anything.
+// ParseGovernance returns the governance object in data, or nil if data is not
+// an object. A field with a value of another type counts as absent, for
+// instance the text "true" instead of true. So governance that is not
+// understood permits nothing.
 func ParseGovernance(data json.RawMessage) *Governance {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(data, &fields) != nil || fields == nil {
@@ -35,8 +36,9 @@ func ParseGovernance(data json.RawMessage) *Governance {
 	return g
 }
 
-// Tighten returns the governance of a turn in a session that has g: what both
-// permit. Either may be nil; a turn that says nothing has that of its session.
+// Tighten returns the governance of a turn in a session with governance g: it
+// states only what both state. Either may be nil. A turn without governance has
+// its session's.
 func (g *Governance) Tighten(turn *Governance) *Governance {
 	if g == nil || turn == nil {
 		return g
@@ -51,7 +53,7 @@ func (g *Governance) Tighten(turn *Governance) *Governance {
 	return both
 }
 
-// A Gate is a condition of a delegation.
+// A Gate is a condition for a delegation.
 type Gate string
 
 // The gates, in the order in which they are checked.
@@ -65,26 +67,26 @@ const (
 	GateType     Gate = "agentType"           // the subagent's own profile declares AGENT_TYPE: 2
 )
 
-// A Delegation is what is asked: may a governed session delegate to a subagent?
+// A Delegation is a question: may a governed session delegate to a subagent?
 type Delegation struct {
-	On         bool        // the server's switch
-	Profile    *Profile    // of the session; nil: none
-	Subagent   string      // as the agent names it; "" if it does not
-	Governance *Governance // nil: none
-	Target     *Profile    // the subagent's own profile; nil: none
+	On         bool        // the server has switched governed delegation on
+	Profile    *Profile    // of the session; nil if it has none
+	Subagent   string      // the name that the agent gives; "" if it gives none
+	Governance *Governance // nil if there is none
+	Target     *Profile    // the subagent's own profile; nil if there is none
 	TargetErr  error       // why Target is nil, if its file is invalid
 }
 
-// A Permit answers a Delegation.
+// A Permit is the decision about a Delegation.
 type Permit struct {
 	Allowed bool   `json:"allowed"`
-	Gate    Gate   `json:"gate,omitzero"` // that refuses
+	Gate    Gate   `json:"gate,omitzero"` // the gate that refuses
 	Reason  string `json:"reason"`
-	Warning string `json:"warning,omitzero"` // about a delegation that is allowed
+	Warning string `json:"warning,omitzero"` // about a delegation that is allowed but questionable
 }
 
-// Decide checks the gates in their order. The first gate that refuses decides;
-// a delegation that passes them all is allowed.
+// Decide checks the gates in order. The first gate that refuses decides. If
+// none refuses, the delegation is allowed.
 func (d Delegation) Decide() Permit {
 	name := strconv.Quote(text.OneLine(d.Subagent, maxName))
 	refuse := func(gate Gate, why string) Permit { return Permit{Gate: gate, Reason: why} }

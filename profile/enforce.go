@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Enforced is what profiles enforce on the tools of a session. The zero value
-// enforces nothing.
+// Enforced decides by profiles which tools of a session are forbidden and which
+// need no approval. The zero value forbids and approves nothing.
 type Enforced struct {
 	Session *Profile // of the session. Default: none
 	Turn    *Profile // of the running turn, if it has one of its own. Default: the session's
 }
 
-// Forbids reports whether a tool is never allowed, and why. The turn's own
-// profile can forbid more than the session's, and allow nothing that the
-// session's forbids. An agent may spell a tool in another case, so the case of
-// letters does not count.
+// Forbids reports whether a tool is never allowed, and why. Both profiles
+// count, so the turn's own profile can forbid more tools but not allow one that
+// the session's forbids. The case of letters does not count, because an agent
+// may spell a tool in another case.
 func (e Enforced) Forbids(tool string) (reason string, ok bool) {
 	for _, p := range []*Profile{e.Session, e.Turn} {
 		if p == nil || tool == "" {
@@ -30,9 +30,9 @@ func (e Enforced) Forbids(tool string) (reason string, ok bool) {
 	return "", false
 }
 
-// Approves reports whether a tool is allowed without asking, and why. The
-// turn's own profile counts instead of the session's. A tool that a profile
-// forbids is never approved.
+// Approves reports whether a tool is allowed without asking, and why. If the
+// turn has a profile of its own, only that one can approve. A tool that either
+// profile forbids is never approved.
 func (e Enforced) Approves(tool string) (reason string, ok bool) {
 	p := e.Session
 	if e.Turn != nil {
@@ -47,8 +47,9 @@ func (e Enforced) Approves(tool string) (reason string, ok bool) {
 	return "the profile " + strconv.Quote(p.Name) + " approves " + tool, true
 }
 
-// mayForbid reports whether tool is the name of an MCP server of which a
-// profile forbids a tool: some agents name only the server when they ask.
+// mayForbid reports whether tool is the name of an MCP server and a profile
+// forbids a tool of that server. Some agents name only the server when they
+// ask.
 func (e Enforced) mayForbid(tool string) bool {
 	for _, p := range []*Profile{e.Session, e.Turn} {
 		if p != nil && slices.ContainsFunc(p.DisallowedTools, func(entry string) bool { return covers(strings.ToLower(tool), strings.ToLower(entry)) }) {
@@ -58,7 +59,7 @@ func (e Enforced) mayForbid(tool string) bool {
 	return false
 }
 
-// Disallowed returns the tools that profiles forbid, each once.
+// Disallowed returns the tools that the profiles forbid, each once.
 func (e Enforced) Disallowed() (out []string) {
 	for _, p := range []*Profile{e.Session, e.Turn} {
 		if p == nil {
@@ -73,11 +74,11 @@ func (e Enforced) Disallowed() (out []string) {
 	return out
 }
 
-// serverPrefix begins the names of tools of MCP servers: mcp__server__tool.
+// serverPrefix is the prefix of the names of MCP tools: mcp__server__tool.
 const serverPrefix = "mcp__"
 
-// covers reports whether an entry of a profile stands for a tool: it is the
-// tool's name, or the tool is one of the MCP server that the entry names.
+// covers reports whether an entry of a profile applies to a tool: it is the
+// tool's name, or the name of the tool's MCP server.
 func covers(entry, tool string) bool {
 	if entry == tool {
 		return true

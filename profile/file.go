@@ -33,14 +33,14 @@ var (
 	toolForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 )
 
-// IsName reports whether name is the name of a profile: letters in lower case,
-// digits, _ and -, at most 64 of them.
+// IsName reports whether name can be the name of a profile: lower-case letters,
+// digits, _ and -, at most 64 characters, the first a letter or digit.
 func IsName(name string) bool { return len(name) <= maxName && nameForm.MatchString(name) }
 
-// A FileError says what is wrong with a file, and in which line.
+// A FileError reports what is wrong with a file, and in which line.
 type FileError struct {
-	File string // its name
-	Line int    // 0: the whole file
+	File string // name of the file
+	Line int    // 0 if the error is about the whole file
 	Why  string // what is wrong, and what to do
 }
 
@@ -51,9 +51,9 @@ func (e *FileError) Error() string {
 	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Why
 }
 
-// Parse returns the profile of a file. Name is the profile's name; errors are
-// *FileError and call the file name.md. Parse is strict: an unknown key, a key
-// that occurs twice and a value of another kind are errors.
+// Parse parses the file of a profile. Name is the profile's name. Every error
+// is a *FileError, in which the file is called name.md. Parse is strict:
+// unknown keys, repeated keys and values of the wrong kind are errors.
 func Parse(name string, data []byte) (Profile, error) {
 	p, file := Profile{Name: name}, name+".md"
 	front, rest, at, err := split(data)
@@ -73,7 +73,7 @@ func Parse(name string, data []byte) (Profile, error) {
 	return p, nil
 }
 
-// A problem is what is wrong in a line.
+// A problem is what is wrong with a line of a file.
 type problem struct {
 	line int
 	why  string
@@ -85,12 +85,12 @@ func wrong(line int, format string, args ...any) *problem {
 	return &problem{line, fmt.Sprintf(format, args...)}
 }
 
-// textKey stands for the text of a profile among the keys of its front matter.
+// textKey is the key of Profile.lines for the text behind the front matter.
 const textKey = ""
 
-// split returns the front matter of a file, the text after it, and the number of
-// the text's first line. An empty line stands for the opening line of the front
-// matter, so that a line of front has the number that it has in the file.
+// split returns the front matter of a file, the text after it, and the number
+// of the text's first line. In front an empty line replaces the opening ---, so
+// that lines have the same numbers as in the file.
 func split(data []byte) (front []byte, rest string, at int, err *problem) {
 	if len(data) > MaxFile {
 		return nil, "", 0, wrong(0, "has %d bytes; at most %d are allowed", len(data), MaxFile)
@@ -115,7 +115,8 @@ func split(data []byte) (front []byte, rest string, at int, err *problem) {
 	return nil, "", 0, wrong(1, "the front matter does not end; write a line --- behind the settings")
 }
 
-// invalidText returns the position of the first byte that is not text, or -1.
+// invalidText returns the position of the first byte that is a NUL or not
+// UTF-8, or -1 if there is none.
 func invalidText(data []byte) int {
 	for at := 0; at < len(data); {
 		r, size := utf8.DecodeRune(data[at:])
@@ -127,13 +128,14 @@ func invalidText(data []byte) int {
 	return -1
 }
 
-// lineOf returns the number of the line in which the byte at a position is.
+// lineOf returns the number of the line that contains the byte at a position.
 func lineOf(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
 // yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// parseYAML returns the settings that front holds, or nil if front is empty.
+// parseYAML returns the settings in front as a mapping node, or nil if there
+// are none.
 func parseYAML(front []byte) (*yaml.Node, *problem) {
 	var doc, more yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(front))
@@ -141,7 +143,7 @@ func parseYAML(front []byte) (*yaml.Node, *problem) {
 	if errors.Is(err, io.EOF) {
 		return nil, nil
 	}
-	if err == nil { // what follows a line such as ... would be ignored
+	if err == nil { // the decoder would ignore lines that follow a line such as ...
 		if err = dec.Decode(&more); err == nil {
 			return nil, wrong(more.Line, "is not YAML: the settings end before their last line")
 		} else if errors.Is(err, io.EOF) {
@@ -175,13 +177,13 @@ func parseYAML(front []byte) (*yaml.Node, *problem) {
 	return root, nil
 }
 
-// A field is a key of the front matter, and how its value is read.
+// A field is a key of the front matter and the function that reads its value.
 type field struct {
 	key  string
 	read func(*Profile, *yaml.Node) *problem
 }
 
-// fields are the keys of the front matter.
+// fields returns the keys of the front matter.
 func fields() []field {
 	return []field{
 		{"description", func(p *Profile, n *yaml.Node) *problem { return readText(n, maxDescription, &p.Description) }},
@@ -201,7 +203,7 @@ func fields() []field {
 	}
 }
 
-// decode reads the settings of the front matter.
+// decode reads the settings of the front matter into p.
 func (p *Profile) decode(root *yaml.Node) *problem {
 	p.lines = make(map[string]int)
 	if root == nil {
@@ -234,7 +236,7 @@ func keysOf(known []field) []string {
 	return names
 }
 
-// unknownKey says what is wrong with a key that is not one of names.
+// unknownKey returns the error text for a key that is not one of names.
 func unknownKey(key string, names []string) string {
 	shown := strconv.Quote(text.OneLine(key, maxName))
 	if near := nearest(key, names); near != "" {
@@ -243,7 +245,7 @@ func unknownKey(key string, names []string) string {
 	return "unknown key " + shown + "; the keys are " + strings.Join(names, ", ")
 }
 
-// readText reads a line of text.
+// readText reads a text of at most limit bytes that is not blank.
 func readText(n *yaml.Node, limit int, into *string) *problem {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
 		return wrong(n.Line, "must be text, not %s", kindOf(n))
@@ -259,7 +261,7 @@ func readText(n *yaml.Node, limit int, into *string) *problem {
 	return nil
 }
 
-// readScalar reads a value as it is written, such as 2 or TASK.
+// readScalar reads a single value as it is written, such as 2 or TASK.
 func readScalar(n *yaml.Node, into *string) *problem {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		return wrong(n.Line, "must be one value, not %s", kindOf(n))
@@ -281,7 +283,8 @@ func readCount(n *yaml.Node, into *int) *problem {
 	return nil
 }
 
-// readList reads a list of names, each of which check must accept.
+// readList reads a list of names. For each name check returns what is wrong
+// with it, or "".
 func readList(n *yaml.Node, into *[]string, check func(string) string) *problem {
 	if n.Kind != yaml.SequenceNode {
 		return wrong(n.Line, "must be a list such as [one, two], not %s", kindOf(n))
@@ -306,8 +309,8 @@ func readList(n *yaml.Node, into *[]string, check func(string) string) *problem 
 	return nil
 }
 
-// checkTool returns what is wrong with the name of a tool. Patterns such as
-// Bash(git push:*) are refused: a profile is about whole tools.
+// checkTool returns what is wrong with the name of a tool, or "". It rejects
+// patterns such as Bash(git push:*), because profiles apply to whole tools.
 func checkTool(name string) string {
 	switch shown := strconv.Quote(text.OneLine(name, maxName)); {
 	case strings.ContainsAny(name, "(*"):
@@ -325,7 +328,7 @@ func checkName(name string) string {
 	return strconv.Quote(text.OneLine(name, maxName)) + " is not the name of a profile; it has a to z, 0 to 9, _ and -, at most 64 of them"
 }
 
-// kindOf names what a value is, for people.
+// kindOf describes the kind of a value in an error message.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -341,7 +344,8 @@ func kindOf(n *yaml.Node) string {
 	}
 }
 
-// nearest returns the word in list that a person most likely meant, or "".
+// nearest returns the word in list that a person who typed word most likely
+// meant, or "" if none is similar.
 func nearest(word string, list []string) string {
 	best, least := "", 3
 	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
@@ -356,8 +360,8 @@ func nearest(word string, list []string) string {
 	return best
 }
 
-// distance returns how many characters must be added, removed or replaced to
-// make b of a.
+// distance returns how many bytes must be added, removed or replaced to turn a
+// into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -17,28 +17,30 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// ProjectDir is the folder of a project's own profiles, within the project.
+// ProjectDir is the folder of a project's own profiles, as a path in the
+// project.
 const ProjectDir = ".runnel/profiles"
 
-// maxFiles bounds the profiles of a folder.
+// maxFiles bounds the number of profiles in a folder.
 const maxFiles = 500
 
 const suffix = ".md"
 
-// Folders are where profiles are.
+// Folders are the folders with profiles.
 type Folders struct {
-	Config  string // of everybody's profiles. Default: none
-	Project string // the project's own folder, only if it is trusted. Default: none
+	Config  string // folder of the profiles for all projects. Default: none
+	Project string // the project, which must be trusted; ProjectDir in it has its profiles. Default: none
 }
 
-// An Entry is a profile, or a file that should be one.
+// An Entry is a profile, or a file that should be a profile but is invalid.
 type Entry struct {
 	Profile
 	Err error // what is wrong with the file; then only Name, Path and Project are set
 }
 
-// List returns the profiles of all folders, by name. A project's profile stands
-// for one of the same name beside the configuration, also if it is invalid.
+// List returns the profiles of all folders, sorted by name. A project's profile
+// replaces the one of the same name beside the configuration, even if the
+// project's is invalid.
 func List(f Folders) ([]Entry, error) {
 	var out []Entry
 	err := f.each(func(dir folder) error {
@@ -58,7 +60,7 @@ func List(f Folders) ([]Entry, error) {
 }
 
 // Find returns the profile with a name. It fails with PERSONA_NOT_FOUND if
-// there is none, or if its file is invalid.
+// there is no such profile, or if its file is invalid.
 func Find(f Folders, name string) (Profile, error) {
 	shown := strconv.Quote(text.OneLine(name, maxName))
 	if !IsName(name) {
@@ -87,7 +89,7 @@ func notFound(why string, cause ...error) error {
 	return runnel.Fail(runnel.PersonaNotFound, why, cause...)
 }
 
-// each calls do with every folder that exists, the project's own first.
+// each calls do with every folder that exists. The project's comes first.
 func (f Folders) each(do func(folder) error) error {
 	for _, dir := range []struct {
 		root, below string
@@ -104,7 +106,7 @@ func (f Folders) each(do func(folder) error) error {
 			return unreadable(dir.project, err)
 		}
 		err = do(folder{root, filepath.Join(dir.root, filepath.FromSlash(dir.below)), dir.project})
-		_ = root.Close() // it was only read
+		_ = root.Close() // an error does not matter: the folder was only read
 		if err != nil {
 			return err
 		}
@@ -112,7 +114,8 @@ func (f Folders) each(do func(folder) error) error {
 	return nil
 }
 
-// InProject reports whether a project has a folder for profiles of its own.
+// InProject reports whether the project in dir has a folder with its own
+// profiles.
 func InProject(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(ProjectDir)))
 	return err == nil && info.IsDir()
@@ -125,7 +128,8 @@ func unreadable(project bool, err error) error {
 	return runnel.Fail(runnel.Internal, "the profiles beside the configuration cannot be read: "+plain(err), err)
 }
 
-// openRoot opens the folder below within dir; no link leads out of dir.
+// openRoot opens the folder below in dir. It follows no link that leads out of
+// dir.
 func openRoot(dir, below string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil || below == "" {
@@ -142,7 +146,8 @@ type folder struct {
 	project bool
 }
 
-// names returns the names of all files that should be profiles.
+// names returns the names of the files that should be profiles, sorted and
+// without .md. It returns at most maxFiles.
 func (d folder) names() (names []string, err error) {
 	dir, err := d.root.Open(".")
 	if err != nil {
@@ -172,7 +177,7 @@ func (d folder) has(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// entry reads the file of a profile.
+// entry reads the profile with a name. If that fails, the Entry has the error.
 func (d folder) entry(name string) Entry {
 	e := Entry{Profile: Profile{Name: name}}
 	data, err := d.read(name)
@@ -186,8 +191,9 @@ func (d folder) entry(name string) Entry {
 	return e
 }
 
-// read returns the content of a file. A file beside the configuration must not
-// be another user's to change: it says what agents may do without asking.
+// read returns the content of a profile's file. Other users must not be able to
+// change a file beside the configuration, because it decides what agents may do
+// without asking.
 func (d folder) read(name string) ([]byte, error) {
 	file := text.OneLine(name, 4*maxName) + suffix
 	bad := func(why string) ([]byte, error) { return nil, &FileError{File: file, Why: why} }
@@ -227,7 +233,7 @@ func (d folder) read(name string) ([]byte, error) {
 	return data, nil
 }
 
-// plain returns an error of the file system without the path.
+// plain returns the text of a file system error without the path.
 func plain(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err

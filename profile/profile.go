@@ -1,6 +1,6 @@
-// Package profile says how an agent is to run: options and which source each is
-// from, profiles, which are files, what they enforce, and which subagents an
-// agent may start.
+// Package profile decides how an agent runs. It resolves options and records
+// the source of each. It reads profiles, which are files, and enforces what
+// they say about tools. And it decides which subagents an agent may start.
 package profile
 
 import (
@@ -9,14 +9,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A Profile is a named way to run an agent. It is a Markdown file: settings in
-// its front matter, then the text that is added to the agent's system prompt.
+// A Profile is a named way to run an agent. It is a Markdown file with settings
+// in its front matter, followed by text that is added to the agent's system
+// prompt.
 type Profile struct {
-	Name             string   // of the file, without .md
+	Name             string   // name of the file, without .md
 	Description      string   // one line for people
-	Model            string   // Default: of the next source
-	Tools            []string // Default: of the next source
-	MaxTurns         int      // Default: of the next source
+	Model            string   // Default: the value of the next source
+	Tools            []string // Default: the value of the next source
+	MaxTurns         int      // Default: the value of the next source
 	Subagents        []string // profiles to which a governed session may delegate
 	DisallowedTools  []string // tools that are never allowed
 	AutoApproveTools []string // tools that are allowed without asking
@@ -24,19 +25,19 @@ type Profile struct {
 	AgentClass       string   // AGENT_CLASS
 	Text             string   // added to the agent's system prompt
 
-	Path    string // of the file
+	Path    string // path of the file
 	Project bool   // the file lies in the project, not beside the configuration
 
-	lines map[string]int // of the file, by key; textKey is the first line of Text
+	lines map[string]int // line numbers in the file, by key; textKey has the first line of Text
 }
 
-// Subagent returns the definition of the subagent that p is, for agents that
-// take such definitions.
+// Subagent returns p as the definition of a subagent, for agents that accept
+// such definitions.
 func (p Profile) Subagent() runnel.Subagent {
 	return runnel.Subagent{Name: p.Name, Description: cmp.Or(p.Description, "The profile "+p.Name), Prompt: p.Text, Tools: p.Tools, Model: p.Model}
 }
 
-// What a profile declares that others may delegate to.
+// Values with which a profile declares that others may delegate to it.
 const (
 	TypeDelegate = "2"    // its AgentType
 	ClassTask    = "TASK" // its AgentClass

@@ -11,13 +11,15 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// ForAgent returns the options with which an agent of p starts, resolved from
-// those of its session, its profile unless that is nil, the settings file of
-// the project in given.Dir if that is trusted, and global, which are in order,
-// strongest first. Those of the session were checked when they were given. An
-// option of another source that the agent does not take, or a value that it
-// cannot have, is an error that names the source. Known is what was found out
-// about the agent when it was probed last, or nil.
+// ForAgent returns the options with which an agent of p starts, and the source
+// of each. The sources are, strongest first: given, which are the session's
+// options; prof, the session's profile, unless it is nil; the settings file of
+// the project in given.Dir, if given.Trusted; and global, which is in order.
+//
+// The session's options were validated when the client gave them. ForAgent
+// validates those of the other sources. An option that the agent does not take,
+// or a value that it cannot have, is an error that names the source. Known is
+// the result of the last probe of the agent, or nil.
 func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
 	var others []Source
 	if prof != nil {
@@ -54,14 +56,14 @@ func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *run
 	return opt, by, nil
 }
 
-// ProjectFile is the settings file of a project, in its folder.
+// ProjectFile is the settings file of a project, as a path in the project.
 const ProjectFile = ".runnel/config.yaml"
 
 // maxSettings bounds the settings file of a project, in bytes.
 const maxSettings = 64 << 10
 
 // Project reads the settings file of the project in dir, which must be trusted.
-// It reports false if there is none. A link that leads out of dir is refused.
+// It reports false if there is none. It follows no link that leads out of dir.
 // Errors name the file and the line.
 func Project(dir string) (s Source, ok bool, err error) {
 	path := filepath.Join(dir, filepath.FromSlash(ProjectFile))
@@ -85,7 +87,8 @@ var (
 	errTooLarge   = errors.New("is larger than 64 KiB")
 )
 
-// readWithin reads a file in dir, which no link leads out of.
+// readWithin reads a regular file in dir. It follows no link that leads out of
+// dir.
 func readWithin(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

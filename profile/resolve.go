@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// From says which source the value of an option comes from.
+// A From is the kind of source that the value of an option comes from.
 type From string
 
 // The sources, strongest first.
@@ -28,48 +28,50 @@ const (
 	FromAgent       From = "agent"       // no source has the option: the agent's own default
 )
 
-// A Source gives options.
+// A Source is a set of options from one place.
 type Source struct {
 	From    From
-	Name    string         // of the file or the variable, for errors. Default: errors name the option alone
-	Agent   string         // the name of the provider that it counts for. Default: it counts for all
-	Options runnel.Options // those that have a name in JSON
-	Lines   map[string]int // of the file, by option. Default: not known
+	Name    string         // name of the file or variable in errors. Default: errors name only the option
+	Agent   string         // name of the provider that the source applies to. Default: all providers
+	Options runnel.Options // only fields with a JSON name count
+	Lines   map[string]int // line numbers in the file, by option. Default: not known
 
-	profile *Profile // that the source is; nil for all other sources
-	agent   string   // the display name of the agent that the options are for
+	profile *Profile // the profile that the source was made from; nil for other sources
+	agent   string   // display name of the agent, for errors about a profile
 }
 
-// A ResolvedOption is what an option was resolved to.
+// A ResolvedOption is the resolved value of an option.
 type ResolvedOption struct {
 	Value any    `json:"value,omitempty" doc:"absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own"`
 	From  From   `json:"from" doc:"the strongest source that has the option"`
 	Also  []From `json:"also,omitempty" doc:"further sources that are part of the value"`
 }
 
-// Resolved has what options were resolved to, by their names in JSON. A setting
-// of the agent's own is config. with its id. Of the options that no source has
-// it holds model, tools and permissionMode only.
+// Resolved holds the resolved options by their JSON names. One of the agent's
+// own settings has the name config.ID. Of the options that no source has,
+// Resolved holds only model, tools and permissionMode.
 type Resolved map[string]ResolvedOption
 
-// The ends of the chains that Resolved always shows. The agent has a model of
-// its own, which only it knows, and tools of its own: that preset is called
-// default. Agents are always started in the mode default if nothing says
-// otherwise.
+// ends has the options that Resolved holds even if no source has them. Only the
+// agent knows its default model. Its default set of tools is called default.
+// Agents start in the permission mode default.
 var ends = Resolved{
 	"model":          {From: FromAgent},
 	"tools":          {Value: "default", From: FromAgent},
 	"permissionMode": {Value: string(runnel.ModeDefault), From: FromAgent},
 }
 
-// Resolve returns the options with which an agent starts, and where each of
-// them is from. Sources are in order, strongest first: for each option the
-// first one that has it counts. Settings of the agent's own are options of
-// their own here. These accumulate: systemPromptAppend comes behind the text of
-// a profile, and no source allows what another one has in disallowedTools.
+// Resolve returns the options with which an agent starts, and the source of
+// each. Sources are in order, strongest first. For each option the first source
+// that has it counts. Each of the agent's own settings in config is an option
+// of its own.
 //
-// Fields without a name in JSON are those of the first source. Resolve is pure,
-// and judges nothing; see [Source.Checked].
+// Two options accumulate. systemPromptAppend is the text of the profile,
+// followed by that of the strongest other source. disallowedTools has the tools
+// of all sources, so no source allows what another one disallows.
+//
+// Fields without a JSON name are those of the first source. Resolve does no I/O
+// and validates nothing; see [Source.Checked].
 func Resolve(sources ...Source) (runnel.Options, Resolved) {
 	out := sources[0].Options
 	by := maps.Clone(ends)
@@ -80,9 +82,9 @@ func Resolve(sources ...Source) (runnel.Options, Resolved) {
 	return out, by
 }
 
-// showDisallowed adds the tools that a profile disallows to what by shows of
-// disallowedTools. They are not part of the resolved option, which only some
-// agents take: whatever the agent, its calls of these tools are denied.
+// showDisallowed adds the tools that a profile disallows to the disallowedTools
+// in by. They are not part of the resolved option, because only some agents
+// take that option. The server denies calls of these tools for every agent.
 func showDisallowed(sources []Source, by Resolved) {
 	var shown ResolvedOption
 	var tools []string
@@ -106,7 +108,7 @@ func showDisallowed(sources []Source, by Resolved) {
 	}
 }
 
-// option is a field of runnel.Options that has a name in JSON.
+// An option is a field of runnel.Options that has a JSON name.
 type option struct {
 	name  string
 	index int
@@ -122,12 +124,12 @@ var options = func() (out []option) {
 	return out
 }()
 
-// in returns the option's field in opt.
+// in returns the option's field of opt.
 func (o option) in(opt *runnel.Options) reflect.Value {
 	return reflect.ValueOf(opt).Elem().Field(o.index)
 }
 
-// given reports whether opt has the option.
+// given reports whether opt sets the option.
 func (o option) given(opt *runnel.Options) bool {
 	v := o.in(opt)
 	if k := v.Kind(); k == reflect.Slice || k == reflect.Map {
@@ -173,8 +175,8 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 	by[o.name] = v
 }
 
-// appended returns the sources of a text that is added to the system prompt:
-// the profile, then the strongest of the others.
+// appended returns the sources that contribute to systemPromptAppend: the
+// profile, then the strongest other source.
 func appended(having []Source) (out []Source) {
 	isProfile := func(s Source) bool { return s.From == FromProfile }
 	if i := slices.IndexFunc(having, isProfile); i >= 0 {
@@ -186,7 +188,7 @@ func appended(having []Source) (out []Source) {
 	return out
 }
 
-// resolveConfig resolves each of the agent's own settings.
+// resolveConfig resolves each of the agent's own settings separately.
 func resolveConfig(having []Source, by Resolved) runnel.Values {
 	out := make(runnel.Values)
 	for _, s := range having {
@@ -200,11 +202,11 @@ func resolveConfig(having []Source, by Resolved) runnel.Values {
 	return out
 }
 
-// maxShown bounds the text that Resolved shows of systemPromptAppend, in bytes.
+// maxShown bounds the part of systemPromptAppend that Resolved shows, in bytes.
 const maxShown = 200
 
-// shown returns the value of the option for readers. The definitions of MCP
-// servers hold credentials.
+// shown returns the value of the option for display. Of MCP servers it shows
+// only the names, because their definitions contain credentials.
 func (o option) shown(opt *runnel.Options) any {
 	switch o.name {
 	case "mcpServers":
@@ -219,14 +221,15 @@ func (o option) shown(opt *runnel.Options) any {
 	return v.Interface()
 }
 
-// serverNames returns the names of the servers that a client defined.
+// serverNames returns the names of the MCP servers that a client defined.
 func serverNames(servers json.RawMessage) []string {
 	var byName map[string]json.RawMessage
-	_ = json.Unmarshal(servers, &byName) // checked: it is an object
+	_ = json.Unmarshal(servers, &byName) // cannot fail: servers was checked to be an object
 	return slices.Sorted(maps.Keys(byName))
 }
 
-// With returns r with settings of another source in it.
+// With returns r with the settings of a stronger source, which replace those in
+// r. Tools of disallowedTools are added instead.
 func (r Resolved) With(from From, set runnel.Settings) Resolved {
 	if set.IsZero() {
 		return r
@@ -245,7 +248,7 @@ func (r Resolved) With(from From, set runnel.Settings) Resolved {
 	return out
 }
 
-// union returns what is in any of the lists, each once.
+// union returns the strings of all lists, each once.
 func union(lists ...[]string) (out []string) {
 	for _, list := range lists {
 		for _, s := range list {
@@ -257,8 +260,8 @@ func union(lists ...[]string) (out []string) {
 	return out
 }
 
-// Without returns opt without those of the options in names that have the same
-// value in other.
+// Without returns opt without those options in names that have the same value
+// in other.
 func Without(opt runnel.Options, names []string, other runnel.Options) runnel.Options {
 	for _, o := range options {
 		if slices.Contains(names, o.name) && reflect.DeepEqual(o.in(&opt).Interface(), o.in(&other).Interface()) {
@@ -268,8 +271,9 @@ func Without(opt runnel.Options, names []string, other runnel.Options) runnel.Op
 	return opt
 }
 
-// Checked returns s as check returns its options, which it is given one by one.
-// The error for an option says which source it is from, and in which line.
+// Checked passes the options of s to check one by one, and returns s with the
+// options that check returned. An error names the source, and the line if it is
+// known.
 func (s Source) Checked(check func(runnel.Options) (runnel.Options, error)) (Source, error) {
 	given := s.Options
 	for _, o := range options {
@@ -288,7 +292,7 @@ func (s Source) Checked(check func(runnel.Options) (runnel.Options, error)) (Sou
 	return s, nil
 }
 
-// wrong completes the error about an option.
+// wrong adds the source and the line to the error about an option.
 func (s Source) wrong(name string, err error) error {
 	if s.Name == "" {
 		return err
@@ -312,10 +316,10 @@ func (s Source) wrong(name string, err error) error {
 	return &out
 }
 
-// keys maps the options that a profile has to their keys in its file.
+// keys maps the options that a profile can set to their keys in its file.
 var keys = map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns", "systemPromptAppend": textKey}
 
-// Of returns the source that a profile is.
+// Of returns the source that has the options of a profile.
 func Of(p Profile) Source {
 	lines := make(map[string]int)
 	for option, key := range keys {
@@ -326,8 +330,8 @@ func Of(p Profile) Source {
 	}}
 }
 
-// refusal returns the words of an error about an option that is from the
-// profile. agent is the display name of the agent.
+// refusal returns the text of an error about an option that the profile sets.
+// Agent is the display name of the agent.
 func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	name := "the profile " + strconv.Quote(p.Name)
 	switch {
@@ -339,9 +343,9 @@ func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	return name + " sets " + keys[option] + ", which " + agent + " does not take; choose another agent, or remove the setting from the profile"
 }
 
-// Blame names the profile in the error of an agent that did not start because of
-// an option that is from the profile. by says which options those are. Blame
-// returns any other error unchanged; p may be nil.
+// Blame adds the profile to the error of an agent that did not start because of
+// an option from the profile. By has the source of each option. Blame returns
+// any other error unchanged; p may be nil.
 func (p *Profile) Blame(err error, by Resolved) error {
 	e, ok := errors.AsType[*runnel.Error](err)
 	if !ok || p == nil {

@@ -13,14 +13,15 @@ import (
 // maxPrompt bounds systemPromptAppend in a file, in bytes.
 const maxPrompt = 32 << 10
 
-// A setting is an option as a file may have it.
+// A setting is an option that a file may set, and the function that reads its
+// value.
 type setting struct {
-	name string // in JSON
+	name string // JSON name of the option
 	read func(*runnel.Options, *yaml.Node) *problem
 }
 
-// settings are the options that a file may have. Programs, such as those of MCP
-// servers, are not among them.
+// settings returns the options that a file may set. They include none that
+// starts a program, such as mcpServers.
 func settings() []setting {
 	return []setting{
 		{"model", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxModel, &o.Model) }},
@@ -41,15 +42,15 @@ func settings() []setting {
 	}
 }
 
-// refusedInProjects says why a file of a project may not have an option,
-// although the server's configuration may.
+// refusedInProjects has the reason why a project's file must not set an option
+// that the server's configuration may set.
 var refusedInProjects = map[string]string{
 	"config":  "may decide what the agent does without asking; set it in the server's configuration, or for the session",
 	"addDirs": "leads out of the project; set it in the server's configuration, or for the session",
 }
 
-// parseProject returns the source that the settings file of a project is. name
-// is what errors call the file.
+// parseProject parses the settings file of a project. In errors the file is
+// called name.
 func parseProject(name string, data []byte) (Source, error) {
 	s := Source{From: FromProject, Name: name}
 	root, err := settingsOf(data)
@@ -70,9 +71,9 @@ func parseProject(name string, data []byte) (Source, error) {
 	return s, nil
 }
 
-// Global returns the source that a section of the server's configuration is,
-// such as options. path are the names of the settings that lead to the section;
-// without the section the source is empty. name is what errors call the file.
+// Global parses a section of the server's configuration, such as options. Path
+// has the names of the settings that lead to the section. If there is no such
+// section, the source is empty. In errors the file is called name.
 func Global(name string, data []byte, path ...string) (Source, error) {
 	s := Source{From: FromGlobal, Name: name}
 	root, err := settingsOf(data)
@@ -91,7 +92,7 @@ func Global(name string, data []byte, path ...string) (Source, error) {
 	return s, nil
 }
 
-// settingsOf returns the settings that a file holds, or nil if it is empty.
+// settingsOf returns the settings in a file, or nil if there are none.
 func settingsOf(data []byte) (*yaml.Node, *problem) {
 	if at := invalidText(data); at >= 0 {
 		return nil, wrong(lineOf(data, at), "is not text in UTF-8, or holds a NUL character; save it as UTF-8")
@@ -99,7 +100,7 @@ func settingsOf(data []byte) (*yaml.Node, *problem) {
 	return parseYAML(data)
 }
 
-// child returns the value of a key of n, or nil.
+// child returns the value of a key of n, or nil if n has no such key.
 func child(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -112,7 +113,7 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// decode reads the options of a section.
+// decode reads the options of a section into s.
 func (s *Source) decode(root *yaml.Node) *problem {
 	if root == nil {
 		return nil
@@ -141,7 +142,7 @@ func (s *Source) decode(root *yaml.Node) *problem {
 	return nil
 }
 
-// notInFiles says why a file cannot have a key.
+// notInFiles returns the error text for a key that a file cannot have.
 func notInFiles(key string, names []string) string {
 	if slices.ContainsFunc(options, func(o option) bool { return o.name == key }) {
 		return key + ": cannot be set in a file; give it to the session"
@@ -149,10 +150,10 @@ func notInFiles(key string, names []string) string {
 	return unknownKey(key, names)
 }
 
-// refused returns the error for a file of settings.
+// refused returns the error for an invalid file of settings.
 func refused(err error) error { return runnel.Fail(runnel.InvalidRequest, err.Error(), err) }
 
-// readTools reads a list of tools, which is not empty.
+// readTools reads a list of tools, which must not be empty.
 func readTools(n *yaml.Node, into *[]string) *problem {
 	if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
 		return wrong(n.Line, "is an empty list; name tools, or leave it out for the agent's own")
@@ -160,7 +161,7 @@ func readTools(n *yaml.Node, into *[]string) *problem {
 	return readList(n, into, checkTool)
 }
 
-// readNumber reads a number from 1 on.
+// readNumber reads a whole number of at least 1.
 func readNumber(n *yaml.Node, into *int) *problem {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
 		return wrong(n.Line, "must be a number, not %s", kindOf(n))
@@ -171,7 +172,7 @@ func readNumber(n *yaml.Node, into *int) *problem {
 	return nil
 }
 
-// readValues reads settings of the agent's own.
+// readValues reads the agent's own settings.
 func readValues(n *yaml.Node, into *runnel.Values) *problem {
 	if n.Kind != yaml.MappingNode {
 		return wrong(n.Line, "must be settings of the agent, each as id: value, not %s", kindOf(n))
