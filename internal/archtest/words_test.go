@@ -19,6 +19,7 @@ var plainFolders = []string{
 	"internal/jsonrpc", "internal/proc", "internal/procinfo", "internal/realagents", "internal/recordtest",
 	"internal/redact", "internal/supervisor", "internal/translate",
 	"attach", "audit", "auth", "gateway/detect", "gateway/once", "gateway/prewarm", "gateway",
+	"httpapi", "httpapi/access", "httpapi/browser", "httpapi/command", "httpapi/conns", "httpapi/reply", "httpapi/stream", "profile",
 }
 
 // unclear matches phrases that make a reader search for their subject. Name the
