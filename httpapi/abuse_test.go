@@ -70,8 +70,8 @@ func TestSlowloris(t *testing.T) {
 	}
 }
 
-// A client that reads a byte a second is closed; the stream's other readers
-// notice nothing (B07).
+// The server closes the connection of a client that reads one byte a second.
+// Other readers of the stream notice nothing (B07).
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
@@ -97,15 +97,16 @@ func TestSlowReader(t *testing.T) {
 		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("closed after %v", took)
 		}
-		synctest.Wait() // the server counts after it has closed
+		synctest.Wait() // the server counts only after it has closed the connection
 		if !strings.Contains(s.do("GET", "/metrics", "").Body.String(), "runnel_streams_stalled_total 1") {
 			t.Error("it was not counted")
 		}
 	})
 }
 
-// A WebSocket that takes a byte a second is closed, and so is one that takes
-// nothing of an answer that is no stream (B07).
+// The server closes a WebSocket whose client reads one byte a second, and a
+// connection whose client reads nothing of an answer that is not a stream
+// (B07).
 func TestSlowReaderOfOthers(t *testing.T) {
 	for name, request := range map[string]string{
 		"WebSocket": "GET /api/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
@@ -222,7 +223,7 @@ func TestWebSocketAbuse(t *testing.T) {
 			}
 			return err
 		}, websocket.StatusPolicyViolation},
-		"deflate 1 GB": {func(p *peer) error { // a frame of a compressed message, whatever is in it
+		"deflate 1 GB": {func(p *peer) error { // a frame of a compressed message, with any content
 			_, err := p.raw.Write(append([]byte{0xC1, 0xff, 0, 0, 0, 0, 0, 15, 66, 64, 0, 0, 0, 0}, make([]byte, 4096)...))
 			return err
 		}, websocket.StatusProtocolError},
@@ -245,7 +246,8 @@ func TestWebSocketAbuse(t *testing.T) {
 		}
 		_ = p.conn.CloseNow()
 	}
-	// Nonsense that is JSON is answered, and the connection lives on.
+	// A JSON message without a meaning gets an error, and the connection stays
+	// open.
 	p := s.join(stream.FamilyUpsert)
 	for _, m := range []string{`{}`, `{"type":"nothing"}`, `{"type":"session:subscribe"}`, `{"type":"session:subscribe","sessionId":"x"}`,
 		`{"type":"session:send","sessionId":5}`, `{"type":"session:subscribe","sessionId":"0b5d3c1e-0000-7000-8000-000000000000","after":-1}`,
@@ -263,7 +265,7 @@ func TestWebSocketAbuse(t *testing.T) {
 	}
 }
 
-// Over a real socket, through the server that is shipped.
+// Uses a real socket and the http.Server of the shipped program.
 func TestRealSocket(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -322,7 +324,8 @@ func TestRealSocket(t *testing.T) {
 	}
 }
 
-// readsTo is a body that looks at its request when a handler begins to read it.
+// A readsTo is a body that inspects its request when a handler begins to read
+// it.
 type readsTo struct {
 	io.Reader
 	look func()
@@ -333,8 +336,9 @@ func (b readsTo) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// Over HTTP/2 a few bytes are a megabyte of cookies in each of many requests. A
-// caller without a credential, who sends no body, has them held for nothing.
+// Over HTTP/2 a client can send a megabyte of cookies in each of many requests
+// with a few bytes. The server must not keep them in memory while it waits for
+// the bodies.
 func TestNoRequestHoldsItsCookiesWhileItsBodyArrives(t *testing.T) {
 	rg := newRig(t)
 	for _, target := range []string{"/api/login", "/api/login/proof", "/api/session/create"} {
@@ -365,8 +369,8 @@ func TestBodyWithoutACredentialIsShort(t *testing.T) {
 	}
 }
 
-// A connection is one place among those of callers without a credential, but
-// over HTTP/2 it has many requests.
+// A connection counts once among those without a credential, but over HTTP/2 it
+// can carry many requests.
 func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
 	rg := newRig(t)
 	ts := httptest.NewUnstartedServer(nil)
@@ -403,9 +407,9 @@ func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
 			}
 		}
 	}
-	count() // while the others wait for their bodies
+	count() // while the server waits for the bodies of the others
 	for _, send := range bodies {
-		go func() { // nobody reads the rejected one
+		go func() { // the server does not read the body of the rejected request
 			_, _ = send.Write([]byte("{}"))
 			_ = send.Close()
 		}()
@@ -418,8 +422,8 @@ func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
 	}
 }
 
-// What one credential sends and does not finish is bounded in all, not only for
-// each request; another credential does not notice.
+// The unfinished bodies of one credential are bounded in all, not only for each
+// request. Another credential is not affected.
 func TestArrivingBodiesAreBounded(t *testing.T) { synctest.Test(t, arrivingBodiesAreBounded) }
 
 func arrivingBodiesAreBounded(t *testing.T) {
@@ -459,8 +463,9 @@ func arrivingBodiesAreBounded(t *testing.T) {
 	time.Sleep(time.Second) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
 }
 
-// A body without a declared length counts as what has arrived of it: many slow
-// requests with little in them leave room for others of the credential.
+// A body without a declared length counts as the bytes that have arrived. So
+// many slow requests with small bodies leave room for others of the same
+// credential.
 func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)

@@ -30,8 +30,8 @@ func init() {
 	}
 }
 
-// tool is what an agent's tool does: it sends what it reads on standard input,
-// and prints what comes back. With "orphan" it first leaves its parent.
+// tool plays the tool of an agent: it sends what it reads on standard input,
+// and prints the answer. With "orphan" it first leaves its parent.
 func tool(at string) int {
 	if at, ok := strings.CutPrefix(at, "orphan "); ok {
 		cmd := exec.Command("/proc/self/exe")
@@ -43,7 +43,7 @@ func tool(at string) int {
 		return 0
 	}
 	network, address, _ := strings.Cut(at, " ")
-	request, _ := io.ReadAll(os.Stdin) // its end: whoever started us has seen our parent end
+	request, _ := io.ReadAll(os.Stdin) // the end of the input: the test has seen our parent end
 	c, err := net.Dial(network, address)
 	if err != nil {
 		return 1
@@ -53,8 +53,8 @@ func tool(at string) int {
 	return 0
 }
 
-// An agent that got hold of every credential there is still answers nothing
-// that it asks itself (A11).
+// An agent that has every existing credential still cannot answer its own
+// approvals (A11).
 func TestAgentSelfApprove(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -100,7 +100,7 @@ func TestAgentSelfApprove(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if who != "" { // only the orphan goes on
+		if who != "" { // only the orphan continues
 			if _, err := cmd.Process.Wait(); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestAgentSelfApprove(t *testing.T) {
 	}
 
 	decide, yes := "POST /api/session/"+id+"/approvals/"+asked.ID, `{"choice":"allow","argumentsDigest":"`+asked.ArgumentsDigest+`"}`
-	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"shutdown *"}`, 201) // it answers no question of this test
+	rg.addRule(`{"effect":"deny","kind":"execute","pattern":"shutdown *"}`, 201) // the rule answers no approval of this test
 	rule := `{"effect":"allow","kind":"execute","pattern":"git status"}`
 	bearer := "Authorization: Bearer " + rg.token
 	page := []string{"Cookie: " + browser.CookieName + "=" + login.Cookie, browser.KeyHeader + ": " + login.Key, "Sec-Fetch-Site: same-origin"}
@@ -176,7 +176,7 @@ func TestAgentSelfApprove(t *testing.T) {
 		t.Errorf("logged %s", rg.logged)
 	}
 
-	// Its guesses are its own: the user is not locked out.
+	// Its wrong guesses do not count against the user.
 	for range 15 {
 		call("", tcp, "GET /api/me", "", "Authorization: Bearer rnl_"+strings.Repeat("A", 43))
 	}
@@ -184,7 +184,7 @@ func TestAgentSelfApprove(t *testing.T) {
 		t.Errorf("a token that was never used before: got %d", status)
 	}
 
-	// The same, from a process that is none of ours.
+	// The same requests from a process that no agent started.
 	for name, tt := range map[string]struct {
 		ln           net.Listener
 		target, body string

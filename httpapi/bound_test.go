@@ -18,23 +18,23 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-const nobody = "0b5d3c1e-0000-7000-8000-000000000000" // no session's id
+const nobody = "0b5d3c1e-0000-7000-8000-000000000000" // an id that no session has
 
-// bind makes a token for the sessions of one directory.
+// bind creates a token for the sessions of one directory.
 func (rg *rig) bind(dir string, scopes ...string) string {
 	rg.t.Helper()
 	body, _ := json.Marshal(tokenRequest{Name: "bound", Scopes: scopes, ProjectDir: dir})
 	return call[tokenAnswer](rg, "POST", "/api/tokens", string(body), 201).Token
 }
 
-// For a token of one project another project's sessions are as those that do
-// not exist: whatever is asked, the answers are the same to the byte (A14).
+// For a token of one project, a session of another project looks like one that
+// does not exist: the answers are the same to the byte (A14).
 func TestSessionIsolation(t *testing.T) {
 	rg := newRig(t)
 	mine, theirs := t.TempDir(), t.TempDir()
 	rg.dir = theirs
 	other := rg.create()
-	rg.events(other, rg.prompt(other, "text")) // the agent has an id for it
+	rg.events(other, rg.prompt(other, "text")) // the conversation has an id of the agent
 	rg.prompt(other, "approve")
 	asked := rg.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 	rg.dir = mine
@@ -96,7 +96,7 @@ func TestSessionIsolation(t *testing.T) {
 		}
 	}
 
-	// Lists tell of its own only, and of others what they tell of none.
+	// Lists contain only sessions of the own project.
 	for query, want := range map[string]int{
 		"?projectId=*": 1, "?projectId=*&all=1": 1, "?projectId=" + ownStatus.ProjectID: 1, "?projectDir=" + url.QueryEscape(mine): 1,
 		"?projectId=" + otherStatus.ProjectID: 0, "?projectDir=" + url.QueryEscape(theirs): 0, "?projectId=none": 0,
@@ -119,7 +119,8 @@ func TestSessionIsolation(t *testing.T) {
 		t.Errorf("me %+v", me)
 	}
 
-	// Sessions begin at home only; elsewhere looks as if it were not there.
+	// Sessions can be created only in the own project. Other directories look
+	// as if they did not exist.
 	link := filepath.Join(mine, "link")
 	if err := os.Symlink(theirs, link); err != nil {
 		t.Skip(err)
@@ -148,7 +149,7 @@ func TestSessionIsolation(t *testing.T) {
 	}
 	rg.events(own, rg.prompt(own, "text"))
 
-	// What is about everything is none of its business.
+	// The token cannot use routes about all projects.
 	for _, target := range []string{"GET /metrics", "GET /api/tokens", "POST /api/tokens", "POST /api/login/code"} {
 		method, p, _ := strings.Cut(target, " ")
 		if w := rg.do(method, p, map[string]string{"POST": "{}"}[method]); w.Code != 403 {
@@ -167,10 +168,10 @@ func TestSessionIsolation(t *testing.T) {
 	}
 }
 
-// A token is for the directory that it was made for, whatever is put in its
-// place later: an agent there, or another client, could make it a link.
+// A token stays bound to the directory that it was created for. An agent there,
+// or another client, could replace the directory by a link.
 func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
-	for _, replaced := range []string{"mine", "mine/project"} { // the directory above it, and itself
+	for _, replaced := range []string{"mine", "mine/project"} { // the parent directory, then the directory itself
 		t.Run(replaced, func(t *testing.T) {
 			rg := newRig(t)
 			base, err := filepath.EvalSymlinks(t.TempDir())
@@ -220,7 +221,7 @@ func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 			if w := rg.do("POST", "/api/session/"+own+"/load", "{}"); w.Code != 404 || !strings.Contains(w.Body.String(), "link") {
 				t.Errorf("the session that was there goes on: got %d %s", w.Code, w.Body)
 			}
-			call[json.RawMessage](rg, "GET", "/api/session/"+own+"/items", "", 200) // what happened before is its own
+			call[json.RawMessage](rg, "GET", "/api/session/"+own+"/items", "", 200) // the token still sees what happened before
 		})
 	}
 }
@@ -250,7 +251,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 			if f.Type != "error" || f.Error.Type != "SESSION_NOT_FOUND" {
 				t.Errorf("%s: got %+v", say, f)
 			}
-			heard = append(heard, strings.ReplaceAll(fmt.Sprint(f.Error), id, "ID")) // the client sent it
+			heard = append(heard, strings.ReplaceAll(fmt.Sprint(f.Error), id, "ID")) // the id that the client sent
 		}
 		if heard[0] != heard[1] {
 			t.Errorf("%s: the other project's says %s, none says %s", say, heard[0], heard[1])
@@ -260,8 +261,8 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
 	}
 
-	// The list, and what becomes of it. Each step waits for the one before: a
-	// session that comes and goes between two statuses has none.
+	// The list, and its changes. Each step waits for the one before, because a
+	// session that is created and deleted between two statuses gets none.
 	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
 	seen := map[string]int{}
 	await := func(session, holds string) {
@@ -288,8 +289,9 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	}
 }
 
-// An agent may report the id of another project's conversation as its own. That
-// neither takes the id from the session that has it, nor opens that session.
+// An agent may report the id of another project's conversation as its own. This
+// neither takes the id away from the session that has it, nor opens that
+// session.
 func TestAgentCannotTakeTheIDOfAnotherProjectsSession(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -327,14 +329,14 @@ func TestAgentCannotTakeTheIDOfAnotherProjectsSession(t *testing.T) {
 	call[gateway.Status](rg, "GET", "/api/session/"+other+"/status", "", 200)
 }
 
-// bindAs is bind with the token that makes the new one.
+// bindAs is bind with the token that creates the new one.
 func (rg *rig) bindAs(token, dir string) string {
 	rg.token = token
 	return rg.bind(dir, "read", "send", "approve")
 }
 
-// untilKept waits until the record of a session has the agent's id: records are
-// written behind the answers.
+// untilKept waits until the record of a session contains the agent's id.
+// Records are written after the answers.
 func (rg *rig) untilKept(session, id string) {
 	rg.t.Helper()
 	tick := time.NewTicker(time.Millisecond)

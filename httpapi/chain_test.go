@@ -40,7 +40,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// examples returns a request target for every route, and some for none.
+// examples returns a request target for every route, and some without a route.
 func examples(rg *rig) (targets []string) {
 	for _, rt := range rg.router.list {
 		if rt.method == "" {
@@ -53,7 +53,7 @@ func examples(rg *rig) (targets []string) {
 		"GET //api/health/..", "OPTIONS /api/session/list", "PUT /", "TRACE /api/health", "HEAD /metrics")
 }
 
-// open are the routes that need no credential, with the reason of each.
+// open lists the routes that need no credential, with the reason for each.
 var open = map[string]string{
 	"/api/login":        "it makes a credential of a one-time code",
 	"/api/login/proof":  "the server proves itself before a tab sends its credential",
@@ -81,7 +81,8 @@ func TestRoutesWithoutCredentialHaveAReason(t *testing.T) {
 	}
 }
 
-// What programs read to make a client is the same for every caller.
+// Programs generate clients from the document, so it is the same for every
+// caller.
 func TestDocumentNeedsNoCredential(t *testing.T) {
 	rg := newRig(t)
 	with, without := rg.do("GET", "/openapi.json", ""), rg.do("GET", "/openapi.json", "", anonymous)
@@ -121,7 +122,7 @@ func TestWrongTokenShapes(t *testing.T) {
 		"prefix":      header("Authorization", "Bearer "+rg.token[:len(rg.token)-1]),
 		"suffix":      header("Authorization", "Bearer "+rg.token[1:]),
 		"other case":  header("Authorization", "Bearer "+strings.ToUpper(rg.token)),
-		"big":         header("Authorization", "Bearer "+strings.Repeat("a", 30<<10)), // more of headers is 431
+		"big":         header("Authorization", "Bearer "+strings.Repeat("a", 30<<10)), // larger headers get a 431
 		"NUL":         header("Authorization", "Bearer "+rg.token[:20]+"\x00"+rg.token[21:]),
 		"two headers": addHeader("Authorization", "Bearer "+rg.token),
 		"two spaces":  header("Authorization", "Bearer  "+rg.token),
@@ -146,8 +147,8 @@ func TestWrongTokenShapes(t *testing.T) {
 	}
 }
 
-// A caller whose token expired must not look for a header that is already
-// there.
+// The error for an expired token must not ask for a header that the caller has
+// sent.
 func TestErrorTellsAWrongCredentialFromAMissingOne(t *testing.T) {
 	rg := newRig(t)
 	for name, tt := range map[string]struct {
@@ -213,8 +214,9 @@ func TestWrongCredentialsAreThrottledAndValidOnesAreNot(t *testing.T) {
 	}
 }
 
-// Behind a proxy guesses count against the address that the proxy saw, not
-// against the proxy, nor against an address that the guesser made up.
+// Behind a proxy, wrong guesses count against the address that the proxy saw.
+// They count neither against the proxy nor against an address that the client
+// made up.
 func TestGuessesBehindAProxyCountByForwardedAddress(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Proxied = true })
 	guess := func(i int, forwarded string) int {
@@ -233,8 +235,8 @@ func TestGuessesBehindAProxyCountByForwardedAddress(t *testing.T) {
 	}
 }
 
-// A second credential, good or not, changes nothing about the count, and
-// neither does where the first one is (A10).
+// A second credential, valid or not, changes nothing about the count. The
+// position of the first credential does not matter either (A10).
 func TestThrottleWithASecondCredential(t *testing.T) {
 	rg := newRig(t)
 	page := rg.login()
@@ -443,7 +445,7 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 	}
 	ours := header("Origin", "http://own.localhost:7777")
 
-	// Another site's page tries to log the browser in.
+	// A page of another site tries to log the browser in.
 	for name, edit := range map[string][]func(*http.Request){
 		"cross-site":    {header("Origin", "https://evil.example"), header("Sec-Fetch-Site", "cross-site")},
 		"same-site":     {header("Origin", "http://localhost:3000"), header("Sec-Fetch-Site", "same-site")},

@@ -26,8 +26,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// pipes is a listener in memory. Its connections have no buffer: what nobody
-// reads is not written.
+// A pipes is a listener in memory. Its connections have no buffer, so a write
+// waits for a read.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -70,8 +70,8 @@ func serve(t *testing.T, edit ...func(*Config, *gateway.Config)) *site {
 	return serveOver(t, 1, edit...)
 }
 
-// serveOver serves a version of HTTP; without TLS, which a bubble of virtual
-// time cannot have.
+// serveOver serves a version of HTTP. It uses no TLS, which virtual time does
+// not allow.
 func serveOver(t *testing.T, version int, edit ...func(*Config, *gateway.Config)) *site {
 	t.Helper()
 	s := &site{rig: newRig(t, edit...), ln: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
@@ -120,15 +120,15 @@ func (s *site) roundTrip(method, target, body string, edit ...func(*http.Request
 	return res
 }
 
-// A sseFrame is one that has arrived whole.
+// An sseFrame is a frame that has arrived completely.
 type sseFrame struct {
 	id   int64
 	name string
 	data json.RawMessage
 }
 
-// readFrame returns the next frame that is no comment. A frame that breaks off
-// is none, as the format says.
+// readFrame returns the next frame that is not a comment. An incomplete frame
+// at the end is dropped, as the format demands.
 func readFrame(r *bufio.Reader) (f sseFrame, err error) {
 	for {
 		line, err := r.ReadString('\n')
@@ -168,7 +168,7 @@ func framesOf(data []byte) (out []sseFrame) {
 	}
 }
 
-// prompt sends one and returns the turn's id.
+// prompt sends a prompt and returns the turn's id.
 func (rg *rig) prompt(id, text string) string {
 	rg.t.Helper()
 	body, _ := json.Marshal(map[string]string{"content": text})
@@ -213,7 +213,7 @@ type peer struct {
 	raw  *cutConn
 }
 
-// What clients of a WebSocket know.
+// Constants of the protocol of the WebSocket.
 const (
 	subprotocol = "runnel.v1"
 
@@ -241,7 +241,7 @@ type frame struct {
 	Protocols []string          `json:"protocols"`
 }
 
-// cutConn counts and keeps what the server sent.
+// A cutConn counts and records the bytes that the server sent.
 type cutConn struct {
 	net.Conn
 	mu  sync.Mutex
@@ -298,7 +298,7 @@ func (s *site) dial(edit ...func(http.Header)) *peer {
 	return p
 }
 
-// join opens a connection that speaks a family.
+// join opens a connection that uses a family.
 func (s *site) join(family string) *peer {
 	s.t.Helper()
 	p := s.dial()
@@ -333,7 +333,7 @@ func (p *peer) hear() frame {
 	return f
 }
 
-// await skips messages until one of a type.
+// await skips messages up to one with one of the types, and returns that one.
 func (p *peer) await(types ...string) frame {
 	p.t.Helper()
 	for {
@@ -346,7 +346,7 @@ func (p *peer) await(types ...string) frame {
 	}
 }
 
-// closed reads until the connection ends and returns with which code.
+// closed reads until the connection ends, and returns the close code.
 func (p *peer) closed() websocket.StatusCode {
 	for {
 		if _, err := p.tryHear(); err != nil {
@@ -355,13 +355,13 @@ func (p *peer) closed() websocket.StatusCode {
 	}
 }
 
-// burst is a script of n words, all at once.
+// burst returns a script of n words that are sent at once.
 func burst(n int) string {
 	text, _ := json.Marshal(strings.Repeat("word ", n))
 	return fmt.Sprintf(`{"steps":[{"text":%s}]}`, text)
 }
 
-// timed fails a test that waits for what never comes.
+// timed fails the test if it takes longer than d.
 func timed(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.AfterFunc(d, func() {
@@ -371,7 +371,8 @@ func timed(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { timer.Stop() })
 }
 
-// minute is long enough for every test alone; a loaded machine gets some more.
+// minute is long enough for every test on an idle machine; a loaded machine
+// gets more.
 const minute = 4 * time.Minute
 
 // all reads a body to its end.

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// whole returns the log of a session once a turn has ended.
+// whole waits for the end of a turn and returns the session's log.
 func (s *site) whole(id, turn string) (evs []event.Event) {
 	s.t.Helper()
 	for ev, err := range runnel.Follow(s.t.Context(), s.gw.Log(), id, 0) {
@@ -32,7 +32,7 @@ func (s *site) whole(id, turn string) (evs []event.Event) {
 	return nil
 }
 
-// views is what readers of whole items get from a position on.
+// views returns what readers of whole items receive after a position.
 func (s *site) views(id string, after, to int64) (entries []string) {
 	s.t.Helper()
 	p, list := s.history(id, stream.FamilyUpsert, after, to)
@@ -54,9 +54,9 @@ func (s *site) views(id string, after, to int64) (entries []string) {
 	return entries
 }
 
-// TestCompactedLog has readers come back, with every cursor they may have, to
-// a session whose deltas are gone: whole items, exports and turns are as they
-// were, and events are those that are left.
+// TestCompactedLog lets readers resume, with every possible cursor, in a
+// session whose deltas were removed. Whole items, exports and turns are
+// unchanged, and the event stream has the remaining events.
 func TestCompactedLog(t *testing.T) {
 	timed(t, minute)
 	edit, st := onDisk(t, filepath.Join(t.TempDir(), "data"))
@@ -70,8 +70,8 @@ func TestCompactedLog(t *testing.T) {
 	} {
 		s.whole(id, s.prompt(id, prompt))
 	}
-	// One is cancelled in the middle of its text: its deltas are all there is
-	// of it.
+	// One turn is cancelled in the middle of its text, so that only its deltas
+	// have the text.
 	text, _ := json.Marshal(strings.Repeat("slowly ", 1000))
 	turn, heard := s.prompt(id, fmt.Sprintf(`{"steps":[{"text":%s,"rate":200}]}`, text)), 0
 	for ev, err := range runnel.Follow(t.Context(), st, id, 0) {
@@ -90,7 +90,7 @@ func TestCompactedLog(t *testing.T) {
 	}
 	all = s.whole(id, turn)
 	last := all[len(all)-1].Seq
-	// What readers of whole items get; those of items in their order of
+	// What readers of whole items receive, with items in the order of their
 	// appearance.
 	folded := func(evs []event.Event, after int64) []upsert.Out {
 		outs, err := upsert.History(func(yield func(event.Event, error) bool) {
@@ -147,8 +147,8 @@ func TestCompactedLog(t *testing.T) {
 	}
 }
 
-// TestCompactedTurnFrames makes the frames of a turn from what compaction
-// leaves, also where a reader was in the middle: nothing of its text is lost.
+// TestCompactedTurnFrames makes the frames of a turn from a compacted log, also
+// for a reader that was in the middle of the turn. No text is lost.
 func TestCompactedTurnFrames(t *testing.T) {
 	timed(t, minute)
 	edit, st := onDisk(t, filepath.Join(t.TempDir(), "data"))
@@ -183,7 +183,7 @@ func TestCompactedTurnFrames(t *testing.T) {
 		return out
 	}
 	want := final(frames(all))
-	for cut := range all { // a reader that has had so much of it when it is compacted
+	for cut := range all { // number of events that the reader has when the log is compacted
 		evs := slices.Clone(all[:cut])
 		for _, ev := range left {
 			if cut == 0 || ev.Seq > all[cut-1].Seq {

@@ -18,7 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// A keyed agent needs an API key, which may be missing.
+// A keyed is an agent that needs an API key, which may be missing.
 type keyed struct {
 	*script.Provider
 	missing atomic.Bool
@@ -31,8 +31,8 @@ func (k *keyed) CheckKey(runnel.Options) error {
 	return nil
 }
 
-// refused checks the status, code and details of an error answer. Details whose
-// wanted value is true may have any value but none.
+// refused checks the status, code and details of an error answer. If the wanted
+// value of a detail is true, the detail may have any value but must exist.
 func refused(t *testing.T, what string, w *httptest.ResponseRecorder, status int, typ runnel.Code, details map[string]any) {
 	t.Helper()
 	var b struct {
@@ -55,13 +55,13 @@ func refused(t *testing.T, what string, w *httptest.ResponseRecorder, status int
 	}
 }
 
-// A prompt with every fault is refused for the first of them in the order of
-// the contract. With that one mended it is refused for the next, on both faces
-// alike.
+// A prompt with all faults is rejected for the first one in the order of the
+// contract. Once that one is corrected, it is rejected for the next. Both APIs
+// use the same order.
 func TestFaultsOfAPromptAreJudgedInOrder(t *testing.T) {
 	agent := &keyed{Provider: script.New()}
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{agent} })
-	id := rg.create() // leaves delegation to its agent
+	id := rg.create() // its agent decides about delegation
 	turn := rg.prompt(id, "hang")
 	rg.until(id, is[event.ItemDelta])
 	agent.missing.Store(true)
@@ -108,8 +108,8 @@ func TestFaultsOfAPromptAreJudgedInOrder(t *testing.T) {
 	}
 }
 
-// Every error of the registry that ends a turn has the same two frames, with
-// its status and severity.
+// Every error that can end a turn produces the same two frames, with its own
+// status and severity.
 func TestEveryFatalErrorEndsATurnAlike(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -193,7 +193,7 @@ func TestHarnessRoutesAnswerAsPromised(t *testing.T) {
 	if list := call[listAnswer](rg, "GET", "/api/harness/session/list?projectRoot=/none", "", 200); len(list.Sessions) != 0 {
 		t.Errorf("list: got %+v", list)
 	}
-	for range 2 { // the second has nothing to end
+	for range 2 { // the second interrupt has no turn to end
 		if a := call[okAnswer](rg, "POST", "/api/harness/interrupt", `{"sessionId":"`+id+`"}`, 200); !a.OK {
 			t.Error("interrupt is not ok")
 		}

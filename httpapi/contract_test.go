@@ -23,7 +23,7 @@ import (
 )
 
 // undescribed returns why the document does not describe an answer of the
-// route; "" if it does. Errors of the transport belong to no operation.
+// route, or "" if it does. Errors of the transport belong to no operation.
 func undescribed(rt *route, w *httptest.ResponseRecorder) string {
 	if w.Code == rt.status && rt.name != "" && w.Body.Len() > 0 {
 		typ, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
@@ -48,7 +48,7 @@ func undescribed(rt *route, w *httptest.ResponseRecorder) string {
 
 const committed = "../docs/openapi.json"
 
-// The committed document is the one that a server has.
+// The committed document is the one that a server returns.
 func TestDocumentIsCommitted(t *testing.T) {
 	made, err := Document()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestDocumentIsCommitted(t *testing.T) {
 	}
 }
 
-// What generators of clients stumble over is not there.
+// The document avoids what generators of clients cannot handle.
 func TestDocumentSuitsGenerators(t *testing.T) {
 	d := newRig(t).document()
 	for name, s := range d.Components.Schemas {
@@ -132,7 +132,7 @@ func TestDocumentSuitsGenerators(t *testing.T) {
 	}
 }
 
-// Every event, frame and message has a sentence that says what it means.
+// Every event, frame and message has a description.
 func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
 	d := newRig(t).document()
 	for _, name := range []string{"Event", "TurnFrame", "SessionFrame", "ClientMessage", "ServerMessage"} {
@@ -155,8 +155,8 @@ func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
 	}
 }
 
-// Requests take no other fields than the described ones, options aside; answers
-// may have further ones.
+// Requests allow only the described fields, except in options. Answers allow
+// further fields.
 func TestRequestsAreStrictAndAnswersOpen(t *testing.T) {
 	d := newRig(t).document()
 	requests, answers := []*schema{d.WebSocket.Client}, []*schema{d.WebSocket.Server}
@@ -254,8 +254,8 @@ func TestClosedTypesHaveTheValuesOfTheirConstants(t *testing.T) {
 	}
 }
 
-// described returns the types of texts in bodies, frames and messages, apart
-// from fields that list their values themselves.
+// described returns the string types in bodies, frames and messages, except for
+// fields that list their values themselves.
 func described(list []*route) map[reflect.Type]bool {
 	texts, seen := make(map[reflect.Type]bool), make(map[reflect.Type]bool)
 	var walk func(t reflect.Type)
@@ -296,7 +296,7 @@ func described(list []*route) map[reflect.Type]bool {
 	return texts
 }
 
-// constants returns the values of the constants that are declared with a type.
+// constants returns the values of all constants of a type.
 func constants(t *testing.T, typ reflect.Type) (out []string) {
 	t.Helper()
 	dir := filepath.Join("..", strings.TrimPrefix(typ.PkgPath(), "github.com/runnel-dev/runnel"))

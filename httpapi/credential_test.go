@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// keyless is an agent that does not start for want of a credential.
+// A keyless is an agent that fails to start because it has no credential.
 type keyless struct {
 	script.Provider
 	code runnel.Code
@@ -22,8 +22,8 @@ func (p *keyless) Open(context.Context, runnel.Options) (runnel.Conn, error) {
 	return nil, runnel.Fail(p.code, "Keyless needs a credential.")
 }
 
-// A program that starts agents for others has to know whose key it is that
-// lacks.
+// A program that starts agents for others must learn which provider lacks its
+// API key.
 func TestErrorsAboutCredentialsNameTheProvider(t *testing.T) {
 	timed(t, minute)
 	for code, want := range map[runnel.Code]string{

@@ -35,7 +35,7 @@ func (rg *rig) document() document {
 	return d
 }
 
-// Every route but the page is described, and every described route exists.
+// Every route except the page's is described, and every described route exists.
 func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
 	rg := newRig(t)
 	d := rg.document()
@@ -58,8 +58,7 @@ func TestDocumentHasTheRoutesOfTheRouter(t *testing.T) {
 	}
 }
 
-// The fields of every request are those that the running server takes: it knows
-// each one that is described, and no other.
+// The running server accepts exactly the described fields of each request.
 func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -82,8 +81,9 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 			}
 			for name := range s.Properties {
 				checked++
-				// A number in the place of an object, and an object elsewhere,
-				// fit no field.
+				// Send a value of the wrong type: a number for an object, and
+				// an object for anything else. The error for a known field is
+				// then about the value.
 				wrong := any(map[string]any{"x": 1})
 				if p := d.Resolve(s.Properties[name]); p.Type == "object" {
 					wrong = 1
@@ -106,8 +106,8 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 	if checked < 25 {
 		t.Errorf("only %d fields", checked)
 	}
-	// Options are known where they are described, and those that are not are
-	// ignored.
+	// Each option is accepted where it is described. Options that are not
+	// described are ignored.
 	for _, where := range []struct{ schema, target, body string }{
 		{"Options", "/api/session/create", `{"cliType":"script","projectDir":"` + rg.dir + `","options":{%q:{"x":{}}}}`},
 		{"Options", "/api/harness/session/create", `{"projectRoot":"` + rg.dir + `","opts":{%q:{"x":{}}}}`},
@@ -119,7 +119,7 @@ func TestDocumentHasTheFieldsThatRequestsTake(t *testing.T) {
 		}
 		for name := range s.Properties {
 			body := fmt.Sprintf(where.body, name)
-			if name == "subagentGovernance" { // any object is one
+			if name == "subagentGovernance" { // any object is valid
 				body = strings.Replace(body, `{"x":{}}`, "5", 1)
 			}
 			if got := rg.do("POST", where.target, body).Body.String(); name != "model" && (strings.Contains(got, "ignored") || !strings.Contains(got, name)) {
@@ -167,7 +167,7 @@ func (rg *rig) answers(d document, method, path, target, body string) map[string
 	return m
 }
 
-// Answers have the described fields, and no others.
+// Answers have only described fields.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -286,21 +286,21 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 		p := s.join(family)
 		var said sync.WaitGroup
 		live := make(chan struct{})
-		said.Go(func() { // while the test reads: the connection has no buffer
+		said.Go(func() { // while the test reads, because the connection has no buffer
 			for _, m := range []string{
 				`{"type":"session:subscribe","requestId":"1","sessionId":"` + id + `"}`, `{"type":"sessions:subscribe","requestId":"2"}`,
 				`{"type":"session:cancel","requestId":"3","sessionId":"nobody"}`,
 				`{"type":"session:send","requestId":"4","sessionId":"` + id + `","content":"text","queue":true}`,
 			} {
 				if strings.Contains(m, "session:send") {
-					<-live // a turn in the history is not seen live
+					<-live // a turn that is in the history already is not sent live
 				}
 				if err := p.conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 					t.Error(err)
 				}
 			}
 		})
-		ends := map[string]bool{} // other turns end here, too
+		ends := map[string]bool{} // other turns end on this stream, too
 		for sent := ""; sent == "" || !ends[sent]; {
 			_, data, err := p.conn.Read(t.Context())
 			if err != nil {
@@ -310,7 +310,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 				Type, RequestID string
 				Payload         struct{ Type, TurnID string }
 				Result          struct{ TurnID string }
-				Done            bool // of a history
+				Done            bool // of a history message
 			}
 			_ = json.Unmarshal(data, &m)
 			var v any
@@ -335,7 +335,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 			t.Errorf("%s was not seen", name)
 		}
 	}
-	// Each message of a client has the fields that the server knows.
+	// The server accepts exactly the described fields of each client message.
 	p := s.join(stream.FamilyUpsert)
 	for _, verb := range slices.Sorted(maps.Keys(stream.Verbs())) {
 		for name := range client[verb].Properties {

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
-// onDisk makes a rig keep everything in dir.
+// onDisk makes a rig store everything in dir.
 func onDisk(t *testing.T, dir string) (func(*Config, *gateway.Config), *sqlite.Store) {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
@@ -55,7 +55,7 @@ func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 		made := call[tokenAnswer](rg, "POST", "/api/tokens", `{"name":"ci","scopes":["read","send"]}`, 201)
 		id := rg.create()
 		rg.prompt(id, "text")
-		for range 12 { // and what is refused
+		for range 12 { // and some rejected requests
 			rg.do("GET", "/api/me?token="+made.Token, "", header("Authorization", "Bearer "+made.Token+"x"))
 		}
 		rg.do("POST", "/api/login", `{"code":"`+code+`"}`, anonymous)
@@ -92,8 +92,8 @@ func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 	}()
 }
 
-// A server that comes back serves what the one before it had shown, and its
-// clients resume where they were.
+// A restarted server returns what the previous one had shown, and its clients
+// resume at their positions.
 func TestRestartOverSQLite(t *testing.T) {
 	timed(t, minute)
 	dir := filepath.Join(t.TempDir(), "data")

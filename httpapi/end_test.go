@@ -22,7 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// A failing log takes nothing more once it is broken. It can still be read.
+// A failing log rejects appends once it is broken. It can still be read.
 type failing struct {
 	*runnel.Memory
 	broken atomic.Bool
@@ -35,7 +35,7 @@ func (f *failing) Append(ctx context.Context, session string, head int64, evs ..
 	return f.Memory.Append(ctx, session, head, evs...)
 }
 
-// subscribed opens a WebSocket that has the session's history.
+// subscribed opens a WebSocket and reads the session's history.
 func (s *site) subscribed(family, id string) *peer {
 	s.t.Helper()
 	p := s.join(family)
@@ -96,7 +96,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 				}
 			})
 		}
-		<-time.After(10 * time.Minute) // the turn goes on for long; that alone is no failure
+		<-time.After(10 * time.Minute) // a long turn alone is not a failure
 		if n, _, _ := s.streams.Counts(); n != 4 {
 			t.Errorf("%d streams are open", n)
 		}
@@ -124,7 +124,7 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 		if f := p.await("error"); f.RequestID != "sub" || f.Error.Type != runnel.SessionNotFound {
 			t.Errorf("got %+v", f)
 		}
-		p.say(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, other) // the connection is as good as before
+		p.say(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, other) // the connection still works
 		for f := p.await("session:history"); !f.Done; f = p.hear() {
 		}
 	}
@@ -133,8 +133,8 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 	}
 }
 
-// A credential that ends leaves no stream of its own behind, however little the
-// other end reads, and nothing that happens later reaches it (A09).
+// When a credential ends, all its streams end, even if the client reads
+// nothing. No later event reaches the client (A09).
 func TestRevokeEndsWhatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
@@ -174,7 +174,8 @@ func TestRevokeEndsWhatIsStuck(t *testing.T) {
 	})
 }
 
-// What a client is told at the end is what it has (G16).
+// The last position that a client receives is that of the last event it has
+// (G16).
 func TestCursorAtTheEnd(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -184,7 +185,7 @@ func TestCursorAtTheEnd(t *testing.T) {
 	follow := s.get("/api/session/" + id + "/events")
 	turn := s.roundTrip("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"hang"}`)
 	r, tr := bufio.NewReader(follow.Body), bufio.NewReader(turn.Body)
-	for f, err := readFrame(r); f.name != "item_delta"; f, err = readFrame(r) { // of what comes before it hangs
+	for f, err := readFrame(r); f.name != "item_delta"; f, err = readFrame(r) { // events before the turn hangs
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// doomed makes a credential that end revokes.
+// doomed creates a credential, which end revokes.
 func (rg *rig) doomed() (secret string, end func()) {
 	rg.t.Helper()
 	secret, tok, err := rg.keyed.Create(rg.t.Context(), auth.Grant{Name: "doomed", Scopes: auth.All()})
@@ -30,8 +30,9 @@ func (rg *rig) doomed() (secret string, end func()) {
 	}
 }
 
-// TestRevokeEndsRequests revokes a credential while its requests hang: their
-// bodies have come half, or nobody reads their answers (A09).
+// TestRevokeEndsRequests revokes a credential while its requests hang, either
+// because half of a body is missing or because the client does not read the
+// answer (A09).
 func TestRevokeEndsRequests(t *testing.T) {
 	const half = "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 	const slow = "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n\r\n"
@@ -39,8 +40,8 @@ func TestRevokeEndsRequests(t *testing.T) {
 	create := `{"cliType":"script","projectDir":"DIR"}`
 	for name, tt := range map[string]struct {
 		head   string
-		rest   string // comes after the revocation
-		answer string // status of it; "": it was cut off
+		rest   string // sent after the revocation
+		answer string // status of the answer; "" if it was aborted
 	}{
 		"send":    {fmt.Sprintf(half, "/api/session/ID/send", len(send), send[:5]), send[5:], "401"},
 		"create":  {fmt.Sprintf(half, "/api/session/create", 500, create), strings.Repeat(" ", 400), "401"},
@@ -75,7 +76,7 @@ func TestRevokeEndsRequests(t *testing.T) {
 				began := time.Now()
 				end()
 				go func() { _, _ = io.WriteString(c, tt.rest) }()
-				if tt.answer == "" { // one write may be on its way
+				if tt.answer == "" { // one write may be running
 					<-time.After(time.Second)
 				}
 				got, _ := io.ReadAll(c)
@@ -100,7 +101,7 @@ func TestRevokeEndsRequests(t *testing.T) {
 	}
 }
 
-// TestRevokeOfOneselfIsAnswered has credentials end themselves.
+// TestRevokeOfOneselfIsAnswered revokes credentials by requests of their own.
 func TestRevokeOfOneselfIsAnswered(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -117,8 +118,8 @@ func TestRevokeOfOneselfIsAnswered(t *testing.T) {
 	}
 }
 
-// TestRevokeEndsRequestsOfHTTP2 does it where requests share a connection,
-// which other credentials go on using.
+// TestRevokeEndsRequestsOfHTTP2 revokes a credential whose requests share a
+// connection with those of another one, which continue.
 func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
@@ -156,7 +157,7 @@ func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 		defer res.Body.Close()
 		answered <- res.StatusCode
 	}()
-	if _, err := io.WriteString(half, `{"content":`); err != nil { // the client has sent the head
+	if _, err := io.WriteString(half, `{"content":`); err != nil { // the client has sent the headers
 		t.Fatal(err)
 	}
 	end()
@@ -175,8 +176,8 @@ func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	res.Body.Close()
 }
 
-// TestRevokeBetweenCheckAndBind has a credential end after it was found good,
-// and before its request relies on it.
+// TestRevokeBetweenCheckAndBind revokes a credential after it was checked and
+// before its request is bound to it.
 func TestRevokeBetweenCheckAndBind(t *testing.T) {
 	rg := newRig(t)
 	secret, end := rg.doomed()

@@ -20,7 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// ask has an agent ask something.
+// ask makes an agent request an approval.
 func (rg *rig) ask() (id string, asked event.Approval) {
 	rg.t.Helper()
 	id = rg.create()
@@ -28,14 +28,14 @@ func (rg *rig) ask() (id string, asked event.Approval) {
 	return id, rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
 }
 
-// Whatever becomes of those who could answer, and whatever they answer that is
-// not one of the choices, the answer is never yes (E03).
+// An approval is never granted because the clients that could answer disappear,
+// or because an answer is not one of the choices (E03).
 func TestFailClosed(t *testing.T) {
 	pending := ""
 	for name, tt := range map[string]struct {
 		timeout time.Duration
 		happens func(s *site, id string, asked event.Approval)
-		want    string // how it is answered; "" if it goes on waiting
+		want    string // the answer; "" if the approval keeps waiting
 	}{
 		"no client":              {0, func(*site, string, event.Approval) { <-time.After(24 * time.Hour) }, pending},
 		"no client, but a limit": {time.Minute, func(*site, string, event.Approval) { <-time.After(time.Minute + time.Second) }, "timeout"},
@@ -121,8 +121,8 @@ func TestFailClosed(t *testing.T) {
 	}
 }
 
-// notAllowed fails if a question was answered with anything but no, or not in
-// the way that is wanted.
+// notAllowed fails the test if an approval was granted, or was not denied in
+// the way that the test wants.
 func (rg *rig) notAllowed(id string, asked event.Approval, want string) {
 	rg.t.Helper()
 	var answers []event.ApprovalResolved
@@ -151,8 +151,8 @@ func (rg *rig) notAllowed(id string, asked event.Approval, want string) {
 	}
 }
 
-// A server that comes back does not know of the old question any more than to
-// say that it was not answered; the agent that asked is gone (E03).
+// A restarted server knows an old approval only as one that was not answered,
+// because the agent that asked has ended (E03).
 func TestFailClosedOverARestart(t *testing.T) {
 	log := new(runnel.Memory)
 	cat := memory.New(log)
@@ -177,7 +177,7 @@ func TestFailClosedOverARestart(t *testing.T) {
 		}
 		rg.notAllowed(id, asked, "policy")
 	})
-	// Killed: what was written is all there is.
+	// As after a kill: only the log's content remains.
 	copied := new(runnel.Memory)
 	t.Run("killed", func(t *testing.T) {
 		first := newRig(t)
@@ -210,8 +210,8 @@ func TestFailClosedOverARestart(t *testing.T) {
 	})
 }
 
-// A question that nobody was there to see is seen by the next who looks, with
-// the time at which it was asked, and can be answered (E09).
+// An approval that was requested while no client was connected is shown to the
+// next client, with the time of the request, and can be answered (E09).
 func TestOfflineRequestVisible(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {

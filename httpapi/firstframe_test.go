@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A silentAgent takes prompts and answers nothing.
+// A silentAgent accepts prompts and answers nothing.
 type silentAgent struct{}
 
 func (silentAgent) Name() string { return "silent" }
@@ -47,7 +47,7 @@ func (c *silentConn) Decide(context.Context, string, runnel.Decision) error {
 }
 func (c *silentConn) Close() error { c.once.Do(func() { close(c.closed) }); return nil }
 
-// countingLog counts what is appended to it.
+// A countingLog counts the events that are appended to it.
 type countingLog struct {
 	runnel.Log
 	appends atomic.Int32
@@ -58,17 +58,17 @@ func (l *countingLog) Append(ctx context.Context, session string, head int64, ev
 	return l.Log.Append(ctx, session, head, evs...)
 }
 
-// The first frame of a turn waits for one thing: that the prompt is in the log.
-// It waits for the agent only for so long that it can name the model.
+// The first frame of a turn waits until the prompt is in the log. It waits for
+// the agent only for a short time, to name the model.
 func TestFirstFrameWaitsForThePromptOnly(t *testing.T) {
 	for _, tt := range []struct {
 		agent, opts, model string
-		within             time.Duration // of fake time: what has to be computed takes none
+		within             time.Duration // in virtual time, in which computing takes no time
 		appends            int32
 	}{
 		{"silent", `{}`, "unknown", 100 * time.Millisecond, 1},
 		{"silent", `{"model":"m"}`, "m", 100 * time.Millisecond, 1},
-		{"script", `{}`, "scripted", 0, 2}, // the prompt, and what the agent begins with
+		{"script", `{}`, "scripted", 0, 2}, // the prompt, and the agent's first event
 	} {
 		t.Run(tt.agent+" "+tt.model, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

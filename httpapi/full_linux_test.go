@@ -17,9 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// TestTurnOnFullDisk fills the disk in the middle of a turn: it ends, with
-// the reason, what there is of it can be read, and the next prompt goes through
-// as soon as there is space (F04).
+// TestTurnOnFullDisk fills the disk in the middle of a turn. The turn ends with
+// the reason, its recorded part can be read, and the next prompt succeeds as
+// soon as there is space (F04).
 func TestTurnOnFullDisk(t *testing.T) {
 	timed(t, minute)
 	disk := t.TempDir()
@@ -85,7 +85,7 @@ func TestTurnOnFullDisk(t *testing.T) {
 	}
 }
 
-// fill leaves nothing of the disk.
+// fill writes to path until the disk is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

@@ -8,13 +8,13 @@ import (
 	"testing/fstest"
 )
 
-// goneWriter is the connection of a client that has gone.
+// A goneWriter is the connection of a client that has disconnected.
 type goneWriter struct{ http.ResponseWriter }
 
 func (goneWriter) Write([]byte) (int, error) { return 0, errors.New("client disconnected") }
 
-// Anybody can ask for these and reset the request: each error would be a line
-// in the log.
+// Any client can send these requests without a credential and reset them. If
+// each were an error, each would add a line to the log.
 func TestClientThatIsGoneIsNoErrorWithoutACredential(t *testing.T) {
 	a := &about{document: []byte("{}")}
 	for name, serve := range map[string]func(http.ResponseWriter, *http.Request) error{

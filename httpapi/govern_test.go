@@ -20,7 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// able is a scripted agent that takes every option, and notes them.
+// An able is a scripted agent that accepts every option and records the
+// options.
 type able struct {
 	*script.Provider
 	opened []runnel.Options
@@ -47,13 +48,13 @@ func withAble(t *testing.T, profiles map[string]string, edit ...func(*Config, *g
 	}}, edit...)...), p
 }
 
-// createWith makes a session with options.
+// createWith creates a session with options.
 func (rg *rig) createWith(options string) string {
 	rg.t.Helper()
 	return call[createAnswer](rg, "POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":`+options+`}`, 201).SessionID
 }
 
-// harnessWith makes a session through the harness face.
+// harnessWith creates a session through the harness routes.
 func (rg *rig) harnessWith(fields string) string {
 	rg.t.Helper()
 	return call[harnessSession](rg, "POST", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`"`+fields+`}`, 200).Session.SessionID
@@ -79,8 +80,9 @@ func toolCalls(tools ...string) string {
 	return string(data)
 }
 
-// sendWith sends a prompt with options and returns what was decided and noticed
-// in its turn, once it has ended. What reaches a person is denied.
+// sendWith sends a prompt with options and waits for the end of its turn. It
+// returns the decisions and notices of the turn. It denies approvals that wait
+// for a person.
 func (rg *rig) sendWith(id, prompt, opts string) (out []string) {
 	rg.t.Helper()
 	body := `{"content":` + string(mustJSON(prompt)) + `,"opts":` + opts + `}`
@@ -100,7 +102,7 @@ func mustJSON(v any) []byte {
 	return data
 }
 
-// decided follows a turn to its end.
+// decided follows a turn to its end and returns its decisions and notices.
 func (rg *rig) decided(id, turn string) (out []string) {
 	rg.t.Helper()
 	tools := make(map[string]string)
@@ -114,7 +116,7 @@ func (rg *rig) decided(id, turn string) (out []string) {
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			tools[b.Approval.ID] = b.Approval.ToolName
-			// The policy decides first; then a person's answer comes too late.
+			// The policy decides first, so a person's answer comes too late.
 			rg.do("POST", "/api/session/"+id+"/approvals/"+b.Approval.ID, `{"choice":"deny"}`)
 		case event.ApprovalResolved:
 			line := tools[b.ApprovalID] + " " + b.Choice + " by " + string(b.By)
@@ -155,16 +157,16 @@ func TestProfileOfASessionIsEnforced(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 	}
-	// What the client gives wins over what a profile proposes, but for its
-	// rules.
+	// The client's options override those of a profile, except for the
+	// profile's rules.
 	rg.createWith(`{"persona":"reviewer","model":"mine","maxTurns":9,"systemPromptAppend":"Be brief."}`)
 	if opt := p.last(); opt.Model != "mine" || opt.MaxTurns != 9 || opt.SystemPromptAppend != "Review.\n\nBe brief." || len(opt.Disallowed) != 1 {
 		t.Errorf("started with %+v", opt)
 	}
 }
 
-// A tool that a profile forbids may run all the same where its agent does not
-// ask. Then readers are told, once, and behind the call.
+// An agent that does not ask may run a tool that a profile forbids. Readers
+// then get one notice, after the call.
 func TestForbiddenToolThatRanIsANotice(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"reviewer": reviewer})
 	id := rg.createWith(`{"persona":"reviewer"}`)
@@ -176,7 +178,7 @@ func TestForbiddenToolThatRanIsANotice(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	// A call that only failed did not run.
+	// A failed call did not run the tool.
 	failed := `{"steps":[{"tool":{"name":"Bash","output":"no such tool","isError":true}},{"tool":{"name":"Bash","output":"","isError":true,"exitCode":1}}]}`
 	if got := rg.sendWith(id, failed, `{}`); len(got) != 2 || !strings.HasPrefix(got[0], "FORBIDDEN_TOOL_RAN") {
 		t.Errorf("got %q", got)
@@ -244,7 +246,7 @@ func TestTurnHasAProfileOfItsOwnAsFarAsItCan(t *testing.T) {
 	if s := fmt.Sprint(models); !strings.Contains(s, "small opus") {
 		t.Errorf("models %s", s)
 	}
-	// A prompt that waits keeps its profile.
+	// A queued prompt keeps its profile.
 	rg.sendWith(id, "text", `{}`)
 	first := rg.prompt(id, "hang")
 	rg.until(id, func(ev event.Event) bool { return ev.Turn == first && is[event.ItemDelta](ev) })
@@ -272,7 +274,7 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	if got := p.last().Delegation; got != runnel.DelegateAsking {
 		t.Errorf("started with %q", got)
 	}
-	// The agent knows the profiles that it may delegate to.
+	// The agent gets the profiles that it may delegate to.
 	want := []runnel.Subagent{{Name: "tester", Description: "The profile tester", Prompt: "You test.", Tools: []string{"Read"}, Model: "small"}, {Name: "plain", Description: "The profile plain"}}
 	if got := p.last().Subagents; !reflect.DeepEqual(got, want) {
 		t.Errorf("subagents %+v", got)
@@ -299,7 +301,7 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	if got, want := rg.sendWith(id, all, `{}`), slices.Concat(allowed, rest); !slices.Equal(got, want) {
 		t.Errorf("again: %q", got)
 	}
-	// A turn can only tighten what the session may do, and for itself alone.
+	// A turn can only restrict what its session may do, and only for itself.
 	for governance, gate := range map[string]string{
 		`{}`: "contextSealed: contextSealed is not true", `{"contextSealed":true}`: "pipelineRunApproved: pipelineRunApproved is not true",
 		`{"contextSealed":true,"pipelineRunApproved":true,"approvalRef":" "}`:  "approvalRef: approvalRef is blank or not text",
@@ -320,8 +322,8 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	}
 }
 
-// rash is an agent that asks before a delegation only as long as it likes to,
-// and cannot be started without its tool.
+// A rash is an agent that asks only before some delegations, and that cannot be
+// started without its delegation tool.
 type rash struct{ *able }
 
 func (p *rash) Takes() runnel.Takes {
@@ -330,7 +332,8 @@ func (p *rash) Takes() runnel.Takes {
 	return t
 }
 
-// The gates decide on what such an agent asks for, and the rest is reported.
+// The gates decide on the delegations that such an agent asks about. The others
+// are reported.
 func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"lead": lead, "tester": tester, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) {
 		g.GovernedDelegation = true
@@ -353,14 +356,15 @@ func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
 	}
 }
 
-// Governed delegation is refused unless everything permits it: then the agent
-// starts without its tool, and a call that it makes all the same is refused.
+// Governed delegation is denied unless every gate permits it. If it is denied,
+// the agent starts without its delegation tool, and a call that it makes
+// nevertheless is denied.
 func TestGovernedSessionsAreClosedByDefault(t *testing.T) {
 	for name, tt := range map[string]struct {
 		on     bool
 		fields string
 		gate   string
-		told   bool // readers are told at the beginning
+		told   bool // readers get a notice at the beginning
 	}{
 		"nothing":       {true, ``, "profile: the session has no profile", false},
 		"switched off":  {false, `,"persona":"lead","opts":{"subagentGovernance":` + approved + `}`, "switch: governed delegation is switched off", true},
@@ -428,7 +432,7 @@ func TestOtherSessionsLeaveDelegationToTheirAgent(t *testing.T) {
 	}
 }
 
-// Choosing a profile that approves tools is answering in advance.
+// Choosing a profile that approves tools answers approvals in advance.
 func TestProfileThatApprovesNeedsTheScopeApprove(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"approves": "---\nauto_approve_tools: [Bash]\n---\n", "forbids": "---\ndisallowed_tools: [Bash]\n---\n"})
 	all := rg.token
@@ -450,10 +454,11 @@ func TestProfileThatApprovesNeedsTheScopeApprove(t *testing.T) {
 	rg.createWith(`{"persona":"approves"}`)
 }
 
-// A profile that approves nothing when it is chosen may do so later, and a
-// project's own stands for one beside the configuration, also for the default.
-// So the profile of a session that was made without the scope approve never
-// approves, unless it is the server's default beside the configuration.
+// A profile that approves nothing when it is chosen may do so later. A
+// project's profile replaces one of the same name beside the configuration,
+// also the server's default. So the profile of a session that was created
+// without the scope approve never approves, unless it is the server's default
+// and lies beside the configuration.
 func TestProfilesApproveNothingForWhoMustNotApprove(t *testing.T) {
 	const approves = "---\nauto_approve_tools: [Bash]\n---\n"
 	rg, _ := withAble(t, map[string]string{"default": approves, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) { g.Profile = "default" })
@@ -497,8 +502,8 @@ func TestDefaultProfileIsThatOfSessionsThatChooseNone(t *testing.T) {
 	}
 }
 
-// A profile counts as it is when the agent starts: also after the file changed,
-// and a session whose profile is gone does not go on without it.
+// The profile's file is read again when the agent starts. A session whose
+// profile was deleted does not continue without it.
 func TestProfileIsReadAgainWheneverTheAgentStarts(t *testing.T) {
 	rg, p := withAble(t, map[string]string{"reviewer": reviewer})
 	id := rg.createWith(`{"persona":"reviewer"}`)
@@ -524,7 +529,7 @@ func TestProfileIsReadAgainWheneverTheAgentStarts(t *testing.T) {
 	}
 }
 
-// The record keeps what the client chose, not what it was resolved to.
+// The record contains what the client chose, not what it was resolved to.
 func TestRecordKeepsProfileAndDelegation(t *testing.T) {
 	rg, _ := delegating(t, true)
 	id := rg.harnessWith(`,"persona":"lead","opts":{"subagentGovernance":` + approved + `}`)

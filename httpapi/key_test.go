@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/browser"
 )
 
-// login returns the halves of a browser's credential, as the page gets them.
+// login returns the two halves of a browser's credential, as the page receives
+// them.
 func (rg *rig) login() auth.Halves {
 	rg.t.Helper()
 	code, err := rg.keyed.LoginCode(rg.t.Context(), auth.All())
@@ -28,8 +29,8 @@ func (rg *rig) login() auth.Halves {
 	return auth.Halves{Cookie: w.Result().Cookies()[0].Value, Key: half.Key}
 }
 
-// A browser sends the cookie to every port of the host. Whoever listens there
-// can send it back with any header a page sends, but for the key (A13).
+// A browser sends the cookie to every port of the host. A program that listens
+// there can send it back with every header of a page, except the key (A13).
 func TestCookieAloneIsWorthNothing(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -94,8 +95,9 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 	}
 }
 
-// Any program on another port of the page's name can set cookies for it, also
-// for a narrower path, which the browser sends first: they lock nobody out.
+// Any program on another port of the page's host can set cookies for the host,
+// also for a narrower path, which the browser sends first. They must not lock
+// the user out.
 func TestTossedCookiesLockNobodyOut(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -111,8 +113,8 @@ func TestTossedCookiesLockNobodyOut(t *testing.T) {
 	own := browser.CookieName + "=" + mine.Cookie
 	other := browser.CookieName + "=" + s.login().Cookie
 	var many, big []string
-	for i := range 180 { // a browser keeps no more of one host, and none of more than 4 kB
-		many = append(many, browser.CookieName+"=rnl_"+strings.Repeat("A", 40)+strconv.Itoa(100+i)) // looks like one
+	for i := range 180 { // browsers store no more cookies for a host, and none larger than 4 kB
+		many = append(many, browser.CookieName+"=rnl_"+strings.Repeat("A", 40)+strconv.Itoa(100+i)) // looks like a credential
 		big = append(big, "x"+strconv.Itoa(i)+"="+strings.Repeat("a", 4090))
 	}
 	for name, cookies := range map[string][]string{

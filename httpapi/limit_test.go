@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// What one credential takes too much of, it does not take from another.
+// A credential that reaches a limit does not affect other credentials.
 func TestLimitsOfACredential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rg := newRig(t, func(c *Config, g *gateway.Config) {
@@ -41,7 +41,7 @@ func TestLimitsOfACredential(t *testing.T) {
 		if w := rg.do("POST", "/api/harness/session/create", string(body)); w.Code != 429 || code(w) != "RATE_LIMITED" || w.Header().Get("Retry-After") == "" {
 			t.Errorf("by the harness: got %d %s", w.Code, w.Body)
 		}
-		for i, want := range []int{201, 201, 429} { // 10 MiB each, of which the third might be too much
+		for i, want := range []int{201, 201, 429} { // each may have 10 MiB, so the third might exceed the limit
 			if got := upload(10<<20 + -i); got != want {
 				if i < 2 || got != 201 {
 					t.Errorf("upload %d: got %d, want %d", i, got, want)
@@ -64,7 +64,7 @@ func TestLimitsOfACredential(t *testing.T) {
 			t.Errorf("a minute later: got %d", got)
 		}
 		<-time.After(uploadDay)
-		for range 40 { // what is small counts as what it is
+		for range 40 { // a small upload counts with its own size
 			if got := upload(1); got != 201 {
 				t.Fatalf("a day later: got %d", got)
 			}
@@ -78,13 +78,13 @@ func TestLimitOfExports(t *testing.T) {
 	id := s.create()
 	s.events(id, s.prompt(id, burst(20000)))
 	first, second := s.get("/api/session/"+id+"/export?format=jsonl"), s.get("/api/session/"+id+"/export?format=md")
-	third := s.get("/api/session/" + id + "/export?format=jsonl") // the others are not read
+	third := s.get("/api/session/" + id + "/export?format=jsonl") // the other exports are not read
 	if first.StatusCode != 200 || second.StatusCode != 200 || third.StatusCode != 429 {
 		t.Errorf("got %d, %d, %d", first.StatusCode, second.StatusCode, third.StatusCode)
 	}
 	all(t, first.Body)
 	again := s.get("/api/session/" + id + "/export?format=jsonl")
-	for again.StatusCode == 429 { // its handler is about to return
+	for again.StatusCode == 429 { // the handler of the closed export is about to return
 		again = s.get("/api/session/" + id + "/export?format=jsonl")
 	}
 	if again.StatusCode != 200 {

@@ -13,14 +13,14 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// identified is a log with an id.
+// An identified is a log with an id.
 type identified struct{ *runnel.Memory }
 
 func (identified) LogID() string { return "this" }
 
-// A client whose position is one of another log begins anew, although the
-// position would be one of this log, too: the data was restored from a backup,
-// and has gone on since.
+// A client whose position belongs to another log starts again at zero, even if
+// the position exists in this log, too: the data was restored from a backup and
+// has grown since.
 func TestPositionOfAnotherLogIsReset(t *testing.T) {
 	timed(t, minute)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Log = identified{g.Log.(*runnel.Memory)} })

@@ -17,15 +17,15 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// guarded is the scripted agent, which starts only if nothing is wrong, and
-// takes only attachments then.
+// A guarded is the scripted agent with a login check. It starts, and accepts
+// attachments, only while wrong is nil.
 type guarded struct {
 	script.Provider
 	mu      sync.Mutex
 	wrong   error
 	starts  int
-	held    chan struct{} // closed once a start that is held has begun
-	holding bool          // starts wait until they are given up, or released
+	held    chan struct{} // closed once a start that has to wait has begun
+	holding bool          // starts wait until release is closed or their context ends
 	release chan struct{}
 	last    runnel.Conn
 }
@@ -64,7 +64,7 @@ func (p *guarded) Accepts(context.Context, runnel.Options) (func(runnel.Attachme
 	return func(runnel.Attachment) string { return "" }, p.wrong
 }
 
-// change has later starts fail with an error, or wait.
+// change makes later starts fail with an error, or wait.
 func (p *guarded) change(wrong error, holding bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,7 +105,7 @@ var httpSends = map[string]func(rg *rig, id, key string) *httptest.ResponseRecor
 	},
 }
 
-// A prompt that starts the agent is refused before the turn if the agent is not
+// A prompt that starts the agent fails before its turn if the agent is not
 // logged in. The same request succeeds after the login.
 func TestMissingLoginIsAnErrorBeforeTheTurn(t *testing.T) {
 	timed(t, minute)
@@ -144,7 +144,7 @@ func TestMissingLoginIsAnErrorBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// On the WebSocket no message waits for an agent: a missing login ends the
+// On the WebSocket no message waits for an agent, so a missing login ends the
 // turn.
 func TestMissingLoginEndsTheTurnOfAMessage(t *testing.T) {
 	timed(t, minute)
@@ -161,7 +161,7 @@ func TestMissingLoginEndsTheTurnOfAMessage(t *testing.T) {
 	wantEnd(t, s.events(id, sent.TurnID), sent.TurnID, "AGENT_NOT_LOGGED_IN")
 }
 
-// Another error of the start is the turn's.
+// Any other error of the start ends the turn.
 func TestAgentThatDoesNotStartEndsTheTurn(t *testing.T) {
 	timed(t, minute)
 	p := newGuarded()
@@ -193,8 +193,8 @@ func wantEnd(t *testing.T, evs []event.Event, turn, code string) {
 	}
 }
 
-// An agent that takes long to start holds a prompt for ten seconds and no
-// longer: then the turn begins without it.
+// A prompt waits at most ten seconds for an agent to start. Then its turn
+// begins.
 func TestPromptWaitsTenSecondsForTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newGuarded()
@@ -235,9 +235,8 @@ func TestSessionEndsWhileAPromptWaitsForTheStart(t *testing.T) {
 	})
 }
 
-// A client that disconnects while its prompt waits for the agent was promised
-// nothing: the prompt leaves no trace. The same request, sent again, has one
-// turn.
+// If a client disconnects while its prompt waits for the agent, the prompt is
+// not recorded. The same request, sent again, has one turn.
 func TestClientThatLeavesDuringTheWaitForTheStartCanRepeatItsPrompt(t *testing.T) {
 	const turn = "0192f0c1-7d5e-7c3a-9d0e-000000000001"
 	for way, target := range map[string]struct{ path, body string }{
@@ -283,12 +282,12 @@ func TestClientThatLeavesDuringTheWaitForTheStartCanRepeatItsPrompt(t *testing.T
 					}
 					synctest.Wait()
 					close(p.release)
-					time.Sleep(time.Minute) //nolint:forbidigo // virtual time, in which a prompt that was kept would run
+					time.Sleep(time.Minute) //nolint:forbidigo // virtual time, in which a recorded prompt would run
 					if st, err := s.log.State(t.Context(), id); err != nil || st.Head != before.Head {
 						t.Errorf("the log has %d events of the prompt, %v", st.Head-before.Head, err)
 					}
 					p.change(nil, false)
-					for n := range 2 { // the second is answered as the first, if it is known
+					for n := range 2 { // the second gets the first one's answer, if that is known
 						res := s.roundTrip("POST", path, body, by.edit)
 						if data := all(t, res.Body); res.StatusCode/100 != 2 {
 							t.Errorf("sent again: %d %s", res.StatusCode, data)

@@ -24,13 +24,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A child built with the race detector would otherwise take a second to
-	// exit.
+	// Without this a child with the race detector would take a second to exit.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	goleak.VerifyTestMain(m)
 }
 
-// A rig is a whole server over the scripted agent, with everything in memory.
+// A rig is a complete server with the scripted agent, and everything in memory.
 type rig struct {
 	*Server
 	t        *testing.T
@@ -107,7 +106,7 @@ func (rg *rig) mint(scopes ...auth.Scope) string {
 	return secret
 }
 
-// request makes one that the chain lets through, but for what edit changes.
+// request returns a request that passes the chain, unless edit changes that.
 func (rg *rig) request(method, target, body string, edit ...func(*http.Request)) *http.Request {
 	rg.t.Helper()
 	var r io.Reader
@@ -115,7 +114,7 @@ func (rg *rig) request(method, target, body string, edit ...func(*http.Request))
 		r = strings.NewReader(body)
 	}
 	req := httptest.NewRequestWithContext(rg.t.Context(), method, target, r)
-	req.URL.Scheme, req.URL.Host = "", "" // as a server sees it
+	req.URL.Scheme, req.URL.Host = "", "" // as a server receives it
 	req.Host = "own.localhost:7777"
 	req.Header.Set("Authorization", "Bearer "+rg.token)
 	if method == http.MethodPost {
@@ -133,13 +132,13 @@ func (rg *rig) do(method, target, body string, edit ...func(*http.Request)) *htt
 	r := rg.request(method, target, body, edit...)
 	rt := rg.router.find(r)
 	rg.ServeHTTP(w, r)
-	if why := undescribed(rt, w); why != "" && r.Header.Get("Service-Worker") == "" { // a worker gets one that ends itself, everywhere
+	if why := undescribed(rt, w); why != "" && r.Header.Get("Service-Worker") == "" { // every request for a worker's script gets the one that removes the worker
 		rg.t.Errorf("%s %s: %s", method, target, why)
 	}
 	return w
 }
 
-// call does a request that must answer with status, and decodes the answer.
+// call sends a request, whose answer must have status, and decodes the answer.
 func call[T any](rg *rig, method, target, body string, status int) T {
 	rg.t.Helper()
 	w := rg.do(method, target, body)
@@ -162,7 +161,7 @@ func code(w *httptest.ResponseRecorder) string {
 	return b.Error.Type
 }
 
-// create makes a session with the scripted agent.
+// create creates a session with the scripted agent.
 func (rg *rig) create() string {
 	rg.t.Helper()
 	body, _ := json.Marshal(map[string]string{"cliType": "script", "projectDir": rg.dir})

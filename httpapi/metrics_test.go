@@ -16,7 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// measured returns the metrics, as lines.
+// measured returns the lines of the metrics.
 func (rg *rig) measured() []string {
 	rg.t.Helper()
 	return strings.Split(rg.do("GET", "/metrics", "").Body.String(), "\n")
@@ -74,7 +74,8 @@ func TestMetricsCountTurnsByOutcome(t *testing.T) {
 	)
 }
 
-// However many codes agents make up, they are few metrics.
+// Unknown error codes of agents share one label, so that the number of metrics
+// is bounded.
 func TestMetricsOfTurnsAreBounded(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -119,8 +120,7 @@ func TestMetricsCountApprovals(t *testing.T) {
 	)
 }
 
-// An agent that ends in the middle of a turn is started again with the next
-// one.
+// An agent that ends during a turn is started again for the next one.
 func TestMetricsCountAgents(t *testing.T) {
 	rg := newRig(t)
 	rg.wantMetrics(`runnel_agents{agent="script"} 0`)
@@ -164,7 +164,7 @@ func (s *site) answeredTurn(id string) {
 	}
 }
 
-// A reader's lag is measured for what happened since it came, not for history.
+// A reader's lag is measured for events after it connected, not for history.
 func TestMetricsMeasureLagByFamily(t *testing.T) {
 	s := serve(t)
 	id := s.create()
@@ -188,7 +188,7 @@ func TestMetricsMeasureLagByFamily(t *testing.T) {
 	}
 	for f := readers["events-v1"].await("session:event"); !strings.Contains(string(f.Payload), "response_done"); f = readers["events-v1"].await("session:event") {
 	}
-	for _, p := range readers { // a lag is measured after the write; the answer to this comes later still
+	for _, p := range readers { // the lag is measured after the write, and the answer to this message is sent later
 		p.say(`{"type":"session:unsubscribe","requestId":"u","sessionId":%q}`, id)
 		p.await("response")
 	}
@@ -197,7 +197,7 @@ func TestMetricsMeasureLagByFamily(t *testing.T) {
 	}
 }
 
-// A described metric is one that the server may export.
+// A describedMetric is a metric that the server may export.
 type describedMetric struct{ labels []string }
 
 func (rg *rig) describedMetrics() map[string]describedMetric {
@@ -216,8 +216,8 @@ func (rg *rig) describedMetrics() map[string]describedMetric {
 	return out
 }
 
-// The page about operations has every metric of ours with its labels, and no
-// other.
+// The page about operations lists every metric of the server with its labels,
+// and no others.
 func TestMetricsAreDocumented(t *testing.T) {
 	rg := newRig(t)
 	page, err := os.ReadFile("../docs/operations.md")
@@ -239,8 +239,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// Every query of the dashboard asks for metrics and labels that exist, and every
-// metric of ours is in a query.
+// Every query of the dashboard uses existing metrics and labels, and every
+// metric of the server is in a query.
 func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	rg := newRig(t)
 	data, err := os.ReadFile("../docs/grafana.json")
@@ -280,8 +280,8 @@ func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// checkQuery returns what is wrong with a query of one metric, and adds the metric
-// to asked.
+// checkQuery returns what is wrong with a query of one metric. It adds the
+// metric to asked.
 func checkQuery(query string, exist map[string]describedMetric, asked map[string]bool) (problems []string) {
 	m := regexp.MustCompile(`\b(runnel|process)_\w+`).FindString(query)
 	name := m

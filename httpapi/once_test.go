@@ -23,10 +23,10 @@ import (
 // key marks a request as one that may be repeated.
 func key(k string) func(*http.Request) { return header("Idempotency-Key", k) }
 
-// A way is one of those in which a prompt is sent.
+// A way is a transport over which a prompt is sent.
 type way struct {
 	name string
-	// send returns the id of the turn; that of an error is in code.
+	// send returns the id of the turn, or the code of an error.
 	send func(s *site, session, text, key, turn string) (turnID, code string, replayed bool)
 }
 
@@ -83,7 +83,7 @@ func ways() []way {
 				s.t.Fatalf("%v: %s", err, data)
 			}
 			if f.Error.Type != "" {
-				f.Error.Type = "409 " + f.Error.Type // messages have no status
+				f.Error.Type = "409 " + f.Error.Type // WebSocket messages have no status
 			}
 			return f.Result.TurnID, f.Error.Type, f.Replayed
 		}},
@@ -122,7 +122,7 @@ func TestPromptSentAgainMakesOneTurn(t *testing.T) {
 					t.Fatalf("first: %q %s, replayed %v", first, code, replayed)
 				}
 				s.events(id, first)
-				for _, again := range ways() { // each way is a face of the same
+				for _, again := range ways() { // the other ways repeat the same request
 					if got, code, replayed := again.send(s, id, "text", k, turn); got != first || code != "" || !replayed {
 						t.Errorf("again by %s: %q %s, replayed %v", again.name, got, code, replayed)
 					}
@@ -130,7 +130,8 @@ func TestPromptSentAgainMakesOneTurn(t *testing.T) {
 				if got := s.prompts(id, "text"); len(got) != 1 || got[0] != first {
 					t.Errorf("the log has the turns %v", got)
 				}
-				// Another body, and another session, are other requests.
+				// A request with another body or session is a different
+				// request.
 				if _, code, _ := w.send(s, id, "fail", k, turn); code != "409 INVALID_REQUEST" {
 					t.Errorf("another body: %s", code)
 				}
@@ -175,7 +176,7 @@ func TestParallelRetriesMakeOneTurn(t *testing.T) {
 	}
 }
 
-// A retry of a harness turn joins the turn that runs, from its first frame.
+// A repeated harness turn streams the running turn from its first frame.
 func TestRetryStreamsTheRunningTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -211,7 +212,7 @@ func TestRetryStreamsTheRunningTurn(t *testing.T) {
 		}
 	}
 	after := framesOf(all(t, s.roundTrip("POST", "/api/harness/turn", string(body), key("k")).Body))
-	if n := namesOf(after); !strings.HasPrefix(n, "session:init ") || !strings.HasSuffix(n, " process:exit") { // of a turn that is over
+	if n := namesOf(after); !strings.HasPrefix(n, "session:init ") || !strings.HasSuffix(n, " process:exit") { // the turn has ended
 		t.Errorf("got %s", n)
 	}
 	if got := s.prompts(id, "approve"); len(got) != 1 {
@@ -233,13 +234,13 @@ func TestSessionIsMadeOnce(t *testing.T) {
 	} {
 		before := len(call[listAnswer](rg, "GET", "/api/session/list?projectId=*", "", 200).Sessions)
 		if tt.path == "/api/session/"+from+"/fork" && rg.do("POST", tt.path, tt.body).Code != 201 {
-			continue // this agent cannot
+			continue // the scripted agent cannot be forked
 		}
 		first := rg.do("POST", tt.path, tt.body, key("k"))
 		if first.Code != tt.status || first.Header().Get("Idempotency-Replayed") != "" {
 			t.Fatalf("%s: got %d %s", tt.path, first.Code, first.Body)
 		}
-		for _, same := range []string{tt.body, " " + strings.ReplaceAll(tt.body, ":", " : ")} { // white space means nothing
+		for _, same := range []string{tt.body, " " + strings.ReplaceAll(tt.body, ":", " : ")} { // white space makes no difference
 			again := rg.do("POST", tt.path, same, key("k"))
 			if again.Code != tt.status || again.Body.String() != first.Body.String() || again.Header().Get("Idempotency-Replayed") != "true" {
 				t.Errorf("%s again: got %d %s, first %s", tt.path, again.Code, again.Body, first.Body)
@@ -253,7 +254,7 @@ func TestSessionIsMadeOnce(t *testing.T) {
 		if n := len(call[listAnswer](rg, "GET", "/api/session/list?projectId=*", "", 200).Sessions) - before; n != 1 {
 			t.Errorf("%s made %d sessions", tt.path, n)
 		}
-		// A session that was deleted is not made again.
+		// A deleted session is not created again.
 		var made struct {
 			SessionID string
 			Session   struct{ SessionID string }
@@ -265,7 +266,7 @@ func TestSessionIsMadeOnce(t *testing.T) {
 		if again := rg.do("POST", tt.path, tt.body, key("k")); again.Body.String() != first.Body.String() {
 			t.Errorf("%s after the delete: got %d %s", tt.path, again.Code, again.Body)
 		}
-		rg.token = rg.mint(auth.All()...) // the next row's key is another one
+		rg.token = rg.mint(auth.All()...) // with another credential the same key is a different one for the next row
 	}
 }
 
@@ -285,7 +286,7 @@ func TestKeysBelongToCredentials(t *testing.T) {
 	}
 }
 
-// What failed before a turn was bound is not kept: the corrected request gets
+// An error before the turn was bound is not stored: the corrected request gets
 // its turn under the same key.
 func TestRefusedPromptIsNotKept(t *testing.T) {
 	rg := newRig(t)
@@ -341,7 +342,8 @@ func TestQueuedPromptIsQueuedOnce(t *testing.T) {
 	}
 }
 
-// An id that a client did not choose, and one of another session, is taken.
+// The id of an existing turn is in use for every session, also if the server
+// chose it.
 func TestTurnIDIsUsedOnce(t *testing.T) {
 	rg := newRig(t)
 	id, other := rg.create(), rg.create()

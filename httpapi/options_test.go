@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// Every route that takes options refuses the same ones with the same code. No
-// agent is started, and one that runs is told nothing.
+// Every route that takes options rejects the same ones with the same code. No
+// agent is started, and a running agent gets no settings.
 func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	timed(t, minute)
 	p := new(told)
@@ -101,8 +101,8 @@ func TestModelIsTrimmed(t *testing.T) {
 	}
 }
 
-// The shape of a request is checked before anything else about it, and the
-// error names the field as the client wrote it.
+// The form of a request is checked first, and the error names the field as the
+// client wrote it.
 func TestShapeIsCheckedBeforeTheSession(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -144,7 +144,7 @@ func TestShapeIsCheckedBeforeTheSession(t *testing.T) {
 	}
 }
 
-// The details of these errors say which session and turn they are about.
+// The details of these errors contain the session and the turn.
 func TestErrorsAboutOptionsNameTheFieldOfTheRequest(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -203,7 +203,7 @@ func TestStrayFieldListsTheKnownOnes(t *testing.T) {
 	}
 }
 
-// decoded returns the first frame of that name.
+// decoded returns the data of the first frame with a name.
 func decoded(t *testing.T, frames []sseFrame, name string) (m map[string]any) {
 	t.Helper()
 	for _, f := range frames {
@@ -218,7 +218,7 @@ func decoded(t *testing.T, frames []sseFrame, name string) (m map[string]any) {
 	return nil
 }
 
-// A text that a crash cuts off has no chat:complete.
+// A text that was cut off by a crash has no chat:complete.
 func TestTextCutByACrashIsNotComplete(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -271,7 +271,7 @@ func TestTurnErrorTellsSeverityFatalAndDetails(t *testing.T) {
 	}
 }
 
-// Warnings about a prompt reach the client however early its turn ends.
+// The client gets warnings about a prompt even if its turn ends at once.
 func TestWarningsReachTheClientOfATurnThatEndsEarly(t *testing.T) {
 	for name, end := range map[string]event.Body{
 		"at once": event.ResponseError{Error: event.Fault{Code: "AGENT_ERROR", Message: "no"}},
@@ -291,7 +291,7 @@ func TestWarningsReachTheClientOfATurnThatEndsEarly(t *testing.T) {
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Log = log })
 	s.log = log.Memory
 	id := s.create()
-	log.broken.Store(true) // the turn begins, and cannot be read
+	log.broken.Store(true) // the turn begins, but cannot be read
 	body, _ := json.Marshal(map[string]any{"sessionId": id, "message": "text", "opts": map[string]any{"later": 1}})
 	res := s.roundTrip("POST", "/api/harness/turn", string(body))
 	data := all(t, res.Body)
@@ -300,7 +300,7 @@ func TestWarningsReachTheClientOfATurnThatEndsEarly(t *testing.T) {
 	}
 }
 
-// An unreadable log cannot be read once it is broken.
+// An unreadable is a log that cannot be read once it is broken.
 type unreadable struct {
 	*runnel.Memory
 	broken atomic.Bool

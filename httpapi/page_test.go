@@ -11,8 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/browser"
 )
 
-// Whoever had 127.0.0.1 and our port before may have left a service worker or
-// cookies there. Programs use it with a token; browsers get nothing there.
+// A program that had 127.0.0.1 and our port before may have left a service
+// worker or cookies there. So programs can use this address with a token, but
+// browsers get nothing there.
 func TestPageAndLoginOnlyUnderThePagesHost(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Origins = []string{"https://runnel.example"} })
 	half := rg.login()
@@ -64,8 +65,8 @@ func TestPageAndLoginOnlyUnderThePagesHost(t *testing.T) {
 	}
 }
 
-// A browser that still has somebody else's service worker for one of our
-// addresses asks for its script again, and is rid of it.
+// A browser may still have a service worker of another program for one of our
+// addresses. When it asks for the worker's script again, the worker is removed.
 func TestForeignServiceWorkersAreRemoved(t *testing.T) {
 	rg := newRig(t)
 	script := []func(*http.Request){anonymous, header("Service-Worker", "script"), header("Sec-Fetch-Site", "same-origin"), header("Sec-Fetch-Dest", "serviceworker")}
@@ -113,8 +114,8 @@ func scriptOf(rg *rig) string {
 	return path
 }
 
-// What a browser has in its cache for the scripts of one start is not used
-// after the next one.
+// Scripts in a browser's cache from one start of the server are not used after
+// the next start.
 func TestScriptsHaveNewAddressesAfterEachStart(t *testing.T) {
 	first, second := newRig(t), newRig(t)
 	path := scriptOf(first)
@@ -154,7 +155,8 @@ func TestNewOriginLogsBrowsersOut(t *testing.T) {
 	}
 }
 
-// A page without an address has no links, and says what to do.
+// A server whose page has no address makes no login links. The error says what
+// to do.
 func TestNoLinkWithoutAnAddress(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Page = nil })
 	w := rg.do("POST", "/api/login/code", `{}`, host("localhost"))

@@ -27,8 +27,8 @@ func putProfiles(t *testing.T, dir string, profiles map[string]string) {
 	}
 }
 
-// withProfiles is a rig whose server has profiles. Its project is trusted, and
-// has profiles as well.
+// withProfiles returns a rig whose server has profiles. Its project is trusted
+// and has profiles of its own.
 func withProfiles(t *testing.T, global, own map[string]string, edit ...func(*Config, *gateway.Config)) *rig {
 	t.Helper()
 	config, project := t.TempDir(), t.TempDir()
@@ -62,7 +62,7 @@ func TestProfilesAreListedWithWhatIsWrong(t *testing.T) {
 	if tester := list[2]; !tester.Default || tester.AgentType != "2" || tester.AgentClass != "TASK" {
 		t.Errorf("got %+v", tester)
 	}
-	// A trusted project's own profile wins by name.
+	// A trusted project's own profile replaces one of the same name.
 	in := "?projectDir=" + url.QueryEscape(rg.dir)
 	if list := call[gateway.Profiles](rg, "GET", "/api/profiles"+in, "", 200); len(list.Profiles) != 3 || !list.Profiles[1].Project || list.Profiles[1].Description != "Ours" || len(list.Warnings) > 0 {
 		t.Errorf("got %+v", list)
@@ -83,8 +83,8 @@ func TestProfilesAreListedWithWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Profiles say what is allowed without asking, so those of an untrusted project
-// are not even read.
+// Profiles can allow tools without asking, so those of an untrusted project are
+// not even read.
 func TestUntrustedProjectsHaveNoProfiles(t *testing.T) {
 	rg := withProfiles(t, nil, map[string]string{"evil": "---\nauto_approve_tools: [Bash]\n---\n"},
 		func(_ *Config, g *gateway.Config) { g.TrustedDirs = nil })

@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// fussy is the guarded agent, which may come to refuse settings while it runs.
+// A fussy is the guarded agent. It can begin to reject settings while it runs.
 type fussy struct{ *guarded }
 
 func (p fussy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -42,14 +42,14 @@ func (c fussyConn) CheckSettings(runnel.Settings) error {
 	return c.p.wrong
 }
 
-// A queued prompt that is refused when its turn would begin ends its turn once,
-// with the reason, and the next prompt gets its turn.
+// If a queued prompt is rejected when its turn should begin, its turn ends
+// once, with the reason, and the next prompt gets its turn.
 func TestRefusedQueuedPromptEndsItsTurn(t *testing.T) {
 	timed(t, minute)
 	for name, tt := range map[string]struct {
-		wrong error // from when the prompts wait
+		wrong error // error of the agent from the time when the prompts wait
 		crash bool  // the agent has to start again
-		gone  bool  // the project directory is gone
+		gone  bool  // the project directory was removed
 		body  string
 		code  string
 		next  string // how the turn of the next prompt ends

@@ -13,7 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// An open tab asks for it before it sends anything to a server that came back.
+// An open tab asks a restarted server for the proof before it sends anything
+// else.
 func TestServerProvesItself(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Origins = []string{"https://runnel.example"} })
 	code, err := rg.keyed.LoginCode(t.Context(), auth.All())

@@ -21,7 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// stalled opens n WebSockets that follow a session and read nothing more.
+// stalled opens n WebSockets that follow a session, and then reads nothing from
+// them.
 func (s *site) stalled(n int, id string) {
 	s.t.Helper()
 	for range n {
@@ -29,8 +30,8 @@ func (s *site) stalled(n int, id string) {
 	}
 }
 
-// G07 measures how others fare beside clients that take nothing. How fast is
-// the machine's business; that everything arrives is the test's (G07).
+// G07 measures other clients beside clients that read nothing. The speed
+// depends on the machine; the test checks that everything arrives (G07).
 func TestSlowClients(t *testing.T) {
 	timed(t, minute)
 	for _, n := range []int{0, 1, 20} {
@@ -66,8 +67,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// What a client that reads nothing makes us hold is bounded, however much there
-// is to tell it (G08).
+// The memory for a client that reads nothing is bounded, however many events
+// there are (G08).
 func TestStalledClientHoldsLittle(t *testing.T) {
 	timed(t, minute)
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
@@ -85,7 +86,7 @@ func TestStalledClientHoldsLittle(t *testing.T) {
 		}
 		return heap() - before
 	}
-	alone := grown("") // what the log itself holds here, in memory
+	alone := grown("") // memory of the log itself
 	for _, family := range []string{stream.FamilyUpsert, stream.FamilyEvents} {
 		each := (grown(family) - alone) / clients
 		t.Logf("%s: a stalled client holds %d KB beside a log of %d MB", family, each>>10, alone>>20)
@@ -102,9 +103,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A client that reads late gets fewer messages, and of each item at last what
-// the log has. The ends of turns and what was asked are all there, in order.
-// (G09)
+// A client that reads late gets fewer messages, and finally the state of each
+// item as in the log. It gets all ends of turns and all approvals in order
+// (G09).
 func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
@@ -187,8 +188,7 @@ func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 	})
 }
 
-// What was followed before is not heard of any more once it is followed anew.
-// (G11)
+// After a new subscription to a session the old one sends nothing more (G11).
 func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -202,7 +202,7 @@ func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 	}
 	for _, family := range []string{stream.FamilyEvents, stream.FamilyUpsert} {
 		p := s.join(family)
-		go func() { // and reads meanwhile
+		go func() { // reads meanwhile
 			for i := range 6 {
 				after := int64(0)
 				if i == 5 {
@@ -225,7 +225,7 @@ func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 		for latest, end := false, false; !end; {
 			f := p.hear()
 			if f.Type == "session:history" {
-				if f.Resume != nil { // of the last one, which has nothing of what was before it
+				if f.Resume != nil { // from the last subscription; nothing of earlier ones may follow
 					latest = len(f.Entries) == 0 || seqOf(f.Entries[0]) > head.Head
 				}
 				for _, e := range f.Entries {

@@ -20,15 +20,15 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// picky is the scripted agent, which notes what it is told to set, takes no
-// PDF and cannot prepare what is named "broken". Its agents refuse the effort
+// A picky is the scripted agent that records its settings, accepts no PDF and
+// cannot prepare an attachment named "broken". Its agents reject the effort
 // "high" and cannot change the config of a live conversation to "nope".
 type picky struct {
 	*script.Provider
 
 	mu     sync.Mutex
-	starts []runnel.Options  // of each agent
-	told   []runnel.Settings // what was set in agents that run
+	starts []runnel.Options  // options of each start
+	told   []runnel.Settings // settings that running agents got
 }
 
 func (p *picky) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -62,7 +62,8 @@ func (p *picky) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error
 
 func (p *picky) Prototype() runnel.Conn { return (*pickyConn)(nil) }
 
-// settings returns how each agent was started and what was set since then.
+// settings returns the options of each start and the settings that agents got
+// since then.
 func (p *picky) settings() ([]runnel.Options, []runnel.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,17 +116,17 @@ func (c *pickyConn) CheckSettings(set runnel.Settings) error {
 	return nil
 }
 
-// A refusal is a prompt that is refused, whatever its options.
+// A refusal is a prompt that is rejected for a reason other than its options.
 type refusal struct {
 	message     string
 	attachments []string
 	opts        map[string]any // besides the options under test
-	queue       bool           // it would wait for its turn
-	needsAgent  bool           // only an agent that runs refuses it
+	queue       bool           // the prompt is sent with queue
+	needsAgent  bool           // only a running agent rejects it
 	code        string
 }
 
-// refusals are all ways in which a prompt is refused because of itself.
+// refusals returns all reasons for which a prompt is rejected.
 func refusals(dir string) map[string]refusal {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return map[string]refusal{
@@ -148,7 +149,7 @@ func refusals(dir string) map[string]refusal {
 	}
 }
 
-// optionSets are the options that a refused prompt brings.
+// optionSets are the options of a rejected prompt.
 var optionSets = map[string]map[string]any{
 	"model":  {"model": "other"},
 	"mode":   {"permissionMode": "acceptEdits"},
@@ -215,7 +216,7 @@ func testRefusedTurns(t *testing.T, alive bool) {
 		for set, opts := range optionSets {
 			for way, send := range sendWays {
 				if r.queue && way == "harness turn" {
-					continue // it never waits for its turn
+					continue // this way has no queue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", name, set, way), func(t *testing.T) {
 					rg := *s.rig
@@ -228,8 +229,8 @@ func testRefusedTurns(t *testing.T, alive bool) {
 	}
 }
 
-// refusedTurn has a prompt refused and compares the session before and after
-// it, and the agent of the next turn.
+// refusedTurn sends a prompt that is rejected. It compares the session before
+// and after it, and the agent of the next turn.
 func (s *site) refusedTurn(p *picky, r refusal, alive bool, send func(id string) string) {
 	t, id := s.t, s.create()
 	s.events(id, s.prompt(id, "text"))
@@ -274,8 +275,8 @@ func (s *site) refusedTurn(p *picky, r refusal, alive bool, send func(id string)
 	}
 }
 
-// snapshot returns all that a prompt could change: the status, the record, and
-// what the agents were told.
+// snapshot returns everything that a prompt could change: the status, the
+// record, and the settings that agents got.
 func (s *site) snapshot(id string, p *picky) map[string]string {
 	s.t.Helper()
 	rec, err := s.cat.Session(s.t.Context(), id)
@@ -330,8 +331,8 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	}
 }
 
-// The notice of the turn is enough: the options of the prompt are another
-// matter.
+// The notice of the turn is the only report; warnings about options are
+// separate.
 func TestHarnessTurnReportsRejectedAttachmentsOnce(t *testing.T) {
 	rg := newRig(t)
 	w := rg.do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"text","attachments":[{"path":"/etc/passwd"}]}`, rg.create()))

@@ -10,7 +10,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A turn that cannot be streamed is refused before its prompt is taken.
+// A harness turn whose stream is rejected sends no prompt.
 func TestARefusedStreamBeginsNoTurn(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Limits.Streams = -1 })
@@ -24,7 +24,7 @@ func TestARefusedStreamBeginsNoTurn(t *testing.T) {
 	}
 }
 
-// broken is a reader that takes the head of an answer and nothing more.
+// A broken is a client that accepts the headers of an answer and nothing more.
 type broken struct{ header http.Header }
 
 func (b *broken) Header() http.Header       { return b.header }

@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// withResolved is what answers have in common that show resolved options.
+// withResolved has the fields that answers with resolved options share.
 type withResolved struct {
 	SessionID string
 	Resolved  map[string]struct {
@@ -34,9 +34,9 @@ func (w withResolved) says(names ...string) string {
 	return strings.Join(out, " ")
 }
 
-// configured serves told with options of the server's configuration and
-// environment, and trusts a project with a settings file. It returns the
-// folder.
+// configured serves p with options of the server's configuration and
+// environment, and trusts a project that has a settings file. It returns the
+// project's folder.
 func configured(t *testing.T, p *told, settings string, edit ...func(*gateway.Config)) (*site, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,8 +127,8 @@ func TestAnswersSayWhichSourceEachOptionIsFrom(t *testing.T) {
 	check("harness create", body.Session, base)
 }
 
-// Without any source the model is the agent's, and readers see it once the
-// agent has said it.
+// Without any source the agent chooses the model, and readers see it once the
+// agent has reported it.
 func TestResolvedShowsTheModelThatTheAgentChose(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -152,7 +152,7 @@ func TestProjectFileCountsInTrustedFoldersOnly(t *testing.T) {
 	}
 }
 
-// A mistake in a file is an error with the line, and starts nothing.
+// A mistake in a file is an error that names the line, and no agent starts.
 func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 	timed(t, minute)
 	for settings, want := range map[string]string{
@@ -174,7 +174,7 @@ func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 	}
 }
 
-// Bypass needs the server's flag whatever the source.
+// The mode bypass needs the server's flag, whatever source it is from.
 func TestBypassOfTheConfigurationNeedsTheFlag(t *testing.T) {
 	timed(t, minute)
 	for _, allowed := range []bool{false, true} {
@@ -190,7 +190,7 @@ func TestBypassOfTheConfigurationNeedsTheFlag(t *testing.T) {
 	}
 }
 
-// Files are read anew whenever the agent starts. The session keeps only what
+// Files are read again whenever the agent starts. The session stores only what
 // its client gave.
 func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 	timed(t, minute)
@@ -219,7 +219,8 @@ func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 		t.Errorf("the record has %s, %v", rec.Options, err)
 	}
 
-	// An agent that ends by itself is started with what the file says then.
+	// An agent that has crashed is started with the present content of the
+	// file.
 	crash := s.prompt(id, `{"steps":[{"crash":true}]}`)
 	s.events(id, crash)
 	writeSettings(t, dir, "model: third\n")
@@ -235,7 +236,8 @@ func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 	}
 }
 
-// A prompt in the queue was accepted: a mistake in a file makes it wait.
+// A prompt in the queue was accepted already, so a mistake in a file makes it
+// wait.
 func TestQueuedPromptWaitsForAMendedFile(t *testing.T) {
 	timed(t, minute)
 	p := new(told)
@@ -261,8 +263,8 @@ func TestQueuedPromptWaitsForAMendedFile(t *testing.T) {
 	}
 }
 
-// What an agent takes only when it starts can be chosen for the session while
-// none runs, and never for one turn.
+// An option that an agent takes only at its start can be set for the session
+// while no agent runs, and never for one turn.
 func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 	timed(t, minute)
 	p := &told{takes: &runnel.Takes{Tools: true, MaxTurns: true, AnyEffort: true, Config: true, Resume: true}}
@@ -291,7 +293,7 @@ func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 	if got := st.says("model", "tools", "maxTurns"); got != "model=m2(session) tools=[Read](session) maxTurns=3(session)" {
 		t.Errorf("got %s", got)
 	}
-	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"tools":["Read"],"maxTurns":3}}`) // which it has
+	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":{"tools":["Read"],"maxTurns":3}}`) // values that the session has already
 	turn := turnIn(t, w.Body.Bytes())
 	if got := modelOf(s.events(id, turn), turn); got != "m2" {
 		t.Errorf("the turn ran with %q", got)

@@ -8,8 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The document is made when a server starts: types that contradict each other
-// in it are an error, which names them.
+// The document is made when a server starts. If types contradict each other in
+// it, the error names them.
 func TestDocumentOfContradictingTypesIsAnError(t *testing.T) {
 	type shared struct{ Field string }
 	one := func() any {

@@ -10,7 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// refusesInAdvance checks that options are forbidden wherever they can be said.
+// refusesInAdvance checks that options are forbidden in every request that
+// takes options.
 func (rg *rig) refusesInAdvance(id string, options ...string) {
 	rg.t.Helper()
 	dir, _ := json.Marshal(rg.dir)
@@ -29,8 +30,8 @@ func (rg *rig) refusesInAdvance(id string, options ...string) {
 	}
 }
 
-// A credential that may not answer what an agent asks must not answer in
-// advance, nor have a command run that nobody is asked about (A08).
+// A credential without the scope approve must neither answer approvals in
+// advance nor have a command run without an approval (A08).
 func TestNoAnswersInAdvance(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.AllowBypass = true })
 	id := rg.create()
@@ -71,8 +72,8 @@ func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	}
 }
 
-// A credential that may not approve gives agents no commands of their own: a
-// command changes what the agent asks about.
+// A credential without the scope approve cannot send agents their own commands,
+// because a command changes what the agent asks about.
 func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	s := serve(t)
 	id := s.create()
@@ -105,8 +106,8 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	}
 }
 
-// What a session may use without asking was chosen with it: a credential that
-// may not approve gives it no further directories or tools.
+// The directories and tools that a session may use without asking were chosen
+// when it was created. A credential without the scope approve cannot add any.
 func TestNoReachInAdvance(t *testing.T) {
 	s := serve(t)
 	dir, _ := json.Marshal(s.dir)

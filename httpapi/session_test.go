@@ -169,7 +169,7 @@ func TestOversize(t *testing.T) {
 		t.Errorf("1 MiB and more of JSON: %d", res.StatusCode)
 	}
 	exact := `{"content":"` + strings.Repeat("a", reply.MaxBody-len(`{"content":""}`)) + `"}`
-	if res := s.roundTrip("POST", "/api/session/"+id+"/cancel", exact); res.StatusCode != 400 { // no such field, but not too large
+	if res := s.roundTrip("POST", "/api/session/"+id+"/cancel", exact); res.StatusCode != 400 { // the field is unknown, but the body is not too large
 		t.Errorf("1 MiB of JSON: %d", res.StatusCode)
 	}
 	if w := s.do("POST", "/api/uploads?name=a.txt", strings.Repeat("a", maxUpload+1), octets); w.Code != 413 {
@@ -309,7 +309,7 @@ func TestJSONStrict(t *testing.T) {
 		"lots of little":       `{"choice":"a","updatedArguments":[` + strings.Repeat("{},", 349_000) + `{}]}`,
 		"invalid key encoding": "{\"choice\xff\":\"a\"}",
 	}
-	delete(bad, "lots of little") // allowed, if it fits: see below
+	delete(bad, "lots of little") // allowed if it fits; see below
 	for name, body := range bad {
 		w := rg.do("POST", "/api/session/"+id+"/approvals/a", body)
 		if w.Code != 400 || code(w) != "INVALID_REQUEST" {
@@ -336,7 +336,7 @@ func TestJSONStrict(t *testing.T) {
 		"white space":         " \n\t{ \"choice\" : \"a\" } \r\n",
 		"numbers of any form": `{"choice":"a","updatedArguments":[0,-0,1.5e-3,1E+2,-12.0]}`,
 	} {
-		if w := rg.do("POST", "/api/session/"+id+"/approvals/a", body); w.Code != 409 { // decoded: there is no such approval
+		if w := rg.do("POST", "/api/session/"+id+"/approvals/a", body); w.Code != 409 { // it was decoded, but the approval does not exist
 			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
 		}
 	}

@@ -19,10 +19,11 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// told is the scripted agent, and keeps what its agents were told.
+// A told is the scripted agent that records the options and settings of its
+// agents.
 type told struct {
 	script.Provider
-	takes  *runnel.Takes // instead of the script's
+	takes  *runnel.Takes // replaces what the scripted agent takes
 	mu     sync.Mutex
 	opened []runnel.Options
 	heard  []string
@@ -59,7 +60,7 @@ func (p *told) hear(what string) {
 	p.heard = append(p.heard, what)
 }
 
-// take returns what was heard since it was called last.
+// take returns what was recorded since the last call.
 func (p *told) take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,8 @@ func TestSettingsReachTheAgent(t *testing.T) {
 	if len(st.Warnings) != 0 {
 		t.Errorf("warned: %q", st.Warnings)
 	}
-	// The agent reports what it got back when the turn is over already.
+	// The agent gets its settings back, and reports them, only after the turn
+	// has ended.
 	wait := func() (now gateway.Status) {
 		t.Helper()
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -145,12 +147,12 @@ func TestSettingsReachTheAgent(t *testing.T) {
 		t.Errorf("status has %+v", now.Config)
 	}
 	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text","opts":{"config":{"pace":"written"}}}`)
-	wait() // the stream ends with the turn, before the agent gets its settings back
+	wait() // the stream ends with the turn, before the agent gets the session's settings again
 	if got := p.take(); w.Code != 200 || !slices.Equal(got, []string{"config pace=written", "config pace=fast"}) {
 		t.Errorf("with a turn the agent heard %q (%d)", got, w.Code)
 	}
 
-	// What the agent does not offer is its to refuse.
+	// The agent rejects values that it does not offer.
 	for _, body := range []string{`{"config":{"pace":"slow"}}`, `{"config":{"speed":"1"}}`, `{"config":{"":"x"}}`, `{"config":["pace"]}`, `{"config":{"pace":1}}`,
 		`{"config":{"pace":"` + strings.Repeat("x", 1001) + `"}}`, `{"config":{}}`} {
 		if w := rg.do("POST", "/api/session/"+id+"/options", body); w.Code != http.StatusBadRequest || code(w) != "INVALID_REQUEST" {
@@ -161,7 +163,7 @@ func TestSettingsReachTheAgent(t *testing.T) {
 		t.Errorf("after refusals status has %+v", now.Config)
 	}
 
-	// What runs an agent is nobody's to send.
+	// No client may send the options that choose which program runs.
 	body, _ = json.Marshal(map[string]any{"cliType": "script", "projectDir": rg.dir, "options": map[string]any{
 		"path": "/bin/sh", "env": []string{"K=V"}, "command": []string{"sh"}, "keep": map[string]string{}, "allowBypass": true, "trusted": true, "agents": map[string]any{},
 	}})
@@ -200,8 +202,8 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 	}
 }
 
-// An agent's own settings may be about what it does unasked; how hard its model
-// thinks is not (A08).
+// An agent's own settings may decide what it does without asking; the effort of
+// its model does not (A08).
 func TestOwnSettingsNeedTheScopeApprove(t *testing.T) {
 	p := new(told)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })

@@ -40,7 +40,7 @@ func sseEvents(t *testing.T, frames []sseFrame) (evs []event.Event) {
 	return evs
 }
 
-// sameLog compares events as JSON: that is what readers get.
+// sameLog compares events in their JSON form, which readers get.
 func sameLog(t *testing.T, got, want []event.Event) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -98,7 +98,7 @@ func TestEveryCutOfSSE(t *testing.T) {
 	whole, raw := s.readSSE(id, 0, last)
 	sameLog(t, whole, want)
 	// A cut at any byte leaves whole frames and perhaps a part of one, which is
-	// none. What the client resumes with depends on the whole ones alone.
+	// dropped. The client resumes by the whole frames only.
 	var evs []event.Event
 	cursor, boundary, resumed := int64(0), 0, 0
 	for cut := range len(raw) + 1 {
@@ -114,12 +114,13 @@ func TestEveryCutOfSSE(t *testing.T) {
 		sameLog(t, append(evs[:len(evs):len(evs)], rest...), want)
 		resumed++
 	}
-	if resumed != len(want)+2 { // before anything, after stream:open, after each event
+	if resumed != len(want)+2 { // before the first frame, after stream:open, and after each event
 		t.Errorf("the cuts resumed %d times, want %d", resumed, len(want)+2)
 	}
 }
 
-// history reads a subscription's history and what follows, up to a position.
+// history reads a subscription's history and its live messages, up to a
+// position.
 func (s *site) history(id, family string, after, to int64) (*peer, []json.RawMessage) {
 	s.t.Helper()
 	p := s.join(family)
@@ -166,8 +167,8 @@ func decodeEvents(t *testing.T, entries []json.RawMessage) (evs []event.Event) {
 	return evs
 }
 
-// wsPayloads parses what a server has written after its 101, as far as the
-// frames are whole. Ours are unmasked and in one piece.
+// wsPayloads parses the whole frames that a server has written after its 101.
+// The server's frames are unmasked and unfragmented.
 func wsPayloads(raw []byte) (out [][]byte) {
 	i := bytes.Index(raw, []byte("\r\n\r\n"))
 	if i < 0 {
@@ -207,7 +208,7 @@ func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	// Half of it is history, half comes live, event by event.
+	// Half of the events are history, half are sent live, one by one.
 	first := s.events(id, s.prompt(id, burst(80)))
 	p := s.join(stream.FamilyEvents)
 	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
@@ -224,7 +225,7 @@ func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	for cut := range len(raw) + 1 {
 		payloads := wsPayloads(raw[:cut])
 		if len(payloads) == whole {
-			continue // the same whole messages: the same resumption
+			continue // the same whole messages lead to the same resumption
 		}
 		for _, payload := range payloads[max(whole, 0):] {
 			var f frame
@@ -249,8 +250,8 @@ func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	}
 }
 
-// A screen is what a page keeps of a session: the newest upsert of each item,
-// and everything else by its position.
+// A screen is a page's copy of a session: the newest upsert of each item, and
+// everything else by its position.
 type screen struct {
 	items  map[string]string // without emittedAt and status, which depend on the reader
 	others map[string]string
@@ -316,7 +317,7 @@ func (s *screen) clone() *screen {
 	return c
 }
 
-// resume shows what a page that comes back with a cursor gets.
+// resume applies what a page gets that resumes with a cursor.
 func (s *site) resume(id string, sc *screen) {
 	s.t.Helper()
 	p := s.dial()
@@ -361,7 +362,7 @@ func TestEveryCutOfWebSocketUpserts(t *testing.T) {
 			shown.take(t, f)
 		}
 		if before = len(payloads); checked[fmt.Sprint(before)] {
-			continue // the same whole frames: the same resumption
+			continue // the same whole frames lead to the same resumption
 		}
 		checked[fmt.Sprint(before)] = true
 		got := shown.clone()
@@ -433,7 +434,7 @@ func TestCursorAtTheEdges(t *testing.T) {
 			}
 		}
 	}
-	// Another filter does not renumber: items and events share their positions.
+	// Items and events share their positions: reading items does not renumber.
 	ans := call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items?after=1&limit=1", "", 200)
 	if ans.Seq != last || ans.More {
 		t.Errorf("items end at %d, more %v", ans.Seq, ans.More)
@@ -479,14 +480,14 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// A lateAgent takes its time to start.
+// A lateAgent starts late.
 type lateAgent struct{ silentAgent }
 
 func (lateAgent) Name() string { return "late" }
 
 func (a lateAgent) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	select {
-	case <-time.After(50 * time.Second): // longer than the writing of an answer may take
+	case <-time.After(50 * time.Second): // longer than the deadline for writing an answer
 		return a.silentAgent.Open(ctx, opt)
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -505,4 +506,4 @@ func TestAnswerWaitsForAnAgentThatStartsSlowly(t *testing.T) {
 	})
 }
 
-// A reader that comes and goes sees what one that stays sees.
+// A reader that disconnects and resumes sees the same as one that stays.

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// turn streams one to its end and returns its frames.
+// turn streams a turn to its end and returns its frames.
 func (s *site) turn(id, message, query string) []sseFrame {
 	s.t.Helper()
 	body, _ := json.Marshal(map[string]string{"sessionId": id, "message": message})
@@ -51,7 +51,7 @@ func TestTurnFrames(t *testing.T) {
 		{`{"steps":[{"text":"before"},{"fail":{"code":"RATE_LIMITED","message":"slow down"}}]}`,
 			"session:init chat:delta chat:complete turn:error process:exit", `"exitCode":1`},
 		{`{"steps":[{"crash":true}]}`, "session:init turn:error process:exit", `"exitCode":1`},
-		{"text", "session:init chat:delta chat:complete session:complete process:exit", `"exitCode":0`}, // it goes on after a crash
+		{"text", "session:init chat:delta chat:complete session:complete process:exit", `"exitCode":0`}, // the session continues after a crash
 	}
 	for _, tt := range tests {
 		frames := s.turn(id, tt.prompt, "")
@@ -65,7 +65,7 @@ func TestTurnFrames(t *testing.T) {
 	}
 }
 
-// checkFrames checks what is true of every frame, and that deltas add up.
+// checkFrames checks what holds for every frame, and that deltas add up.
 func checkFrames(t *testing.T, frames []sseFrame) {
 	t.Helper()
 	said := map[string]string{}
@@ -117,7 +117,8 @@ func TestTurnFailsBeforeTheStream(t *testing.T) {
 		{"?onDisconnect=explode", `{"sessionId":"` + id + `","message":"x"}`, 400, "INVALID_REQUEST"},
 		{"", `{"sessionId":"0b5d3c1e-0000-7000-8000-000000000000","message":"x"}`, 404, "SESSION_NOT_FOUND"},
 		{"", `{"sessionId":"` + dead + `","message":"x"}`, 409, "SESSION_DEAD"},
-		// The lock comes before options, attachments and profile.
+		// The check for a running turn precedes those of options, attachments
+		// and profile.
 		{"", `{"sessionId":"` + id + `","message":"x"}`, 409, "TURN_IN_PROGRESS"},
 		{"", `{"sessionId":"` + id + `","message":"","attachments":[{"path":"/etc/passwd"}]}`, 409, "TURN_IN_PROGRESS"},
 		{"", `{"sessionId":"` + id + `","message":"x","opts":{"permissionMode":"yolo"}}`, 409, "TURN_IN_PROGRESS"},
@@ -218,7 +219,7 @@ func TestTurnOnDisconnect(t *testing.T) {
 			if got := evs[len(evs)-1].Body.(event.ResponseDone).Status; got != want {
 				t.Errorf("ended %s, want %s", got, want)
 			}
-			// What the reader missed is there.
+			// The events that the reader missed are in the log.
 			last := evs[len(evs)-1].Seq
 			rest, _ := s.readSSE(id, f.id, last)
 			sameLog(t, rest, evs[f.id:])
@@ -234,14 +235,14 @@ func TestTurnEndsOnceForEveryReader(t *testing.T) {
 	prompts := []string{"text", "fail", "crash", "tools", "not json {", `{"bad":1}`, `{"steps":[]}`, burst(300)}
 	for _, p := range prompts {
 		if p == "not json {" {
-			continue // plays the demo, which asks
+			continue // plays the demo, which requests an approval
 		}
 		frames := s.turn(id, p, "")
 		n := namesOf(frames)
 		if strings.Count(n, "session:complete")+strings.Count(n, "turn:error") != 1 || strings.Count(n, "process:exit") != 1 || !strings.HasSuffix(n, " process:exit") {
 			t.Errorf("%.20s: got %s", p, n)
 		}
-		// The lock is free once the last frame is there.
+		// The turn has ended for the server once the client has the last frame.
 		if st := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200); st.TurnID != "" {
 			t.Errorf("%.20s: still in turn %s", p, st.TurnID)
 		}
@@ -280,7 +281,7 @@ func TestHarness(t *testing.T) {
 	if list := call[listAnswer](rg, "GET", "/api/harness/session/list?projectRoot="+rg.dir, "", 200); len(list.Sessions) != 1 {
 		t.Errorf("list %+v", list)
 	}
-	turn := rg.prompt(id, "hang") // the other face has the same lock
+	turn := rg.prompt(id, "hang") // a turn of the Session API blocks one of the harness, too
 	if w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"x"}`); w.Code != 409 || code(w) != "TURN_IN_PROGRESS" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -298,8 +299,8 @@ func TestHarness(t *testing.T) {
 }
 
 func TestTurnFramesKeepTheirPromise(t *testing.T) {
-	// Deltas that do not cover the final text, text given at the start, text of
-	// an item that fails.
+	// Cases: deltas that do not cover the final text, text given at the start,
+	// and text of an item that fails.
 	frames := stream.NewTurnFrames("s", "t")
 	var got []sseFrame
 	for i, b := range []event.Body{

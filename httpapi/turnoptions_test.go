@@ -16,7 +16,7 @@ import (
 )
 
 // withOptions are the ways to send a prompt with options. Each returns the
-// turn's id; the turn of the harness is over by then.
+// turn's id; a turn of the harness has ended by then.
 var withOptions = map[string]func(s *site, id, opts string) string{
 	"send": func(s *site, id, opts string) string {
 		w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","opts":`+opts+`}`)
@@ -91,8 +91,8 @@ func TestOptionsOfATurnHoldForThatTurnAlone(t *testing.T) {
 	}
 }
 
-// settled returns the settings of a session without a turn, as its status and
-// its record have them.
+// settled returns the settings of a session without a running turn, from its
+// status and its record.
 func (s *site) settled(id string) string {
 	s.t.Helper()
 	for version := int64(0); ; {
@@ -123,8 +123,8 @@ func cmpDefault(mode string) string {
 	return mode
 }
 
-// The settings of a session change while a turn with its own runs: that is what
-// the session returns to.
+// If the settings of a session change during a turn with its own settings, the
+// session has the changed settings after the turn.
 func TestSettingsChangedDuringATurnWithOptionsStay(t *testing.T) {
 	timed(t, minute)
 	p := new(told)
@@ -162,8 +162,8 @@ func TestOptionsOfAQueuedTurnHoldForThatTurnAlone(t *testing.T) {
 	}
 }
 
-// A running agent is told of nothing that it has already: being told can leave
-// traces in its conversation.
+// A running agent does not get settings that it has already, because setting
+// them again can leave traces in its conversation.
 func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
 	timed(t, minute)
 	p := new(told)
@@ -188,7 +188,7 @@ func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
 	}
 }
 
-// handy is the scripted agent whose tools and display of reasoning can change
+// A handy is the scripted agent whose tools and display of reasoning can change
 // while it runs.
 type handy struct{ told }
 
@@ -217,7 +217,7 @@ func (c *handyConn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDispl
 	return nil
 }
 
-// A turn can take away tools, and gives back what the session has.
+// A turn can disallow tools, and they are allowed again after it.
 func TestTurnDisallowsToolsForItselfAlone(t *testing.T) {
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
@@ -253,7 +253,7 @@ func TestTurnDisallowsToolsForItselfAlone(t *testing.T) {
 	}
 }
 
-// bare is the scripted agent without any of the methods that change a setting.
+// A bare is the scripted agent without the methods that change settings.
 type bare struct{ *script.Provider }
 
 func (p bare) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {

@@ -11,9 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// TestUnreadAnswersAreBounded has clients ask for large answers of every kind
-// and read nothing. What is held for them is bounded: those that wait for
-// longest are cut off at once, not when their time is over.
+// TestUnreadAnswersAreBounded lets clients request large answers of every kind
+// and read nothing. The memory for them is bounded: the answers that wait for
+// longest are aborted at once, before their deadline.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	const clients, limit = 8, 2 << 20
 	for _, kind := range []string{"events", "items", "export?format=md"} {
@@ -58,8 +58,8 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswerIsCountedOnceAsUnread has one client get answers that are within
-// the limit, but not twice.
+// TestAnswerIsCountedOnceAsUnread requests answers that are within the limit
+// once, but would exceed it twice.
 func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
 	id := s.create()

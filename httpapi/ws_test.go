@@ -61,7 +61,7 @@ func TestHelloFamily(t *testing.T) {
 		}
 	}
 
-	p = s.dial() // without a hello it is the default, for life
+	p = s.dial() // without a hello the family is the default, for the whole connection
 	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 	for f := p.hear(); !f.Done; f = p.hear() {
 	}

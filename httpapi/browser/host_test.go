@@ -77,8 +77,8 @@ func (p pageAt) Host() string { return string(p) }
 func (p pageAt) URL() string  { return "http://" + string(p) }
 func (p pageAt) Renew() error { return nil }
 
-// newHosts returns one with a page at its own name, behind a proxy, and, as
-// somebody without such names has it, at an address.
+// newHosts returns Hosts whose page is at its own name, at an https origin
+// behind a proxy, and at an address for users without such names.
 func newHosts(t *testing.T, bound []netip.Addr, names ...string) Hosts {
 	t.Helper()
 	h, err := NewHosts(bound, names, pageAt("own.localhost"), []string{"https://runnel.example", "http://127.0.0.1:7000"})
@@ -102,9 +102,9 @@ func TestPageOriginsAreChecked(t *testing.T) {
 	}
 }
 
-// Who controls the network can serve a page at the plain twin of an address
-// that is given with --origin. A proxy speaks TLS for that address, so that the
-// request itself arrives in plain text.
+// An attacker who controls the network can serve a page at the http twin of an
+// https address that is given with --origin. A proxy terminates TLS for that
+// address, so the request reaches the server in plain text in both cases.
 func TestPlainTwinOfAnHTTPSOriginIsRefused(t *testing.T) {
 	origins, err := NewOrigins([]string{"https://runnel.example", "https://other.example:8443"}, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
 		`{"maxTurns":99999999999999999999}`, `[]`, `"x"`, `{"Dir":"/"}`, `{"Path":"/bin/sh"}`, `{"dir":"/"}`} {
 		opt, err := decodeOptions("opts", json.RawMessage(bad))
 		if strings.Contains(strings.ToLower(bad), "dir") || strings.Contains(bad, "Path") {
-			if err != nil || len(opt.Warnings) != 1 || opt.Dir != "" || opt.Path != "" { // not a client's to set: unknown
+			if err != nil || len(opt.Warnings) != 1 || opt.Dir != "" || opt.Path != "" { // a client must not set these, so they are unknown
 				t.Errorf("%s: got %+v, %v", bad, opt, err)
 			}
 		} else if runnel.CodeOf(err) != runnel.InvalidRequest {

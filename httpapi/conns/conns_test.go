@@ -23,7 +23,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error   { close(l.in); return nil }
 func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// A conn remembers that it was closed, and what was written to it.
+// A conn records that it was closed, and what was written to it.
 type conn struct {
 	net.Conn
 	from   string
@@ -35,7 +35,8 @@ func (c *conn) RemoteAddr() net.Addr        { return &net.TCPAddr{IP: net.ParseI
 func (c *conn) Close() error                { c.closed = true; return nil }
 func (c *conn) Write(p []byte) (int, error) { return c.got.Write(p) }
 
-// A door is a Listener with its connections, in the order in which they came.
+// A door is a Listener with its connections, in the order in which they were
+// accepted.
 type door struct {
 	t       *testing.T
 	l       *Listener
@@ -65,7 +66,7 @@ func (d *door) come(from string) int {
 	return len(d.conns) - 1
 }
 
-// knock connects from an address that is not let in.
+// knock connects from an address, and the connection is rejected.
 func (d *door) knock(from string) *conn {
 	d.t.Helper()
 	c := &conn{from: from}
@@ -95,7 +96,7 @@ func TestOldestStrangerOfTheMostFrequentAddressMakesRoom(t *testing.T) {
 	d.come("192.0.2.1")
 	d.come("192.0.2.2")
 	d.come("192.0.2.2")
-	Authenticated(request(d.conns[d.come("192.0.2.2")])) // is no stranger any more
+	Authenticated(request(d.conns[d.come("192.0.2.2")])) // does not count as unauthenticated any more
 	d.come("192.0.2.2")
 	d.come("192.0.2.3")
 	if got := d.closed(); len(got) != 1 || got[0] != 1 {
@@ -128,14 +129,14 @@ func TestIdleConnectionMakesRoomAndABusyOneDoesNot(t *testing.T) {
 		t.Errorf("got %v %q", err, refused.got.String())
 	}
 	_ = d.conns[0].Close()
-	_ = d.conns[0].Close() // counts once
+	_ = d.conns[0].Close() // closing twice counts once
 	if open, strangers := d.l.Counts(); open != 1 || strangers != 0 {
 		t.Errorf("%d open, %d without a credential", open, strangers)
 	}
 }
 
-// Only what net/http answers by itself changes its form: not an answer that a
-// handler has begun, whatever it holds.
+// Only answers of net/http itself are converted, and never an answer that a
+// handler has begun, whatever it contains.
 func TestOnlyAnswersOfTheTransportChangeTheirForm(t *testing.T) {
 	const plain = "HTTP/1.1 400 Bad Request" + plainHead + "400 Bad Request"
 	d := open(t, Limits{Open: 2, Unauthenticated: 2})

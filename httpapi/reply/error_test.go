@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Several requests may be answered with the same bytes at once: those of a
-// request that was sent again.
+// Several requests may be answered with the same bytes at once, for instance
+// when a request is repeated.
 func TestRawLeavesItsBodyAlone(t *testing.T) {
 	body := make(json.RawMessage, 2, 8)
 	copy(body, "{}")

@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// The page about streams has the codes with which the server closes a
-// WebSocket, and no others.
+// The page about streams lists exactly the codes with which the server closes a
+// WebSocket.
 func TestCloseCodesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/streams.md")
 	if err != nil {

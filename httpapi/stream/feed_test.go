@@ -22,14 +22,14 @@ const sessionID = "00000000-0000-7000-8000-000000000001"
 
 var errDisk = runnel.Fail(runnel.Internal, "the disk failed")
 
-// brokenLog is a log that cannot be read.
+// A brokenLog is a log that cannot be read.
 type brokenLog struct{ *memory.Log }
 
 func (brokenLog) Read(context.Context, string, int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) { yield(event.Event{}, errDisk) }
 }
 
-// brokenCatalogue is a catalogue that knows no session's record.
+// A brokenCatalogue is a catalogue without any session's record.
 type brokenCatalogue struct{ *memory.Catalogue }
 
 func (brokenCatalogue) Session(context.Context, string) (store.Session, error) {
@@ -51,8 +51,8 @@ func feeds(t *testing.T, log runnel.Log, catalogue store.Catalogue) *Streams {
 	return New(Config{Gateway: gw, Heartbeat: time.Second, WriteStall: time.Second})
 }
 
-// appendTurns appends events, of which it completes the rest, to the log of
-// sessionID.
+// appendTurns appends events to the log of sessionID. It fills in their missing
+// fields.
 func appendTurns(t *testing.T, log runnel.Log, evs ...event.Event) {
 	t.Helper()
 	st, err := log.State(t.Context(), sessionID)
@@ -72,8 +72,8 @@ var (
 	ends   = event.ResponseDone{Status: event.StatusCompleted}
 )
 
-// A client learns that the log cannot be read. An error of the stall check says
-// itself what failed. Both transports report the same.
+// A client gets an error if the log cannot be read, and the stall check's own
+// error if that check fails. Both transports report the same.
 func TestFeedErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		log       func(*memory.Log) runnel.Log

@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// What an agent does not report is absent from a frame; it is never null.
+// A frame omits what an agent does not report; it never has null.
 func TestFramesOfTurnHoldNoNull(t *testing.T) {
 	frames := NewTurnFrames("s", "t")
 	for _, b := range []event.Body{

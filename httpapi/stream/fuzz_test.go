@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A cursor is a whole number of zero or more in plain digits, or it is refused.
-// (J07)
+// A cursor is a whole number of zero or more in plain digits; anything else is
+// rejected. (J07)
 func FuzzCursor(f *testing.F) {
 	for _, c := range []string{"", "0", "1", "-1", "+1", "007", "9223372036854775807", "9223372036854775808", "1.0", "1e3", " 1", "1 ", "0x1", "1_000", "١", "\x00"} {
 		f.Add(c)

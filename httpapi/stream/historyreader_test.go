@@ -19,7 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// state is what a reader of entries ends up with.
+// A state is what a reader knows after it has read all entries.
 type state struct {
 	items     map[string]upsert.Upsert
 	approvals map[string]upsert.Approval
@@ -35,7 +35,7 @@ func (st *state) take(outs []upsert.Out) {
 		case upsert.Upsert:
 			o.EmittedAt = time.Time{}
 			if o.Status == upsert.StatusCreate {
-				o.Status = upsert.StatusUpdate // how it came to be is no part of it
+				o.Status = upsert.StatusUpdate // how the item reached this state does not matter
 			}
 			st.items[o.ItemID] = o
 		case upsert.Approval:
@@ -46,8 +46,8 @@ func (st *state) take(outs []upsert.Out) {
 	}
 }
 
-// However a history is cut, and wherever its reader comes back, what the reader
-// ends up with is the same; each event, approval and end of an item once.
+// A reader ends with the same state wherever a history is cut and wherever the
+// reader resumes. It gets each event, approval and end of an item once.
 func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 	log, id := new(runnel.Memory), "s"
 	allow := func(_ context.Context, a event.Approval) runnel.Decision { return runnel.Decision{Choice: "allow"} }
@@ -68,7 +68,7 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The last turn goes on.
+	// The last turn has not ended.
 	last, err := session.Send(t.Context(), runnel.Text(`{"steps":[{"text":"one "},{"tool":{"name":"C","output":"c"}},{"text":"two "},{"hang":true}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 			break
 		}
 	}
-	// A copy that does not grow, of every length.
+	// Copies of the log that do not grow, one of every length.
 	var evs []event.Event
 	for ev, err := range log.Read(t.Context(), id, 0) {
 		if err != nil {
@@ -116,7 +116,8 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 				got.take(c.entries)
 				more = c.more
 			}
-			// Of a cancelled item the last text may have been told as growing.
+			// The last upsert of a cancelled item may be one from an earlier
+			// event. So Seq is compared only for complete items, below.
 			opt := cmp.Options{cmp.AllowUnexported(state{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(upsert.Upsert{}, "Seq", "SourceTimestamp")}
 			if d := cmp.Diff(whole, got, opt); d != "" {
 				t.Fatalf("%d events in stretches of %d (-whole +cut):\n%s", n, cut, d)
@@ -128,7 +129,7 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 			}
 		}
 	}
-	for after := int64(1); after < int64(len(evs)); after += 1 + int64(len(evs))/30 { // a reader that comes back
+	for after := int64(1); after < int64(len(evs)); after += 1 + int64(len(evs))/30 { // a reader that resumes
 		log := new(runnel.Memory)
 		if err := log.Append(t.Context(), id, 0, evs...); err != nil {
 			t.Fatal(err)
@@ -165,8 +166,8 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 	}
 }
 
-// A longTurn is a log with one turn of many large items, each made when it is
-// read: whoever holds them is its reader.
+// A longTurn is a log with one turn of many large items. It makes each item
+// when it is read, so only a reader can hold them in memory.
 type longTurn struct {
 	runnel.Memory
 	items, size int
@@ -187,7 +188,7 @@ func (l *longTurn) body(seq int64) event.Body {
 	switch {
 	case seq == 1:
 		return event.ResponseStart{ProviderID: "p"}
-	case seq == 2: // open all the time
+	case seq == 2: // an item that stays unfinished
 		return event.ItemStart{ItemID: "t:0:0", ItemType: event.TypeFunctionCall, CallID: "task", Name: "Task"}
 	case seq%2 == 1:
 		return event.ItemStart{ItemID: id, ItemType: event.TypeMessage, ParentCallID: "task"}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// scripted is a connection from which a test's bytes are read.
+// A scripted is a connection from which a test's bytes are read.
 type scripted struct {
 	net.Conn
 	io.Reader
@@ -27,8 +27,8 @@ func masked(head byte, payload string) []byte {
 	return out
 }
 
-// However its frames arrive, a meter passes on what is before a bad frame and
-// nothing of what is behind it.
+// A meter passes on what precedes a bad frame and nothing of what follows,
+// however the bytes are split.
 func TestMeterStopsAtTheBadFrame(t *testing.T) {
 	good := bytes.Join([][]byte{masked(0x81, "text"), masked(0x89, "ping"), masked(0x01, "a"), masked(0x80, "b")}, nil)
 	many := bytes.Repeat(masked(0x00, ""), 3)
@@ -49,7 +49,7 @@ func TestMeterStopsAtTheBadFrame(t *testing.T) {
 			var failed error
 			m := &meter{Conn: scripted{Reader: r}, most: 2, since: time.Now().Add(time.Hour), failed: func(err error) { failed = err }}
 			got, err := io.ReadAll(m)
-			if how != "at once" && tt.err != nil { // the library may have got the beginning of the bad frame
+			if how != "at once" && tt.err != nil { // the library may have read the beginning of the bad frame
 				got = got[:min(len(got), len(tt.want))]
 			}
 			if err != nil || !bytes.Equal(got, tt.want) || !errors.Is(failed, tt.err) {

@@ -20,8 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// Closing a WebSocket waits for the client, which need not hurry: messages that
-// it sends meanwhile have no effect (A09).
+// Closing a WebSocket waits for the client. Messages that the client sends
+// meanwhile have no effect (A09).
 func TestRevokedSocketDecidesNothing(t *testing.T) {
 	log := new(memory.Log)
 	gw, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: memory.New(log), Providers: []runnel.Provider{script.New()}})
@@ -58,7 +58,7 @@ func TestRevokedSocketDecidesNothing(t *testing.T) {
 			break
 		}
 	}
-	for version := int64(0); ; { // until a person may answer
+	for version := int64(0); ; { // wait until a person may answer
 		changed := gw.Changed(version)
 		_, version = gw.Changes(version)
 		if st, err := gw.Status(t.Context(), id); err != nil || len(st.PendingApprovals) == 1 {
