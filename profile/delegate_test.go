@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// permitted is a delegation that passes every gate.
+// permitted returns a delegation that passes every gate.
 func permitted() Delegation {
 	return Delegation{
 		On: true, Profile: &Profile{Name: "lead", Subagents: []string{"tester"}}, Subagent: "tester",
@@ -24,8 +24,8 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	}
-	// Each row breaks one gate. With all the gates below it broken as well, it
-	// still is the one that decides.
+	// Each row breaks one gate. That gate still decides if all gates below it
+	// are broken as well.
 	type row struct {
 		gate  Gate
 		why   string
@@ -81,7 +81,7 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
-	// A missing class only warns.
+	// A missing class is only a warning.
 	d := permitted()
 	d.Target.AgentClass = ""
 	if got := d.Decide(); !got.Allowed || got.Warning != `the profile "tester" does not declare AGENT_CLASS: TASK` {
@@ -89,7 +89,7 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 	}
 }
 
-// Governance permits only by values of exactly the right type.
+// Governance permits only with values of exactly the right type.
 func TestGovernanceIsReadStrictly(t *testing.T) {
 	for data, want := range map[string]*Governance{
 		``: nil, `null`: nil, `true`: nil, `[]`: nil, `"x"`: nil, `{`: nil,

@@ -11,7 +11,7 @@ func TestForbiddenToolsAlwaysWin(t *testing.T) {
 	const ask, deny, allow = "ask", "deny", "allow"
 	for _, tt := range []struct {
 		tool                       string
-		none, session, turn, alone string // alone: of the turn, in a session without a profile
+		none, session, turn, alone string // alone: the turn's profile, in a session without a profile
 	}{
 		{"Bash", ask, deny, deny, allow},
 		{"bash", ask, deny, deny, ask},
@@ -23,7 +23,7 @@ func TestForbiddenToolsAlwaysWin(t *testing.T) {
 		{"mcp__issues__list", ask, allow, ask, ask},
 		{"mcp__issues__delete", ask, deny, deny, ask},
 		{"mcp__Issues__DELETE", ask, deny, deny, ask},
-		{"mcp__issues", ask, ask, ask, ask}, // may be the tool that is forbidden
+		{"mcp__issues", ask, ask, ask, ask}, // the request may be for the forbidden tool
 		{"mcp__issues2__list", ask, ask, ask, ask},
 		{"mcp__mail__send", ask, deny, deny, ask},
 		{"mcp__mail", ask, deny, deny, ask},

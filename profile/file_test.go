@@ -137,8 +137,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, parsing ends with a profile or an error that names the
-// file.
+// For any content, parsing returns a profile or an error that names the file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("---\na: &a [*a]\n---\n"))

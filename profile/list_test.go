@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// put writes files below dir, which only this user may change.
+// put writes files below dir, which only the current user may change.
 func put(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, data := range files {
@@ -89,8 +89,7 @@ func TestFindSaysWhyAProfileCannotBeUsed(t *testing.T) {
 	}
 }
 
-// What is not a plain file of the folder is listed with its error and never
-// read.
+// An entry that is not a plain file is listed with an error and never read.
 func TestListReadsPlainFilesOnly(t *testing.T) {
 	config, project, secret := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "secret.md")
 	put(t, filepath.Dir(secret), map[string]string{"secret.md": small})
@@ -113,8 +112,8 @@ func TestListReadsPlainFilesOnly(t *testing.T) {
 			t.Errorf("entry %d: want %q of %q", i, want, got)
 		}
 	}
-	// A folder of the project that is a link to elsewhere is an error, and not
-	// followed.
+	// If the project's folder of profiles is a link to another place, List
+	// fails and does not follow it.
 	if err := os.Mkdir(filepath.Join(project, ".runnel"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// chain are the sources, strongest first.
+// chain has the sources, strongest first.
 var chain = []From{FromTurn, FromSession, FromProfile, FromProject, FromEnvironment, FromGlobal}
 
 // with returns options that have one option, by its name in JSON.
@@ -54,7 +54,7 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 		}
 		for strongest := range chain {
 			if o.name == "systemPromptAppend" && strongest <= 2 {
-				continue // the text of the profile is joined with another
+				continue // the text of the profile is joined with that of another source
 			}
 			var sources []Source
 			for i := range chain[strongest:] {
@@ -76,8 +76,8 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 	}
 }
 
-// Nothing is invented at the end of a chain: the agent decides, and tools are
-// the preset of its own.
+// If no source has an option, the agent decides, and tools are its own default
+// set.
 func TestWithoutASourceTheAgentDecides(t *testing.T) {
 	opt, by := Resolve(Source{From: FromSession}, Source{From: FromGlobal})
 	if !reflect.DeepEqual(opt, runnel.Options{}) {
@@ -106,7 +106,7 @@ func TestEachOfTheAgentsOwnSettingsIsResolvedByItself(t *testing.T) {
 	}
 }
 
-// A session adds to what its profile says to the agent; it cannot replace it.
+// A session can add to the text of its profile, but cannot replace it.
 func TestTextOfAProfileComesBeforeThatOfTheSession(t *testing.T) {
 	add := func(from From, s string) Source {
 		return Source{From: from, Options: runnel.Options{SystemPromptAppend: s}}
@@ -138,8 +138,8 @@ func TestWhatOneSourceForbidsNoOtherAllows(t *testing.T) {
 	}
 }
 
-// shownDisallowed returns what is shown of disallowedTools for a session with a
-// profile. sources are the other sources; the session comes first.
+// shownDisallowed returns the disallowedTools that are shown for a session with
+// a profile. sources are the other sources, the session's first.
 func shownDisallowed(p Profile, sources []Source) ResolvedOption {
 	_, by := Resolve(append([]Source{sources[0], Of(p)}, sources[1:]...)...)
 	return by["disallowedTools"]
@@ -179,7 +179,7 @@ func TestResolvedShowsNamesOfServersOnly(t *testing.T) {
 	}
 }
 
-// A hundred runs give the same bytes, whatever the order of Go's maps.
+// A hundred runs return the same bytes, whatever the order of Go's maps.
 func TestResolvingIsDeterministic(t *testing.T) {
 	config := runnel.Values{}
 	for i := range 30 {

@@ -11,7 +11,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// project makes a project with a settings file and returns its folder.
+// project creates a project with a settings file and returns its folder.
 func project(t *testing.T, settings string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestProjectFileIsStrict(t *testing.T) {
 	}
 }
 
-// A repository decides which links it holds, so none may lead out of it.
+// A repository can contain any link, so a link must not lead out of it.
 func TestProjectFileThatIsALinkOutOfTheProjectIsRefused(t *testing.T) {
 	other := project(t, "model: stolen")
 	for name, link := range map[string]func(dir string) error{
