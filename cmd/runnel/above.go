@@ -10,8 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
-// openStore opens a data directory that no server uses. An agent of one of its
-// sessions, which a server judges otherwise, is refused.
+// openStore opens a data directory that no server uses. It refuses a caller
+// that an agent of one of this directory's sessions started: only the server
+// could apply the session's permissions to such a caller.
 func openStore(ctx context.Context, data string) (*sqlite.Store, error) {
 	if err := refuseAgent(data); err != nil {
 		return nil, err
@@ -20,8 +21,8 @@ func openStore(ctx context.Context, data string) (*sqlite.Store, error) {
 }
 
 // refuseAgent fails if an agent of a session in this data directory started
-// this process. Agents of others, such as one that works on runnel itself, may
-// use it.
+// this process. Agents of other data directories may use this one, for example
+// an agent that works on runnel itself.
 func refuseAgent(data string) error {
 	for _, session := range auth.SessionsAbove() {
 		if filepath.Base(session) != session {

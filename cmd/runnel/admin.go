@@ -19,23 +19,24 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// errNoServer means that no server uses the data directory.
+// errNoServer reports that no server uses the data directory.
 var errNoServer = errors.New("no server is running")
 
-// An admin talks to the running server of this user.
+// An admin sends requests to the running server of this user.
 type admin struct {
 	client *http.Client
 	dial   dialFunc
-	base   string // before the path
+	base   string // URL without the path
 	token  string // sent as bearer token, if any
 }
 
 const adminTimeout = 30 * time.Second
 
-// connect finds the running server: with RUNNEL_TOKEN and RUNNEL_URL at that
-// address, or else through its unix socket, where the system tells it who
-// calls. It returns errNoServer if there is none. No file says where the server
-// is: an agent can rewrite those that this user can.
+// connect finds the running server. With RUNNEL_TOKEN and RUNNEL_URL it uses
+// that address, otherwise the server's unix socket, where the server asks the
+// kernel who the caller is. It returns errNoServer if no server listens there.
+// No file stores the server's address: an agent could rewrite every file that
+// this user can write.
 func connect(ctx context.Context, c config) (*admin, error) {
 	token := os.Getenv("RUNNEL_TOKEN")
 	if url := os.Getenv("RUNNEL_URL"); token != "" && url != "" {
@@ -60,7 +61,8 @@ func connect(ctx context.Context, c config) (*admin, error) {
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newAdmin returns an admin that checks who listens whenever it has dialed.
+// newAdmin returns an admin that checks, after each dial, who listens at the
+// other end.
 func newAdmin(base, token string, dial dialFunc) *admin {
 	ad := &admin{base: base, token: token}
 	ad.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -80,10 +82,10 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 	return ad
 }
 
-// maxAnswer bounds an answer of the server, in bytes.
+// maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 64 << 20
 
-// do sends a request and decodes the answer into out.
+// do sends a request and decodes the response into out, unless out is nil.
 func (ad *admin) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -132,7 +134,7 @@ func (ad *admin) post(ctx context.Context, path string, in, out any) error {
 	return ad.do(ctx, http.MethodPost, path, in, out)
 }
 
-// serverError makes the error in an answer ours again.
+// serverError returns the error that a response reports, with its error code.
 func serverError(status int, body []byte) error {
 	var answer struct {
 		Error struct {

@@ -12,9 +12,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// printAgent prints all that is known of one agent.
+// printAgent prints everything known about one agent.
 func (a *app) printAgent(ag detect.Agent) error {
-	facts := listing([]column{{"", whole}, {"", whole}}) // commands to copy
+	facts := listing([]column{{"", whole}, {"", whole}}) // never cut: the user copies commands from it
 	facts.add(ag.CLIType, cell(ag.DisplayName))
 	if len(ag.Aliases) > 0 {
 		facts.add("also called", strings.Join(ag.Aliases, ", "))
@@ -69,10 +69,10 @@ func (a *app) printAgent(ag detect.Agent) error {
 	return err
 }
 
-// listing returns a table without names above its columns.
+// listing returns a table without column headings.
 func listing(columns []column) *table { return &table{columns: columns} }
 
-// choices lists the values that a setting may have, the present one in
+// choices lists the possible values of a setting, with the current one in
 // brackets.
 func choices(o event.ConfigOption) string {
 	values := []string{"true", "false"}
@@ -92,7 +92,7 @@ func choices(o event.ConfigOption) string {
 	return strings.Join(values, " ")
 }
 
-// ability says in words what a capability is.
+// ability returns a short description of a capability.
 func ability(c runnel.Capability) string {
 	switch c {
 	case runnel.CapRun:

@@ -16,14 +16,14 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// provider returns the provider with this name, or else the first agent that
-// is installed.
+// provider returns the provider with this name. Without a name it returns the
+// first installed agent.
 func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error) {
 	if name != "" {
 		return a.named(name)
 	}
 	for _, p := range a.providers {
-		if p.Name() != script.Name && detect.Probe(ctx, p).Installed { // that one is no agent
+		if p.Name() != script.Name && detect.Probe(ctx, p).Installed { // the script provider plays a file and drives no agent
 			return p, nil
 		}
 	}
@@ -45,7 +45,7 @@ func (a *app) names() []string {
 	return names
 }
 
-// example returns the name of a provider for help texts.
+// example returns the name of a provider, for examples in help texts.
 func (a *app) example() string {
 	for _, p := range a.providers {
 		if p.Name() != script.Name {
@@ -126,7 +126,7 @@ func (a *app) printAgents(list []detect.Agent) error {
 	return err
 }
 
-// rank puts first what can be used.
+// rank is the sort key of the list: installed agents come first.
 func rank(a detect.Agent) int {
 	if a.Installed {
 		return 0
@@ -146,7 +146,8 @@ func loggedIn(in runnel.Installation) string {
 	return "no"
 }
 
-// short makes a path fit into a table: its end tells more than its beginning.
+// short shortens a path for a table. It keeps the end, which says more than the
+// beginning.
 func short(path string) string {
 	if home, err := os.UserHomeDir(); err == nil && len(home) > 1 {
 		if rest, ok := strings.CutPrefix(path, home+string(os.PathSeparator)); ok {
@@ -160,8 +161,8 @@ func short(path string) string {
 	return path
 }
 
-// next says where the agent is, or else what stands between the user and it.
-// The command that installs it stands alone, so that it can be copied.
+// next returns the path of a usable agent, or else what the user has to do
+// first. An install command is returned alone, so that it can be copied.
 func next(in runnel.Installation) string {
 	switch do := todo(in); {
 	case do == "":
@@ -173,7 +174,7 @@ func next(in runnel.Installation) string {
 	}
 }
 
-// todo says what stands between the user and the agent.
+// todo returns what the user has to do before the agent can be used, or "".
 func todo(in runnel.Installation) string {
 	switch {
 	case in.Problem != "" && (in.Installed || in.Path != ""):
@@ -188,7 +189,7 @@ func todo(in runnel.Installation) string {
 	return ""
 }
 
-// cell makes text of others one cell of a table.
+// cell turns untrusted text into one table cell.
 func cell(s string) string {
 	s = strings.Join(strings.Fields(termtext.Clean(s)), " ")
 	if s == "" {

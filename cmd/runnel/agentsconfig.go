@@ -17,11 +17,11 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-// agentsKey is the setting of the configuration file that is no flag: which
-// agents there are, beside those that are known, and where those are.
+// agentsKey is the section of the configuration file that adds agents and
+// changes known ones. It has no flag.
 const agentsKey = "agents"
 
-// agentsHelp is the part of help texts about it.
+// agentsHelp is the part of help texts about that section.
 func (a *app) agentsHelp() string {
 	return `Which agents there are is in the configuration file too:
 
@@ -36,8 +36,8 @@ func (a *app) agentsHelp() string {
       apiKeyFile: /home/me/key   # mode 0600; default: the agent's variable`
 }
 
-// knowAgents takes up the agents of the configuration file, and the folders it
-// trusts, for a command that needs no server.
+// knowAgents applies the agents, the options and the trusted folders of the
+// configuration file. Commands that need no server call it.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	file, k, err := readSettings(fl)
 	if err != nil {
@@ -60,7 +60,9 @@ func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	return a.useOptions(file.path, options)
 }
 
-// useAgents changes what the commands know.
+// useAgents applies the agents of the configuration file at path. Secrets in
+// their variables are redacted from then on; if there are any, no other user
+// may be able to read the file.
 func (a *app) useAgents(path string, agents map[string]all.Agent) error {
 	if len(agents) == 0 {
 		return nil
@@ -96,11 +98,12 @@ func (a *app) useAgents(path string, agents map[string]all.Agent) error {
 	return nil
 }
 
-// maxKey bounds the file of an API key, in bytes.
+// maxKey is the maximum size of an API key file, in bytes.
 const maxKey = 4 << 10
 
-// readKey reads the API key of an agent. Nothing that we print or log holds it
-// from then on. Another user must not be able to read the file.
+// readKey reads the API key of an agent. From then on the key is redacted from
+// everything that this program prints or logs. It fails if another user can
+// read the file.
 func (a *app) readKey(path string) (string, error) {
 	data, err := private.ReadFile(path, private.Nothing, maxKey)
 	if err != nil {
@@ -113,9 +116,9 @@ func (a *app) readKey(path string) (string, error) {
 	return key, nil
 }
 
-// knowKeys reads the API keys of agents that may run already, started by the
-// server before this one. A file that cannot be read is an error when it is
-// needed.
+// knowKeys reads the API keys of all agents, so that they are redacted also
+// from the output of agents that the previous server started. It ignores files
+// that cannot be read; the error is reported when the key is needed.
 func (a *app) knowKeys(agents map[string]all.Agent) {
 	for _, agent := range agents {
 		if agent.KeyFile != "" {
@@ -124,7 +127,7 @@ func (a *app) knowKeys(agents map[string]all.Agent) {
 	}
 }
 
-// canonical gives known agents their own names instead of others they go by.
+// canonical replaces aliases of known agents by their names.
 func (a *app) canonical(agents map[string]all.Agent) (map[string]all.Agent, error) {
 	out := make(map[string]all.Agent, len(agents))
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
@@ -148,7 +151,8 @@ func badFile(path string, err error) error {
 	return usage("the configuration %s: %s", termtext.Clean(path), oneLine(termtext.Clean(err.Error()), 400))
 }
 
-// agentsOf reads the setting as the file has it. An error names the key.
+// agentsOf parses the agents section of the configuration file. Its errors name
+// the key.
 func agentsOf(raw any) (map[string]all.Agent, error) {
 	if raw == nil {
 		return nil, nil
@@ -186,7 +190,7 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 			case "apiKeyFile":
 				a.KeyFile, err = wantPath(at, value)
 			case optionsKey:
-				continue // see optionSources
+				continue // read by optionSources
 			default:
 				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env, auth, apiKeyFile, displayName and options", at)
 			}
@@ -195,15 +199,15 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 			}
 		}
 		if _, ok := fields[optionsKey]; ok && len(fields) == 1 {
-			continue // its program is the usual one
+			continue // only options: the agent itself is unchanged
 		}
 		out[name] = a
 	}
 	return out, nil
 }
 
-// wantText returns the text v. It rejects what YAML decodes as a number: the
-// number would lose its leading zeros.
+// wantText returns the text v. It rejects a value that YAML decodes as a
+// number, because a number would lose its leading zeros.
 func wantText(key string, v any) (string, error) {
 	s, ok := v.(string)
 	switch {
@@ -251,7 +255,7 @@ func named(key string, v any) (map[string]string, error) {
 	}
 	out := make(map[string]string, len(entries))
 	for name, v := range entries {
-		s, ok := v.(string) // an empty one is a value
+		s, ok := v.(string) // an empty value is allowed
 		if !ok {
 			return nil, fmt.Errorf("%s.%s: must be text; put it in quotes", key, name)
 		}
@@ -260,7 +264,7 @@ func named(key string, v any) (map[string]string, error) {
 	return out, nil
 }
 
-// configFlag lets a command that needs no server find the configuration.
+// configFlag adds the flag --config to a command that needs no server.
 func configFlag(cmd *cobra.Command) {
 	cmd.Flags().String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
 }

@@ -16,24 +16,25 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// answers takes the answers of a program. A line names the question that it
-// answers, so that nothing written before a question can be its answer.
+// answers reads a program's answers to approvals. Each line names the approval
+// that it answers, so text written before a question cannot answer it.
 type answers struct {
 	say func(format string, args ...any)
 
 	mu    sync.Mutex // guards the rest
 	asked map[string]*pending
-	over  bool // there are no more answers
+	over  bool // no more lines are read
 }
 
-// pending is a question that was printed or asked.
+// pending is an approval that was printed or requested.
 type pending struct {
 	approval event.Approval
-	decided  chan runnel.Decision // has room for the one decision
+	decided  chan runnel.Decision // buffered for one decision
 	answered bool
 }
 
-// decide answers the question. Its caller holds the lock.
+// decide answers the approval unless it has an answer already. The caller holds
+// answers.mu.
 func (p *pending) decide(d runnel.Decision) {
 	if !p.answered {
 		p.answered = true
@@ -41,7 +42,7 @@ func (p *pending) decide(d runnel.Decision) {
 	}
 }
 
-// answer is a line of a program.
+// answer is one line from the program.
 type answer struct {
 	ApprovalID string `json:"approvalId"`
 	runnel.Decision
@@ -49,15 +50,16 @@ type answer struct {
 
 func newAnswers(in io.Reader, say func(string, ...any)) *answers {
 	s := &answers{say: say, asked: make(map[string]*pending)}
-	go s.read(in) // ends with the input, or with the process
+	go s.read(in) // runs until the input or the process ends
 	return s
 }
 
-// maxAnswerLine bounds a line, in bytes: it may hold changed arguments.
+// maxAnswerLine is the maximum length of a line, in bytes. A line may contain
+// changed arguments of a tool.
 const maxAnswerLine = 4 << 20
 
-// read takes lines until one is no answer. What is open then, or asked later,
-// is denied.
+// read reads lines until the input ends or a line is no valid answer. It then
+// denies every open approval; approve denies later ones.
 func (s *answers) read(in io.Reader) {
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, maxAnswerLine)
@@ -80,8 +82,9 @@ func (s *answers) read(in io.Reader) {
 	}
 }
 
-// take returns an error for what is no answer. An answer to a question that is
-// not open is skipped: the agent may have withdrawn it meanwhile.
+// take applies one line. It returns an error if the line is no valid answer. It
+// skips an answer to an approval that is not open, since the agent may have
+// withdrawn the approval.
 func (s *answers) take(line []byte) error {
 	var a answer
 	dec := json.NewDecoder(bytes.NewReader(line))
@@ -107,7 +110,7 @@ func (s *answers) take(line []byte) error {
 	return nil
 }
 
-// denies reports whether a choice of an approval is a denial.
+// denies reports whether a choice denies the approval.
 func denies(a event.Approval, choice string) bool {
 	return slices.ContainsFunc(a.Choices, func(c event.Choice) bool {
 		return c.ID == choice && (c.Kind == event.ChoiceDeny || c.Kind == event.ChoiceDenyStop)
@@ -130,8 +133,7 @@ func (s *answers) approve(ctx context.Context, a event.Approval) runnel.Decision
 	}
 }
 
-// question returns the pending question of an approval, and registers it if it
-// is new.
+// question returns the pending entry of an approval, and adds it if it is new.
 func (s *answers) question(a event.Approval) *pending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +148,8 @@ func (s *answers) question(a event.Approval) *pending {
 	return p
 }
 
-// announcing is a sink that makes each question answerable before a program
-// reads of it.
+// announcing is a sink that registers each approval before it prints the event,
+// so that the program's answer cannot arrive too early.
 type announcing struct {
 	sink
 	answers *answers

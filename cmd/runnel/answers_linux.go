@@ -7,9 +7,9 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// isPrivate reports whether nobody else can put anything into a channel between
-// a program and us. An agent could open a pipe through /proc, at the program's
-// end too, and a file by its name.
+// isPrivate reports whether f is a socket or a terminal, so that no other
+// process can write to the channel between a program and us. An agent could
+// open a file by its name, and either end of a pipe through /proc.
 func isPrivate(f *os.File) bool {
 	if f == nil {
 		return false

@@ -4,6 +4,6 @@ package main
 
 import "os"
 
-// isPrivate accepts every channel: there is no /proc through which an agent
-// could open a pipe.
+// isPrivate accepts every channel. Without Linux's /proc an agent cannot open a
+// pipe of another process.
 func isPrivate(*os.File) bool { return true }

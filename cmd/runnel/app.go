@@ -18,18 +18,18 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// app is what the commands share.
+// app holds the state that all commands share.
 type app struct {
 	in        io.Reader
 	out, err  io.Writer
 	providers []runnel.Provider
-	trusted   []string         // folders whose own settings may run code, as the configuration has it
-	options   []profile.Source // that sessions have unless they have others; see optionSources
-	issued    *redact.Redactor // knows the credentials that we made
-	secrets   *redact.Redactor // above issued: nothing that we print or log holds one
+	trusted   []string         // trusted folders of the configuration: their own settings may run code
+	options   []profile.Source // defaults of sessions; see optionSources
+	issued    *redact.Redactor // redacts credentials that this program created
+	secrets   *redact.Redactor // also redacts what issued redacts; used for all that is printed or logged
 }
 
-// The exit codes.
+// Exit codes of all commands.
 const (
 	exitOK       = 0
 	exitFailed   = 1
@@ -39,8 +39,8 @@ const (
 Exit codes: 0 completed, 1 failed, 2 wrong usage, 3 cancelled or denied.`
 )
 
-// exitError ends the process with a code. Without err nothing is printed: what
-// there is to say was said.
+// exitError ends the process with an exit code. If err is nil, nothing is
+// printed, because the command has printed its messages already.
 type exitError struct {
 	code int
 	err  error
@@ -55,15 +55,15 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usage returns an error about how the command was called.
+// usage returns an error about wrong usage of a command.
 func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
 // run executes the command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
-	// A write to a closed pipe is an error like any other, so that a command
-	// still ends what it started.
+	// Without this handler a write to a closed pipe would kill the process.
+	// With it the write fails, and the command can still stop what it started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	out := &output{w: a.out}
@@ -78,7 +78,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		code, err = e.code, e.err
 	} else if out.gone.Load() {
-		return exitOK // whoever read the output has seen enough, as head does
+		return exitOK // the reader of the output closed it early, as head does
 	}
 	if err != nil {
 		a.say("%s: %s", cmd.CommandPath(), explain(err))
@@ -89,8 +89,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// explain returns what to tell the user about err: the safe message of an
-// error of the library, and the whole of others, which this program made.
+// explain returns the text that the user sees for err. For an error of the
+// library it is the safe message, except for internal errors. Other errors come
+// from this program and are shown in full.
 func explain(err error) string {
 	if e, ok := errors.AsType[*recordingError](err); ok {
 		return termtext.Clean(e.Error())
@@ -101,17 +102,17 @@ func explain(err error) string {
 	}
 	msg := e.Message
 	if e.Code == runnel.Internal && e.Err != nil {
-		msg = e.Err.Error() // the operator is the one who reads this
+		msg = e.Err.Error() // the reader is the operator, who may see the cause
 	}
 	return termtext.Clean(fmt.Sprintf("%s (%s)", msg, e.Code))
 }
 
-// say writes a line for the person in front of the terminal.
+// say prints a line on standard error, with secrets redacted.
 func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, a.secrets.String(fmt.Sprintf(format, args...)))
 }
 
-// hide hides this process from the agents that the command will start.
+// hide protects this process's memory from the agents that the command starts.
 func (a *app) hide() {
 	if _, err := hideMemory(); err != nil {
 		a.say("runnel: warning: %s", err)
@@ -155,7 +156,7 @@ Begin with one of these:
 	return root
 }
 
-// wrapFlags makes a template of help describe flags within a width.
+// wrapFlags changes a help template so that flag descriptions wrap at a width.
 func wrapFlags(template string, width int) string {
 	const usual, most = 80, 100 // wider lines are hard to read
 	if width == 0 {
@@ -164,7 +165,7 @@ func wrapFlags(template string, width int) string {
 	return strings.ReplaceAll(template, "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", min(width, most)))
 }
 
-// dashHint says how to send a prompt that looks like a flag.
+// dashHint returns how to pass a prompt that looks like a flag, or "".
 func dashHint(cmd *cobra.Command, err error) string {
 	if strings.HasSuffix(cmd.Use, "[PROMPT]") && strings.HasPrefix(err.Error(), "unknown") {
 		return `; a prompt that begins with a dash goes after "--" or through standard input`
@@ -172,7 +173,7 @@ func dashHint(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// exactly checks the number of arguments, in words.
+// exactly rejects any number of arguments but n, with what as the error text.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {

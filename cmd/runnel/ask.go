@@ -21,27 +21,28 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// settleTime is how long a question is on the screen before it takes an answer.
-// What is typed until then was not typed about the question.
+// settleTime is how long a question is shown before answers are accepted. Lines
+// typed earlier cannot be about the question.
 const settleTime = 500 * time.Millisecond
 
-// An asker asks a person at a terminal, one question after the other.
+// An asker asks the person at the terminal to decide approvals, one at a time.
 type asker struct {
 	out    io.Writer
 	typed  *typed
 	settle time.Duration
-	seen   *seen // what the person has seen of the run
+	seen   *seen // questions that the run has printed
 
 	mu sync.Mutex // held while a question is on the screen
 }
 
 func newAsker(in io.Reader, out io.Writer) *asker {
 	k := &asker{out: out, typed: &typed{in: in}, settle: settleTime, seen: newSeen()}
-	go k.typed.read() // ends with the input, or with the process
+	go k.typed.read() // runs until the input or the process ends
 	return k
 }
 
-// approve implements [runnel.Approver]. No answer is a denial.
+// approve implements [runnel.Approver]. It denies the approval at the end of
+// the input and when ctx ends.
 func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,17 +82,18 @@ func (k *asker) withdrawn(a event.Approval) runnel.Decision {
 	return refusal(a)
 }
 
-// typed are the lines that a person types. A line counts only if it arrives
-// while somebody waits for it; the others are dropped.
+// typed reads the lines that a person types. It drops a line that arrives while
+// no question waits for one.
 type typed struct {
 	in io.Reader
 
 	mu    sync.Mutex  // guards the rest
-	lines chan string // to whoever waits; nil if nobody does
-	over  bool        // there is no more input
+	lines chan string // for the question that waits; nil if none does
+	over  bool        // the input has ended
 }
 
-// pasted is how many lines at once are taken for tries at one answer.
+// pasted is the capacity of typed.lines: how many pasted lines are tried as
+// answers to one question.
 const pasted = 16
 
 func (t *typed) read() {
@@ -111,8 +113,9 @@ func (t *typed) read() {
 	}
 }
 
-// begin returns where lines arrive from now on, closed at the end of input. It
-// discards what the terminal holds of an unfinished line.
+// begin returns a channel with the lines that arrive from now on. The channel
+// is closed at the end of the input. begin discards a line that was typed only
+// partly.
 func (t *typed) begin() <-chan string {
 	if f, ok := t.in.(*os.File); ok {
 		discardTyped(f)
@@ -126,18 +129,18 @@ func (t *typed) begin() <-chan string {
 	return t.lines
 }
 
-// end drops what is typed from now on.
+// end drops all later lines, until the next begin.
 func (t *typed) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = nil
 }
 
-// seen knows which questions of a run are part of what was printed, so that a
-// question never stands before what led to it.
+// seen tracks which approvals the output of the run has shown. A question waits
+// for that, so that it never appears before the output that led to it.
 type seen struct {
 	mu sync.Mutex
-	at map[string]chan struct{} // by approval; closed once it was printed
+	at map[string]chan struct{} // by approval id; closed once the approval is printed
 }
 
 func newSeen() *seen { return &seen{at: make(map[string]chan struct{})} }
@@ -151,7 +154,8 @@ func (s *seen) of(id string) chan struct{} {
 	return s.at[id]
 }
 
-// note says that a question was printed. An agent may ask by the same id again.
+// note records that an approval was printed. It may be called again with the
+// same id: an agent can reuse ids.
 func (s *seen) note(id string) {
 	c := s.of(id)
 	s.mu.Lock()
@@ -163,8 +167,8 @@ func (s *seen) note(id string) {
 	}
 }
 
-// maxUnshown bounds the wait for a question to be printed. One that is asked
-// beside the turn is no part of the run's events.
+// maxUnshown is how long wait waits for an approval to be printed. An
+// out-of-turn approval is never printed: it is not one of the run's events.
 const maxUnshown = time.Second
 
 func (s *seen) wait(ctx context.Context, id string) {
@@ -176,7 +180,7 @@ func (s *seen) wait(ctx context.Context, id string) {
 	}
 }
 
-// showing is a sink that tells what it has printed.
+// showing is a sink that records the approvals that it has printed.
 type showing struct {
 	sink
 	seen *seen
@@ -190,16 +194,16 @@ func (s showing) event(ev event.Event) error {
 	return err
 }
 
-// maxQuestion bounds how many lines of arguments are shown.
+// maxQuestion is how many lines of arguments are shown.
 const maxQuestion = 60
 
-// question returns what is asked: exactly what would run, never only the
-// agent's words for it.
+// question returns the text of an approval for the screen. It always shows the
+// exact arguments, never only the agent's description of them.
 func question(a event.Approval) string {
 	var b strings.Builder
 	tool, title := oneLine(a.ToolName, 80), oneLine(a.Title, 200)
 	if a.Kind == event.ApprovalTool && tool != "" && len(a.Arguments) > 0 {
-		title = tool // the title would say again what the arguments say exactly
+		title = tool // the arguments below say exactly what the title describes
 	}
 	fmt.Fprintf(&b, "\n? %s\n", title)
 	if a.Why != "" {
@@ -227,9 +231,9 @@ func question(a event.Approval) string {
 	return b.String()
 }
 
-// exactJSON writes what a person could not see in JSON as escapes: characters
-// that a terminal obeys or draws as nothing, and blanks that are not blanks.
-// Removing them, as elsewhere, would show something else than what would run.
+// exactJSON escapes the characters in JSON that a person could not see: control
+// characters, invisible characters and unusual spaces. Other output drops such
+// characters, but here that would show something other than what would run.
 func exactJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -247,7 +251,7 @@ func exactJSON(text string) string {
 // unseen reports whether exactJSON writes r as an escape.
 func unseen(r rune) bool { return r != '\n' && !drawn(r) }
 
-// drawn reports whether r leaves a mark of its own on the screen.
+// drawn reports whether r is visible on the screen, or a plain space.
 func drawn(r rune) bool {
 	const brailleBlank = '\u2800'
 	return unicode.IsPrint(r) && r != brailleBlank &&
@@ -267,7 +271,8 @@ func chosen(a event.Approval, line string) (event.Choice, bool) {
 	return event.Choice{}, false
 }
 
-// refusal denies, as the engine does where nobody is asked.
+// refusal returns the denial for an approval that nobody answered. The engine
+// decides the same way when there is no approver.
 func refusal(a event.Approval) runnel.Decision {
 	d := runnel.Decision{Choice: event.ChoiceWithdrawn, By: event.ByPolicy, Reason: "nobody answered"}
 	for _, kind := range []event.ChoiceKind{event.ChoiceDenyStop, event.ChoiceDeny} {
@@ -280,7 +285,7 @@ func refusal(a event.Approval) runnel.Decision {
 	return d
 }
 
-// oneLine makes text of others one line of at most n characters.
+// oneLine turns untrusted text into one line of at most n characters.
 func oneLine(s string, n int) string {
 	return text.ShortenRunes(strings.Join(strings.Fields(termtext.Clean(s)), " "), n)
 }

@@ -24,8 +24,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-// config is what the server is told. A setting has one name: --allow-bypass,
-// RUNNEL_ALLOW_BYPASS and allow-bypass in the file are the same.
+// config holds all settings of the server. Each setting has one name:
+// --allow-bypass, RUNNEL_ALLOW_BYPASS and allow-bypass in the file are the
+// same.
 type config struct {
 	Listen string `koanf:"listen"`
 	Data   string `koanf:"data"`
@@ -60,24 +61,25 @@ type config struct {
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
 
-	agents  map[string]all.Agent // of the file
-	options []profile.Source     // of the file and the environment; see optionSources
-	file    string               // its path
+	agents  map[string]all.Agent // from the configuration file
+	options []profile.Source     // from the file and the environment; see optionSources
+	file    string               // path of the configuration file
 }
 
 const (
 	envPrefix = "RUNNEL_"
-	unnested  = "\x00" // between the parts of a setting's name; no name holds it: settings are flat
+	unnested  = "\x00" // koanf's delimiter of nested names. No name contains it, because settings are not nested
 )
 
-// placeFlags are the settings that say where a server is.
+// placeFlags adds the settings that locate a server.
 func placeFlags(fl *pflag.FlagSet) {
 	fl.String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
 	fl.String("data", defaultData(), "`DIR` with everything that is kept")
 	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, \"off\" for none, then commands find the server with RUNNEL_URL and RUNNEL_TOKEN; default api.sock in the data directory")
 }
 
-// serveFlags are all settings. Their defaults are those of the configuration.
+// serveFlags adds all settings. The flags' defaults are those of the
+// configuration.
 func serveFlags(fl *pflag.FlagSet) {
 	placeFlags(fl)
 	fl.String("key-file", "", "`FILE` of the key that encrypts secrets in the data directory, which must lie outside of it; default "+shown(defaultKey()))
@@ -106,13 +108,13 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.String("log-format", "text", "`FORMAT`: text or json")
 }
 
-// profileFlags are the settings that say where profiles are.
+// profileFlags adds the setting that locates the profiles.
 func profileFlags(fl *pflag.FlagSet) {
 	fl.String(profilesKey, "", "`DIR` of the profiles of all projects; default profiles beside the configuration file")
 }
 
-// loadConfig gathers the settings: flags over environment over file over
-// defaults.
+// loadConfig reads all settings. A flag overrides a variable of the
+// environment, which overrides the file, which overrides the default.
 func loadConfig(fl *pflag.FlagSet) (config, error) {
 	var c config
 	file, k, err := readSettings(fl)
@@ -126,8 +128,9 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 		return c, err
 	}
 	c.file = file.path
-	// The provider of flags adds those on the command line, and the defaults of
-	// those that k lacks. A command has only some of the flags of serve.
+	// posflag adds the flags of the command line, and the defaults of the
+	// settings that k lacks. settings() covers flags of serve that this command
+	// does not have.
 	for _, flags := range []*pflag.FlagSet{settings(), fl} {
 		if err := k.Load(posflag.Provider(flags, unnested, k), nil); err != nil {
 			return c, err
@@ -139,7 +142,7 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 	return c, c.check()
 }
 
-// settings returns a flag for each setting.
+// settings returns a flag set with one flag for each setting.
 func settings() *pflag.FlagSet {
 	fl := pflag.NewFlagSet("", pflag.ContinueOnError)
 	serveFlags(fl)
@@ -149,11 +152,11 @@ func settings() *pflag.FlagSet {
 // A settingsFile is the configuration file.
 type settingsFile struct {
 	path string
-	text []byte // nil: there is no such file
+	text []byte // nil if the file does not exist
 }
 
-// readSettings returns the configuration file, and what the file and the
-// environment set. An unknown name in the file is an error.
+// readSettings returns the configuration file, and the settings of the file and
+// of the environment. An unknown name in the file is an error.
 func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err error) {
 	k, known := koanf.New(unnested), settings()
 	path, must, err := configPath(fl)
@@ -164,7 +167,7 @@ func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err err
 	if path != "" {
 		file.text, err = loadFile(k, path)
 	}
-	if unsafe, ok := errors.AsType[*private.Error](err); ok { // the file names programs that we run
+	if unsafe, ok := errors.AsType[*private.Error](err); ok { // the file names programs that runnel runs, so no other user may change it
 		return file, nil, fmt.Errorf("the configuration: %w", unsafe)
 	}
 	if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
@@ -179,27 +182,27 @@ func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err err
 		name = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
 		f := known.Lookup(name)
 		if f == nil {
-			return "", nil // someone else's variable
+			return "", nil // another program's variable
 		}
-		if name == delegationKey { // 1 or TRUE must not permit anything
+		if name == delegationKey { // only the exact text "true" permits governed delegation
 			return name, v == "true"
 		}
 		if f.Value.Type() != "stringSlice" {
 			return name, v
 		}
 		if v == "" {
-			return "", nil // no list, not a list of one empty text
+			return "", nil // strings.Split would return a list with one empty text
 		}
 		return name, strings.Split(v, ",")
 	}
 	return file, k, k.Load(env.Provider(unnested, env.Opt{Prefix: envPrefix, TransformFunc: setting}), nil)
 }
 
-// maxConfig bounds the configuration file, in bytes.
+// maxConfig is the maximum size of the configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// loadFile adds the settings of the file at path, if no other user can change
-// the file, and returns its text.
+// loadFile adds the settings of the file at path to k and returns the text of
+// the file. It fails if another user can change the file.
 func loadFile(k *koanf.Koanf, path string) ([]byte, error) {
 	text, err := private.ReadFile(path, private.Read, maxConfig)
 	if err != nil {
@@ -208,8 +211,8 @@ func loadFile(k *koanf.Koanf, path string) ([]byte, error) {
 	return text, k.Load(rawbytes.Provider(text), yaml.Parser())
 }
 
-// configPath returns the configuration file that a flag or the environment
-// names, which must exist, or else the default one.
+// configPath returns the path of the configuration file. must reports that a
+// flag or a variable names the file, so that it has to exist.
 func configPath(fl *pflag.FlagSet) (path string, must bool, err error) {
 	if path, err = fl.GetString("config"); path != "" || err != nil {
 		return path, true, err
@@ -220,15 +223,15 @@ func configPath(fl *pflag.FlagSet) (path string, must bool, err error) {
 	return defaultConfig(), false, nil
 }
 
-// Settings that are read by their names.
+// Names of settings that the code looks up.
 const (
 	trustedKey    = "trusted-folders"
 	profilesKey   = "profiles-dir"
 	delegationKey = "governed-delegation"
 )
 
-// wholePaths returns paths of a setting that begin at the root, or at the home
-// directory with ~/.
+// wholePaths returns the absolute paths of a setting. It replaces a leading ~/
+// by the home directory and rejects relative paths.
 func wholePaths(key string, paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
@@ -247,8 +250,8 @@ func wholePaths(key string, paths []string) ([]string, error) {
 	return out, nil
 }
 
-// maxPrewarm bounds the agents that wait: each takes the memory of one that
-// works.
+// maxPrewarm is the maximum number of prewarmed agents. Each uses as much
+// memory as a working agent.
 const maxPrewarm = 20
 
 func (c *config) check() error {
@@ -304,7 +307,8 @@ func (c *config) check() error {
 	return nil
 }
 
-// defaultData returns where data of programs goes on this system.
+// defaultData returns the default data directory for this system, or "" if
+// there is no home directory.
 func defaultData() string {
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "runnel")
@@ -331,8 +335,8 @@ func defaultConfig() string {
 }
 
 // profilesDir returns the folder of the profiles that every project can use.
-// Set is the setting's value; without one, the folder is beside the
-// configuration file.
+// set is the value of the setting. If set is empty, the folder is "profiles"
+// beside the configuration file.
 func profilesDir(set, file string) (string, error) {
 	if set == "" {
 		if file == "" {
@@ -347,8 +351,9 @@ func profilesDir(set, file string) (string, error) {
 	return path, nil
 }
 
-// defaultKey returns where the key is that encrypts secrets in the data
-// directory: elsewhere, so that a copy of that directory does not hold it.
+// defaultKey returns the default path of the key that encrypts secrets in the
+// data directory. The path is outside of that directory, so that a copy of the
+// directory does not include the key.
 func defaultKey() string {
 	if path := defaultConfig(); path != "" {
 		return filepath.Join(filepath.Dir(path), "secrets.key")

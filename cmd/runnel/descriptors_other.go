@@ -4,6 +4,6 @@ package main
 
 import "math"
 
-// descriptors returns how many files and connections this process may open: the
-// system sets no limit that matters.
+// descriptors returns the maximum number of files and connections that this
+// process may open. This system has no limit that matters.
 func descriptors() int { return math.MaxInt32 }

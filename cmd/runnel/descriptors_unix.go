@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// descriptors returns how many files and connections this process may open.
+// descriptors returns the maximum number of files and connections that this
+// process may open.
 func descriptors() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || uint64(limit.Cur) > math.MaxInt32 {

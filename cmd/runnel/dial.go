@@ -9,14 +9,16 @@ import (
 	"strings"
 )
 
-// underLocalhost reports whether a host name is localhost or ends in it.
+// underLocalhost reports whether a host name is localhost or a name under it,
+// such as x.localhost.
 func underLocalhost(host string) bool {
 	labels := strings.Split(strings.ToLower(strings.TrimSuffix(host, ".")), ".")
 	return labels[len(labels)-1] == "localhost"
 }
 
-// proxyOf is [http.ProxyFromEnvironment], which knows the name localhost, but
-// not the names under it: a proxy would get the token.
+// proxyOf is [http.ProxyFromEnvironment], but never uses a proxy for names
+// under localhost. ProxyFromEnvironment exempts only localhost itself, so a
+// proxy would receive the token.
 func proxyOf(r *http.Request) (*url.URL, error) {
 	if underLocalhost(r.URL.Hostname()) {
 		return nil, nil
@@ -24,9 +26,9 @@ func proxyOf(r *http.Request) (*url.URL, error) {
 	return http.ProxyFromEnvironment(r)
 }
 
-// dialServer dials the address of a server. Names under localhost, such as the
-// page's, are this machine by definition (RFC 6761), but few resolvers know
-// them.
+// dialServer dials the address of a server. It dials loopback for names under
+// localhost, such as the page's name. They mean this machine (RFC 6761), but
+// few resolvers know that.
 func dialServer(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// A finding is what a check of runnel doctor found.
+// A finding is the result of one check of runnel doctor.
 type finding struct {
 	Area   string   `json:"area"` // version, agents, files, network, kernel or disk
-	Name   string   `json:"name"` // of what was checked
+	Name   string   `json:"name"` // name of the checked thing
 	Status severity `json:"status"`
 	Detail string   `json:"detail"`
-	Fix    string   `json:"fix,omitempty"` // what to do
+	Fix    string   `json:"fix,omitempty"` // what the user should do
 }
 
-// A severity says whether something has to be done.
+// A severity says how bad a finding is.
 type severity string
 
 const (
 	fine    severity = "ok"
-	warning severity = "warning" // it works, with less protection or less function
-	problem severity = "problem" // the server does not start, or cannot do its work
+	warning severity = "warning" // the server works, with less protection or fewer functions
+	problem severity = "problem" // the server does not start or cannot work
 )
 
-// A diagnosis is all that runnel doctor found.
+// A diagnosis is the result of all checks.
 type diagnosis struct {
-	Status   severity  `json:"status"` // the worst of the findings
+	Status   severity  `json:"status"` // the worst status of a finding
 	Findings []finding `json:"findings"`
 }
 
@@ -79,13 +79,13 @@ without, but with less protection or less function.`,
 	}
 	serveFlags(cmd.Flags())
 	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "stream-family", "log-level", "log-format", "cors-origins", trustedKey} {
-		_ = cmd.Flags().MarkHidden(name) // it is taken, so that the flags of serve can be checked
+		_ = cmd.Flags().MarkHidden(name) // accepted, so that a user can check a whole serve command line
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-// examine does all checks.
+// examine runs all checks.
 func (a *app) examine(cmd *cobra.Command) *diagnosis {
 	ctx := cmd.Context()
 	d := &diagnosis{Status: fine}
@@ -96,7 +96,7 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 	}
 	a.checkAgents(ctx, d)
 	d.add(configuration(c, err))
-	if err == nil { // else nobody knows where the rest is
+	if err == nil { // the other checks need the settings
 		checkFiles(d, c)
 		checkNetwork(ctx, d, c)
 		checkDisk(d, c.Data)
@@ -118,7 +118,7 @@ func (a *app) printDiagnosis(d *diagnosis, asJSON bool) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(shown)
 	}
-	const indent = "         " // below the status and the space behind it
+	const indent = "         " // as wide as the status column
 	width := a.width()
 	var b strings.Builder
 	area := ""
@@ -153,7 +153,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// checkAgents reports which agents can be used.
+// checkAgents adds a finding for each installed agent, and one that lists the
+// others.
 func (a *app) checkAgents(ctx context.Context, d *diagnosis) {
 	installed, missing := a.agentFindings(ctx)
 	for _, f := range installed {

@@ -30,7 +30,7 @@ func checkVersion(d *diagnosis) {
 func (a *app) agentFindings(ctx context.Context) (installed []finding, missing []string) {
 	for _, ag := range detect.All(ctx, a.providers) {
 		switch {
-		case ag.CLIType == script.Name: // plays a script and is no agent
+		case ag.CLIType == script.Name: // plays a file; drives no agent
 		case !ag.Installed && ag.Path == "":
 			missing = append(missing, ag.CLIType)
 		default:
@@ -44,7 +44,8 @@ func (a *app) agentFindings(ctx context.Context) (installed []finding, missing [
 	return installed, missing
 }
 
-// configuration reports whether the settings can be used.
+// configuration returns the finding about the settings. err is the error of
+// loading them.
 func configuration(c config, err error) finding {
 	f := finding{Area: "files", Name: "configuration", Status: fine, Detail: shown(c.file)}
 	switch _, missing := os.Stat(c.file); {
@@ -56,7 +57,7 @@ func configuration(c config, err error) finding {
 	return f
 }
 
-// unusable reports a file that the server rejects.
+// unusable returns the finding for a file that the server would reject.
 func unusable(name string, err error) finding {
 	if unsafe, ok := errors.AsType[*private.Error](err); ok {
 		return finding{"files", name, problem, unsafe.Path + " " + unsafe.Problem, unsafe.Fix}
@@ -69,7 +70,7 @@ func checkFiles(d *diagnosis, c config) {
 	for _, f := range []struct {
 		name, path string
 		check      func(path string) error
-		later      string // what becomes of one that does not exist
+		later      string // explains a missing file; "" if the file is required
 	}{
 		{"data directory", c.Data, private.CheckDir, "the first start makes it"},
 		{"key of the data directory", c.KeyFile, checkKey(c), "the first start makes it"},
@@ -96,7 +97,8 @@ func readable(path string) error { return private.CheckFile(path, private.Read) 
 
 func secret(path string) error { return private.CheckFile(path, private.Nothing) }
 
-// checkKey checks the key's file without making one.
+// checkKey returns a check of the key file. Unlike the server, the check never
+// creates the file.
 func checkKey(c config) func(path string) error {
 	return func(path string) error {
 		if within(path, c.Data) {
@@ -110,8 +112,8 @@ func checkKey(c config) func(path string) error {
 	}
 }
 
-// socketFolder returns the folder of the unix socket, if it is not the data
-// directory.
+// socketFolder returns the folder of the unix socket, or "" if there is no
+// socket or the folder is the data directory.
 func socketFolder(c config) string {
 	if dir := filepath.Dir(c.Socket); c.Socket != "" && dir != c.Data {
 		return dir
@@ -144,7 +146,8 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 	checkLocalhost(ctx, add)
 }
 
-// checkOrigin reports under which addresses browsers may use the page.
+// checkOrigin adds the finding about the addresses at which browsers can use
+// the page.
 func checkOrigin(add func(string, severity, string, string), c config, loopback bool) {
 	file := filepath.Join(c.Data, pageHostFile)
 	switch _, err := os.Lstat(file); {
@@ -164,12 +167,13 @@ func checkOrigin(add func(string, severity, string, string), c config, loopback 
 	}
 }
 
-// checkPort reports whether the server could listen on an address.
+// checkPort adds the finding about whether the server could listen on an
+// address.
 func checkPort(ctx context.Context, add func(string, severity, string, string), address string, loopback bool) {
 	ln, err := bind(ctx, address, loopback)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		if taken, ok := errors.AsType[takenError](err); ok { // on loopback it may be the other address
+		if taken, ok := errors.AsType[takenError](err); ok { // loopback has two addresses, and the other one may be taken
 			address = taken.address
 		}
 		add("port", problem, address+" is taken by another program", "stop that program, or choose another port with --listen")
@@ -183,8 +187,8 @@ func checkPort(ctx context.Context, add func(string, severity, string, string), 
 	}
 }
 
-// checkLocalhost reports where the name localhost leads: browsers treat that
-// name as this machine.
+// checkLocalhost adds the finding about the addresses of the name localhost.
+// Browsers treat that name as this machine.
 func checkLocalhost(ctx context.Context, add func(string, severity, string, string)) {
 	found, err := net.DefaultResolver.LookupHost(ctx, "localhost")
 	if err != nil {
@@ -200,13 +204,15 @@ func checkLocalhost(ctx context.Context, add func(string, severity, string, stri
 	add("localhost", fine, "leads to "+strings.Join(found, ", "), "")
 }
 
-// Free space below these bounds is a problem, or a reason to warn.
+// Less free space than leastSpace is a problem; less than littleSpace is a
+// warning.
 const (
-	leastSpace  = 100 << 20 // bytes
+	leastSpace  = 100 << 20 // in bytes
 	littleSpace = 1 << 30
 )
 
-// checkDisk reports the space for the data directory, which may not exist yet.
+// checkDisk adds findings about the free space for the data directory, which
+// may not exist yet, and the size of the database.
 func checkDisk(d *diagnosis, data string) {
 	dir := data
 	for {

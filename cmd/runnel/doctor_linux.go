@@ -23,7 +23,8 @@ func system() string {
 	return "Linux " + unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:])
 }
 
-// checkKernel reports the features that protect the user from agents.
+// checkKernel adds findings about the kernel features that protect the user
+// from agents.
 func checkKernel(ctx context.Context, d *diagnosis) {
 	add := func(name string, there bool, with, without, fix string) {
 		f := finding{"kernel", name, fine, with, ""}
@@ -54,8 +55,8 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
 }
 
-// debugsOnlyChildren reports whether a process may debug only its descendants,
-// or nothing at all.
+// debugsOnlyChildren reports whether Yama restricts ptrace, so that a process
+// may debug at most its descendants.
 func debugsOnlyChildren() bool {
 	scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
 	return err == nil && strings.TrimSpace(string(scope)) != "0"
@@ -76,7 +77,7 @@ func hasPeerPidfd() bool {
 	return true
 }
 
-// landlock returns the version of Landlock that the kernel offers, 0 for none.
+// landlock returns the version of Landlock that the kernel offers, or 0.
 func landlock() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -85,23 +86,24 @@ func landlock() int {
 	return int(version)
 }
 
-// namespaceProbe is the name under which this program, without arguments,
-// starts and exits at once. Tests of this package start their own binary under
-// it.
+// namespaceProbe is the program name that makes this program exit at once, if
+// it has no arguments. Tests start the test binary under this name.
 const namespaceProbe = "runnel-namespace-probe"
 
-// Any program can start this one under this name. A command must not succeed
-// without doing anything then, so the name alone does not end the process.
+// The name alone does not make the process exit: any program can start runnel
+// under this name, and a command of runnel must not succeed without doing
+// anything.
 func init() {
 	if len(os.Args) == 1 && os.Args[0] == namespaceProbe {
 		os.Exit(0) //nolint:forbidigo // this process is only a probe
 	}
 }
 
-// namespaceTime bounds the start of the probe.
+// namespaceTime is the timeout of the probe.
 const namespaceTime = 5 * time.Second
 
-// hasUserNamespaces starts a program in a user namespace.
+// hasUserNamespaces reports whether this user can start a program in a new user
+// namespace. It starts the probe.
 func hasUserNamespaces(ctx context.Context) bool {
 	ctx, end := context.WithTimeout(ctx, namespaceTime)
 	defer end()

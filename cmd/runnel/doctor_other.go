@@ -9,7 +9,8 @@ import (
 
 func system() string { return runtime.GOOS + " " + runtime.GOARCH }
 
-// checkKernel reports what this system cannot protect the user from.
+// checkKernel adds findings about the protection that this system lacks, and
+// about how agents end.
 func checkKernel(_ context.Context, d *diagnosis) {
 	d.add(finding{
 		"kernel", "agents and users", warning, "on " + runtime.GOOS + " nothing tells an agent from its user: the unix socket serves nobody, and an agent can use every token it finds",

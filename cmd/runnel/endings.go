@@ -7,8 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/supervise"
 )
 
-// ending says in one line how surely nothing of an agent is left on this
-// system.
+// ending describes in one line what may be left running when an agent has ended
+// on this system.
 func ending() string { return endingOn(runtime.GOOS, supervise.Enabled(), proc.CanFence()) }
 
 func endingOn(goos string, supervised, fenced bool) string {

@@ -6,9 +6,10 @@ import (
 	"syscall"
 )
 
-// onInterrupt calls first at the first Ctrl-C and then at the second, or at a
-// request to terminate. The caller stops it; what comes later is ignored, since
-// the process is about to end and its exit code should say how the run did.
+// onInterrupt calls first at the first Ctrl-C. It calls then at the next
+// Ctrl-C, or at SIGTERM. Later signals are ignored, because the process is
+// about to end and its exit code should report the result of the run. The
+// caller must call stop, which returns once no callback runs.
 func (a *app) onInterrupt(first, then func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -38,9 +39,9 @@ func (a *app) onInterrupt(first, then func()) (stop func()) {
 	}
 }
 
-// firstEndSignal returns where the first interrupt or request to terminate
-// arrives; the second ends the process as usual. The caller ignores what is yet
-// to come when it is done.
+// firstEndSignal returns a channel that receives the first interrupt or
+// SIGTERM. A second signal kills the process as usual. The caller calls ignore
+// when it no longer reads the channel.
 func firstEndSignal() (first <-chan os.Signal, ignore func()) {
 	signals, told, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -6,13 +6,13 @@ import (
 	"io"
 )
 
-// encoder returns an encoder for standard output. Characters that a terminal
-// would obey or not show are written as escapes, which a program decodes to the
-// same text.
+// encoder returns a JSON encoder for standard output. It escapes characters
+// that would control the terminal or be invisible. A program decodes the
+// escapes to the same text.
 func (a *app) encoder() *json.Encoder { return json.NewEncoder(visibleJSON{a.out}) }
 
-// visibleJSON passes JSON on. Each write must end at the end of a character, as
-// those of a json.Encoder do.
+// visibleJSON escapes such characters in the JSON that passes. No write may
+// split a character; a json.Encoder never does.
 type visibleJSON struct{ w io.Writer }
 
 // Write implements [io.Writer].

@@ -10,7 +10,7 @@ import (
 )
 
 // loadKey returns the key that encrypts secrets in the data directory, which
-// exists. The key's file is made if there is none.
+// must exist. It creates the key file if there is none.
 func (a *app) loadKey(c config) (*seal.Key, error) {
 	if c.KeyFile == "" {
 		return nil, usage("there is no home directory for the key that encrypts secrets; name a file with --key-file")
@@ -30,8 +30,9 @@ func errKeyInData(path string) error {
 	return usage("--key-file: %s lies in the data directory, so that every copy of that would hold the key; choose another folder", termtext.Clean(path))
 }
 
-// within reports whether a file, which may not exist, lies below dir, whatever
-// links lead there.
+// within reports whether a file, which may not exist, lies below dir. It
+// compares both paths as given and with symbolic links resolved; one match is
+// enough.
 func within(file, dir string) bool {
 	for _, path := range []string{file, resolved(file)} {
 		for _, top := range []string{dir, resolved(dir)} {
@@ -43,7 +44,8 @@ func within(file, dir string) bool {
 	return false
 }
 
-// resolved returns path without symbolic links, as far as it exists.
+// resolved returns path with the symbolic links resolved in the part of it that
+// exists.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real

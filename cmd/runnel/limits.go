@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/httpapi"
 )
 
-// limits are the settings that bound what clients and agents may take. An error
-// of a limit names its setting, and runnel_limit_reached_total counts it.
+// limits are the settings that bound what clients and agents may use. The error
+// for an exceeded limit names the setting, and runnel_limit_reached_total
+// counts it.
 type limits struct {
 	MaxAgents                     int `koanf:"max-agents"`
 	MaxAgentsPerCredential        int `koanf:"max-agents-per-credential"`
@@ -31,7 +32,7 @@ type limits struct {
 	MaxUnauthenticatedConnections int `koanf:"max-unauthenticated-connections"`
 }
 
-// A limitSetting is a limit as a flag.
+// A limitSetting describes the flag of one limit.
 type limitSetting struct {
 	name   string
 	value  func(*limits) *int
@@ -39,7 +40,8 @@ type limitSetting struct {
 	help   string
 }
 
-// autoConnections stands for as many connections as there are descriptors for.
+// autoConnections is the value of max-connections that means as many
+// connections as the file descriptors allow.
 const autoConnections = 0
 
 func limitSettings() []limitSetting {
@@ -98,15 +100,17 @@ func (l *limits) ofServer() httpapi.Limits {
 	}
 }
 
-// Bounds of the descriptors that connections leave to agents, the database and
-// the socket: half of all, but no more than enough for many agents.
+// Half of all file descriptors, but at most maxReserve, are kept for agents,
+// the database and the socket. mostConnections is the most that autoConnections
+// allows.
 const (
 	maxReserve      = 4096
 	mostConnections = 25_000
 )
 
-// connections returns how many connections the address and the socket may have
-// at once, if the process may open so many descriptors.
+// connections returns how many connections the address and the socket may each
+// have at once, for a process that may open so many descriptors. It fails if
+// max-connections is too high for that.
 func (l *limits) connections(descriptors int) (address, socket int, err error) {
 	reserve := min(descriptors/2, maxReserve)
 	room := descriptors - reserve

@@ -19,8 +19,9 @@ import (
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
-// listen binds the address, if it may be bound. On loopback it binds both
-// addresses, where the machine has them, and returns one listener for both.
+// listen binds the configured address, if it is safe to do so. For a loopback
+// address it binds both 127.0.0.1 and [::1], if the machine has both, and
+// returns one listener for both.
 func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, error) {
 	tokens, err := st.Tokens(ctx, store.TokenAPI)
 	if err != nil {
@@ -32,7 +33,7 @@ func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, erro
 	}
 	if c.TLSCert != "" {
 		for path, allowed := range map[string]private.Access{c.TLSCert: private.Read, c.TLSKey: private.Nothing} {
-			if unsafe, ok := errors.AsType[*private.Error](private.CheckFile(path, allowed)); ok { // the rest is reported below
+			if unsafe, ok := errors.AsType[*private.Error](private.CheckFile(path, allowed)); ok { // LoadX509KeyPair reports all other errors
 				return nil, fmt.Errorf("the certificate or its key: %w", unsafe)
 			}
 		}
@@ -43,7 +44,7 @@ func listen(ctx context.Context, c config, st *sqlite.Store) (net.Listener, erro
 	return bind(ctx, c.Listen, loopback)
 }
 
-// bind binds an address; on loopback its port on both addresses.
+// bind binds an address, or on loopback its port on both addresses.
 func bind(ctx context.Context, address string, loopback bool) (net.Listener, error) {
 	if loopback {
 		listeners, err := listenLoopback(ctx, address)
@@ -59,12 +60,13 @@ func bind(ctx context.Context, address string, loopback bool) (net.Listener, err
 	return ln, nil
 }
 
-// freePortTries bounds the search for a port that is free on both addresses.
+// freePortTries is how many ports are tried to find one that is free on both
+// addresses.
 const freePortTries = 100
 
 // listenLoopback binds the port of address on 127.0.0.1 and on [::1]. Browsers
-// try both for a name under localhost, [::1] first: whoever had the other one
-// would get the code of a login link.
+// try both for a name under localhost, [::1] first. A program that listened on
+// the other address could receive the code of a login link.
 func listenLoopback(ctx context.Context, address string) ([]net.Listener, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -87,8 +89,8 @@ func listenLoopback(ctx context.Context, address string) ([]net.Listener, error)
 	return nil, err
 }
 
-// listenAll binds one port on all addresses, or on none. Port 0 takes one that
-// the system has free on the first address.
+// listenAll binds one port on all addresses, or on none. For port 0 it uses a
+// port that the system chooses on the first address.
 func listenAll(ctx context.Context, addrs []netip.Addr, port string) (listeners []net.Listener, err error) {
 	for _, a := range addrs {
 		at := net.JoinHostPort(a.String(), port)
@@ -107,8 +109,9 @@ func listenAll(ctx context.Context, addrs []netip.Addr, port string) (listeners 
 	return listeners, nil
 }
 
-// hasIPv6Loopback reports whether programs of this machine can bind [::1].
-// Where the system does not list its addresses, the bind decides.
+// hasIPv6Loopback reports whether this machine has the address [::1]. If the
+// system cannot list its addresses it returns true, and binding the address may
+// fail.
 func hasIPv6Loopback() bool {
 	addrs, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(addrs, func(a net.Addr) bool {
@@ -124,7 +127,7 @@ func listenError(address string, err error) error {
 	return fmt.Errorf("listen on %s: %w", termtext.Clean(address), err)
 }
 
-// A takenError means that another program listens on the address.
+// A takenError reports that another program listens on the address.
 type takenError struct{ address string }
 
 func (e takenError) Error() string {
@@ -139,14 +142,15 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// A joined listener accepts from several. Its address is that of the first.
+// A joined listener accepts connections from several listeners. Its address is
+// that of the first one.
 type joined struct {
 	net.Listener
 	all      []net.Listener
 	accepted chan accepted
 	done     chan struct{} // closed by Close
 	once     sync.Once
-	work     sync.WaitGroup // what accepts; Close waits for it
+	work     sync.WaitGroup // the goroutines that accept; Close waits for them
 }
 
 type accepted struct {
@@ -162,8 +166,8 @@ func join(listeners []net.Listener) net.Listener {
 	return j
 }
 
-// acceptFrom hands on what ln accepts until j is closed. Whoever calls Accept
-// decides which errors end the server.
+// acceptFrom passes the results of ln.Accept to Accept until j is closed. It
+// passes errors too: the caller of Accept decides which of them end the server.
 func (j *joined) acceptFrom(ln net.Listener) {
 	for {
 		c, err := ln.Accept()

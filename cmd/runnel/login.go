@@ -12,12 +12,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// pageLink returns the address that logs a browser in. The code is in the
-// fragment, which no server and no log ever sees.
+// pageLink returns the link that logs a browser in. The code is in the
+// fragment, which browsers never send, so no server log contains it.
 func pageLink(origin, code string) string { return origin + "/#c=" + code }
 
-// answeredLink returns the link of a server's answer. The server may be
-// somebody else's, and a terminal or a browser obeys what is no such link.
+// answeredLink returns the login link from a server's response, after checking
+// that it is one. The server may be malicious, and its text could control the
+// terminal or the browser.
 func answeredLink(origin, code string) (string, error) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || termtext.Clean(origin) != origin || !auth.IsSecret(code) {

@@ -1,5 +1,5 @@
-// Command runnel is one gateway in front of every coding agent: a server with a
-// page, and a command line.
+// Command runnel runs coding agents. It is a server with a web page and an API,
+// and a command line.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is main without the end of the process.
+// run is main without os.Exit: it returns the exit code.
 func run(args []string) int {
 	issued := redact.New()
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, providers: all.Providers(), issued: issued, secrets: knownSecrets(issued, os.Environ())}

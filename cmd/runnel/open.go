@@ -16,10 +16,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// redirectFile leads a browser to a login link. Everybody on the machine can
-// read the arguments of a process, so a browser is started with the path of
-// this file, which only its owner can read. The code in it is good once, for a
-// minute.
+// redirectFile returns the path of a page that redirects a browser to a login
+// link. Every user of the machine can read the arguments of a process, so a
+// browser is started with this path instead of the link. Only the owner can
+// read the file. The code in it works once, for a minute.
 func redirectFile(data string) string { return filepath.Join(data, "login.html") }
 
 const redirectPage = `<!doctype html>
@@ -30,7 +30,7 @@ const redirectPage = `<!doctype html>
 <p><a href="%[1]s">Open the page</a></p>
 `
 
-// openLink opens a login link in the browser of this user.
+// openLink opens a login link in this user's browser.
 func (a *app) openLink(ctx context.Context, data, link string) error {
 	file := redirectFile(data)
 	if err := writeRedirect(file, link); err != nil {
@@ -58,14 +58,16 @@ func writeRedirect(file, link string) error {
 	return errors.Join(err, f.Close())
 }
 
-// openers are the programs that open a file as a double click does.
+// openers are the commands that open a file with its default program. Other
+// systems use xdg-open.
 var openers = map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}
 
-// openerTime is how long an opener is waited for: some stay until the browser
-// ends.
+// openerTime is how long openFile waits for the opener. Some openers run until
+// the browser ends.
 const openerTime = 5 * time.Second
 
-// openFile has the system open a file. It reports a program that fails at once.
+// openFile opens a file with its default program. It reports the error of an
+// opener that fails within openerTime.
 func openFile(ctx context.Context, file string) error {
 	opener, ok := openers[runtime.GOOS]
 	if !ok {
@@ -76,7 +78,7 @@ func openFile(ctx context.Context, file string) error {
 		return fmt.Errorf("open a browser: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // ends with the opener, or with this process
+	go func() { ended <- cmd.Wait() }() // runs until the opener or this process ends
 	select {
 	case err := <-ended:
 		if err != nil {

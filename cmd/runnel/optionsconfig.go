@@ -15,11 +15,11 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// optionsKey is the section of the configuration file with the options that
-// sessions have unless they have others. An agent may have one of its own.
+// optionsKey is the section of the configuration file with the default options
+// of sessions. The section of an agent may contain a section options, too.
 const optionsKey = "options"
 
-// optionsHelp is the part of help texts about it.
+// optionsHelp is the part of help texts about these options.
 const optionsHelp = `Options that sessions have unless they have others are there as well, for all
 agents or for one, and in the variable RUNNEL_MODEL:
 
@@ -27,14 +27,14 @@ agents or for one, and in the variable RUNNEL_MODEL:
     model: NAME
     permissionMode: plan`
 
-// The variables with the model of sessions that have no other, strongest first.
-// The second one is for programs that were written for another server.
+// modelVariables name the default model of sessions. The first one that is set
+// wins. The second one exists for programs written for another server.
 var modelVariables = []string{"RUNNEL_MODEL", "CHIRALITY_GLOBAL_MODEL"}
 
-// optionSources returns the options of the configuration file and of the
-// environment, strongest first. What is said of one agent is stronger than what
-// is said of all; a variable is stronger than the file. agents is the section
-// of the file with that name.
+// optionSources returns the default options from the configuration file and the
+// environment, strongest first: those of single agents, then the variables,
+// then those of all agents in the file. agents is the agents section of the
+// file.
 func optionSources(file settingsFile, agents any) (out []profile.Source, err error) {
 	section := func(agent string, path ...string) error {
 		s, err := profile.Global(file.path, file.text, path...)
@@ -46,7 +46,7 @@ func optionSources(file settingsFile, agents any) (out []profile.Source, err err
 		}
 		return nil
 	}
-	entries, _ := agents.(map[string]any) // agentsOf has checked it
+	entries, _ := agents.(map[string]any) // agentsOf has checked the type
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		if err := section(name, agentsKey, name, optionsKey); err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func optionSources(file settingsFile, agents any) (out []profile.Source, err err
 	return out, section("", optionsKey)
 }
 
-// messageOf returns what an error says to people.
+// messageOf returns the part of an error that users see.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*runnel.Error](err); ok {
 		return e.Message
@@ -69,8 +69,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// useOptions has the commands know the options of the configuration. An agent
-// is named as in the section agents. useAgents comes first.
+// useOptions applies default options. It replaces aliases of agents by their
+// names. It must be called after useAgents.
 func (a *app) useOptions(path string, sources []profile.Source) error {
 	index := detect.NewIndex(a.providers)
 	a.options = nil
@@ -87,8 +87,8 @@ func (a *app) useOptions(path string, sources []profile.Source) error {
 	return nil
 }
 
-// checkOptions returns the error for an option of the configuration that no
-// agent for which it counts can have.
+// checkOptions fails if the options of a source suit none of the agents for
+// which they are meant.
 func (a *app) checkOptions(allowBypass bool) error {
 	for _, s := range a.options {
 		var first error
@@ -110,14 +110,14 @@ func (a *app) checkOptions(allowBypass bool) error {
 	return nil
 }
 
-// resolve returns the options with which a prompt's agent starts, and which
-// source each of them is from. prof is the profile of the prompt, or nil.
+// resolve returns the options with which the agent of a prompt starts, and the
+// source of each option. prof is the profile of the prompt, or nil.
 func (a *app) resolve(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (runnel.Options, profile.Resolved, error) {
 	return profile.ForAgent(p, opt, prof, nil, a.options)
 }
 
-// listed lists the options that neither the client nor the agent chose, for
-// people.
+// listed returns a text that lists the options that neither the client nor the
+// agent chose.
 func listed(by profile.Resolved) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(by)) {

@@ -13,19 +13,20 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// pageHostFile has the page's own name, in the data directory.
+// pageHostFile is the file in the data directory that stores the page's own
+// host name.
 const pageHostFile = "page-host"
 
-// A pagePlace is where browsers find the page, and programs the API.
+// A pagePlace is where browsers find the page and programs find the API.
 type pagePlace struct {
-	host    *auth.PageHost // the page's own name; nil beyond this machine, where nothing resolves it
+	host    *auth.PageHost // the page's own host name; nil if the server is not on loopback
 	scheme  string
 	port    string
-	api     string   // of the API, for programs on this machine
-	origins []string // of the configuration
+	api     string   // URL of the API, for programs on this machine
+	origins []string // from the configuration
 }
 
-// findPage returns where the page of a server that listens on ln is.
+// findPage returns the place of the page of a server that listens on ln.
 func findPage(c config, ln net.Listener) (*pagePlace, error) {
 	host, port, err := net.SplitHostPort(ln.Addr().String())
 	if err != nil {
@@ -39,7 +40,7 @@ func findPage(c config, ln net.Listener) (*pagePlace, error) {
 		if p.host, err = auth.OpenPageHost(filepath.Join(c.Data, pageHostFile)); err != nil {
 			return nil, err
 		}
-	} else if p.scheme == "https" { // the name of the certificate
+	} else if p.scheme == "https" { // the name for which the certificate was issued
 		host = cmp.Or(first(c.Hosts), hostOf(first(c.Origins)), host)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
@@ -91,7 +92,7 @@ func (p *pagePlace) Renew() error {
 	return p.host.Renew()
 }
 
-// bound returns the address that ln listens on, if others can reach it.
+// bound returns the address of ln, or nil if it is a loopback address.
 func bound(ln net.Listener) []netip.Addr {
 	ap, err := netip.ParseAddrPort(ln.Addr().String())
 	if err != nil || ap.Addr().IsLoopback() {
@@ -100,7 +101,7 @@ func bound(ln net.Listener) []netip.Addr {
 	return []netip.Addr{ap.Addr()}
 }
 
-// announce says where the page is, with a link that logs one browser in.
+// announce prints the address of the page with a link that logs one browser in.
 func (a *app) announce(ctx context.Context, p *pagePlace, keys *auth.Keyring) error {
 	if p.URL() == "" {
 		_, err := fmt.Fprintf(a.out, "runnel is ready; its API is at %s . The page has no address yet: name it with --origin, such as https://runnel.example.org. End with Ctrl-C.\n", p.api)

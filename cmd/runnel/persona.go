@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// persona returns the profile with a name for an agent that starts with opt.
-// The error for an unknown name lists the profiles that can be chosen.
+// persona returns the profile with a name, for an agent that starts with opt.
+// If there is none, the error lists the profiles that exist.
 func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profile, error) {
 	p, err := profile.Find(f, name)
 	if err == nil {
@@ -40,11 +40,11 @@ func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profi
 	return nil, runnel.Fail(runnel.PersonaNotFound, why)
 }
 
-// maxNames bounds the list of profiles in an error, in bytes.
+// maxNames is the maximum length of that list, in bytes.
 const maxNames = 1000
 
-// enforce completes options with what a profile enforces, and with the
-// subagents that it lists.
+// enforce adds to options what a profile enforces, and the subagents that the
+// profile lists.
 func enforce(f profile.Folders, prof *profile.Profile, p runnel.Provider, opt runnel.Options) runnel.Options {
 	e := profile.Enforced{Session: prof}
 	opt.Disallowed = e.Disallowed()

@@ -76,8 +76,9 @@ A trusted folder has its own in ` + profile.ProjectDir + `, which win by name.`,
 	return cmd
 }
 
-// profileFolders returns where the profiles of a project are, and whether the
-// project's own count.
+// profileFolders returns the folders with the profiles of a project. trusted is
+// false if the project has profiles of its own that are not used, because its
+// folder is not trusted.
 func (a *app) profileFolders(cmd *cobra.Command, dir string) (f profile.Folders, trusted bool, err error) {
 	file, k, err := readSettings(cmd.Flags())
 	if err != nil {
@@ -181,9 +182,9 @@ func (a *app) showProfile(f profile.Folders, name string, asJSON bool) error {
 	return err
 }
 
-// warnOfSwitch tells that a variable does not switch governed delegation on:
-// its value has to be exactly true, because it permits what is denied
-// otherwise.
+// warnOfSwitch warns if the variable for governed delegation has a value other
+// than "true" or "false". Only "true" enables governed delegation, because it
+// permits actions that are otherwise denied.
 func (a *app) warnOfSwitch(c config) {
 	name := envPrefix + strings.ToUpper(strings.ReplaceAll(delegationKey, "-", "_"))
 	if v := os.Getenv(name); v != "" && v != "false" && !c.GovernedDelegation {

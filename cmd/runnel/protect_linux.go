@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// hideMemory keeps other processes of the same user, agents above all, from
-// reading our memory, environment and open files.
+// hideMemory prevents other processes of the same user, especially agents, from
+// reading this process's memory, environment and open files.
 func hideMemory() (undo func(), err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("hide our memory from other processes: %w", err)
@@ -17,8 +17,8 @@ func hideMemory() (undo func(), err error) {
 	return func() {}, nil
 }
 
-// adoptOrphans makes what an agent leaves behind ours, so that we can end it
-// and know it for what it is.
+// adoptOrphans makes this process the parent of processes that an agent leaves
+// behind, so that it can identify and end them.
 func adoptOrphans() (undo func(), err error) {
 	stop, err := proc.BecomeSubreaper()
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package main
 
-// Other systems have no such protection, and SECURITY.md says so.
+// Other systems have no such protection; SECURITY.md documents that.
 
 func hideMemory() (undo func(), err error) { return func() {}, nil }
 

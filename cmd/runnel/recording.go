@@ -15,19 +15,20 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// A recording is a file of JSON lines. Each is a raw line that passed between
-// us and an agent, the first says what is recorded.
+// recorded is one line of a recording, which is a file of JSON lines. The first
+// line describes the recording. Each other line is a raw line that passed
+// between runnel and an agent.
 //
 //	{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"…\",\"startedAt\":\"…\"}"}
 //	{"t":12,"dir":"in","line":"{\"type\":\"user\",…"}
 type recorded struct {
-	T    float64    `json:"t"` // milliseconds since the beginning; ours are whole
+	T    float64    `json:"t"` // milliseconds since the start; a recorder writes whole ones
 	Dir  runnel.Dir `json:"dir"`
 	Line string     `json:"line,omitzero"`
-	Raw  string     `json:"base64,omitzero"` // instead of Line if it is not UTF-8
+	Raw  string     `json:"base64,omitzero"` // the line in base64, if it is not UTF-8
 }
 
-// recordingHead is the line of the first entry.
+// recordingHead is the content of the first line.
 type recordingHead struct {
 	Recording int       `json:"recording"` // version of the format: 1
 	Agent     string    `json:"agent"`
@@ -35,11 +36,12 @@ type recordingHead struct {
 	StartedAt time.Time `json:"startedAt"`
 }
 
-// maxRecorded bounds a line of a recording, in bytes: a line of an agent,
+// maxRecorded is the maximum length of a line of a recording, in bytes. The
+// line of an agent in it is longer than the agent printed it, because it is
 // escaped.
 const maxRecorded = 64 << 20
 
-// A recorder writes a recording. Its methods may be called from anywhere.
+// A recorder writes a recording. Its methods are safe for concurrent use.
 type recorder struct {
 	began time.Time
 
@@ -62,7 +64,7 @@ func newRecorder(w io.Writer, agent, version string) (*recorder, error) {
 	return r, r.err
 }
 
-// tap is a [runnel.Options] Tap.
+// tap records one line. It is the Tap of [runnel.Options].
 func (r *recorder) tap(dir runnel.Dir, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,18 +81,19 @@ func (r *recorder) tap(dir runnel.Dir, line []byte) {
 	r.err = r.enc.Encode(e)
 }
 
-// close returns how many lines were recorded, and the first error.
+// close flushes the file. It returns how many lines were recorded, and the
+// first error.
 func (r *recorder) close() (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lines, errors.Join(r.err, r.w.Flush())
 }
 
-// A recordingError says what is wrong with the file that the user named. It is
-// the user's to mend, so no error code belongs to it.
+// A recordingError describes what is wrong with the file that the user named.
+// It has no error code, because only the user can correct the file.
 type recordingError struct {
 	file string // "" for standard input
-	line int    // from 1; 0: the whole file
+	line int    // from 1; 0 for the whole file
 	what string
 }
 
@@ -107,17 +110,18 @@ func (e *recordingError) Error() string {
 
 const notRecording = `this is not a recording: each line has to be {"t":ms,"dir":"in|out|err|meta","line":"…"}`
 
-// maxOffset bounds t, so that the time of a line can be computed: 1000 days.
+// maxOffset is the maximum of t, 1000 days. It keeps the computation of a
+// line's time from overflowing.
 const maxOffset = 1000 * 24 * time.Hour
 
-// lineReader reads the lines of a recording. Errors name the number of the
-// line.
+// lineReader reads the lines of a recording. Its errors contain the line
+// number.
 type lineReader struct {
 	sc *bufio.Scanner
-	n  int // number of the line that was read last
+	n  int // number of the last line read
 }
 
-// next returns the next line; ok is false at the end.
+// next returns the next line that is not empty. ok is false at the end.
 func (l *lineReader) next() (e recorded, ok bool, err error) {
 	for l.sc.Scan() {
 		l.n++
@@ -144,8 +148,8 @@ func (l *lineReader) next() (e recorded, ok bool, err error) {
 
 func (l *lineReader) fault(what string) error { return &recordingError{line: l.n, what: what} }
 
-// readRecording reads the head, if there is one, and returns the lines after
-// it.
+// readRecording reads the head of a recording, which may be missing, and
+// returns an iterator over all of its lines.
 func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], error) {
 	in := &lineReader{sc: bufio.NewScanner(rd)}
 	in.sc.Buffer(nil, maxRecorded)

@@ -21,10 +21,10 @@ import (
 	"github.com/runnel-dev/runnel/profile"
 )
 
-// maxPrompt bounds what is read from standard input, in bytes.
+// maxPrompt is the maximum size of a prompt on standard input, in bytes.
 const maxPrompt = 32 << 20
 
-// runFlags are what `run` and `record` take.
+// runFlags are the flags of `run` and `record`.
 type runFlags struct {
 	agent, path      string
 	dir, model, mode string
@@ -63,7 +63,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
 }
 
-// options returns what the flags say.
+// options returns the options that the flags request.
 func (f *runFlags) options(a *app) (runnel.Options, error) {
 	opt := runnel.Options{
 		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns, Auth: runnel.Auth(f.auth),
@@ -104,7 +104,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	return opt, nil
 }
 
-// ownSettings reads ID=VALUE. A value may hold anything, also nothing.
+// ownSettings parses ID=VALUE. VALUE may be empty or contain anything.
 func ownSettings(set []string) (runnel.Values, error) {
 	if len(set) == 0 {
 		return nil, nil
@@ -123,7 +123,7 @@ func ownSettings(set []string) (runnel.Values, error) {
 	return values, nil
 }
 
-// extensions reads KEY=JSON.
+// extensions parses KEY=JSON.
 func extensions(set []string) (runnel.Extensions, error) {
 	x := make(runnel.Extensions)
 	for _, s := range set {
@@ -139,9 +139,9 @@ func extensions(set []string) (runnel.Extensions, error) {
 	return x, nil
 }
 
-// directory returns the absolute path of a directory that exists.
+// directory returns the absolute path of dir, which must be a directory.
 func directory(dir string) (string, error) {
-	abs, err := filepath.Abs(dir) // "" is the current one
+	abs, err := filepath.Abs(dir) // "" is the current directory
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func directory(dir string) (string, error) {
 	return abs, nil
 }
 
-// prompt returns the argument, or all of standard input.
+// prompt returns the prompt: the argument, or else all of standard input.
 func (a *app) prompt(args []string) (string, error) {
 	if len(args) > 1 {
 		return "", usage("the prompt is one argument: put it in quotes")
@@ -183,7 +183,7 @@ func (a *app) prompt(args []string) (string, error) {
 	return string(data), nil
 }
 
-// terminal reports whether s is one.
+// terminal reports whether s is a terminal.
 func (a *app) terminal(s any) bool {
 	f := fileOf(s)
 	return f != nil && isatty.IsTerminal(f.Fd())
@@ -256,7 +256,7 @@ Output formats:
 	return cmd
 }
 
-// runPrompt runs one prompt. folders are where the profile is that f names.
+// runPrompt runs one prompt. folders contain the profile that f names.
 func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders, args []string) error {
 	opt, err := f.options(a)
 	if err != nil {
@@ -271,7 +271,7 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 	}
 	var prof *profile.Profile
 	if f.persona != "" {
-		if opt.Trusted { // by a flag or by the configuration
+		if opt.Trusted { // the flag --trust trusts a folder, too
 			folders.Project = opt.Dir
 		}
 		if prof, err = persona(folders, f.persona, opt); err != nil {
@@ -308,8 +308,9 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own question, or show you another one. " +
 	"Give the command one end of a socketpair as standard input and output: Node.js does so by itself, Python with socket.socketpair(), a shell with socat"
 
-// canAnswer checks whether what the agent asks can be answered as the flags
-// say. Only what is typed at a terminal is known to be typed about a question.
+// canAnswer checks whether approvals can be answered the way the flags say.
+// With --ask the answers must be typed at a terminal: text from a pipe may have
+// been written before the question.
 func (a *app) canAnswer(f runFlags, args []string) error {
 	switch {
 	case !f.ask && !f.answers:
@@ -330,9 +331,10 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 	return nil
 }
 
-// drive runs a prompt, shows its events, and says how it ended as an exit code.
+// drive runs a prompt and shows its events. The exit code of its error says how
+// the run ended.
 func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, text string, out sink) error {
-	if undo, err := adoptOrphans(); err == nil { // else less is found of what the agent leaves behind
+	if undo, err := adoptOrphans(); err == nil { // without it fewer processes that an agent leaves behind are found
 		defer undo()
 	}
 	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
@@ -351,7 +353,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	var broken error
 	for ev, err := range r.Events(ctx) {
 		if err != nil {
-			break // Wait says why
+			break // Wait returns the reason
 		}
 		denied.note(ev.Body)
 		if broken = out.event(ev); broken != nil {
@@ -364,7 +366,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 		broken = out.close()
 	}
 	switch {
-	case isBrokenPipe(broken): // nobody reads the answer, so the agent was ended
+	case isBrokenPipe(broken): // the output was closed, so the agent was stopped
 		return &exitError{code: exitNotDone}
 	case broken != nil:
 		return fmt.Errorf("write the output: %w", broken)
@@ -378,8 +380,8 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	return nil
 }
 
-// failure gives err its exit code: a request that was refused, or that the
-// agent cannot do, is wrong usage.
+// failure gives err its exit code. A request that was refused, or that the
+// agent cannot fulfil, is wrong usage.
 func failure(err error) error {
 	switch runnel.CodeOf(err) {
 	case runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.PersonaNotFound:
@@ -388,9 +390,9 @@ func failure(err error) error {
 	return err
 }
 
-// denials counts what the agent was not allowed.
+// denials counts the approvals that were denied.
 type denials struct {
-	kinds map[string]event.ChoiceKind // by approval and choice
+	kinds map[string]event.ChoiceKind // by approval id and choice id
 	n     int
 }
 

@@ -7,15 +7,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/redact"
 )
 
-// knownSecrets finds the secrets of our own environment, beside those that
-// issued knows. An agent is given some of them, and prints them like any other
-// text. However many credentials we make, none of the others is forgotten.
+// knownSecrets returns a redactor for the secrets in our own environment and
+// for those of issued. Agents receive some of these variables and may print
+// them. The environment's secrets stay redacted however many credentials issued
+// adds.
 func knownSecrets(issued *redact.Redactor, environ []string) *redact.Redactor {
 	return redact.Above(issued, redact.Env(environ)...)
 }
 
-// filter makes the filter of what an agent says that is run with opt. It is a
-// [runnel.Options] Filter.
+// filter returns the filter that redacts the events of an agent run with opt.
+// It is the Filter of [runnel.Options].
 func (a *app) filter(opt runnel.Options) runnel.Filter {
 	return a.secrets.With(slices.Concat(redact.Env(opt.Env), redact.JSON(opt.MCPServers))...).Events()
 }

@@ -75,14 +75,15 @@ made with 'runnel token create' before the start.`,
 	return cmd
 }
 
-// shutdownTime bounds an orderly end: of streams and requests, then of agents.
+// shutdownTime is the timeout of an orderly shutdown: once for streams and
+// requests, and once more for agents.
 const shutdownTime = 20 * time.Second
 
-// waitingTime is how long a request that waits, such as for an agent to start,
-// goes on once the server was asked to end.
+// waitingTime is how long a waiting request, such as one that starts an agent,
+// may continue after the server was asked to stop.
 const waitingTime = 3 * time.Second
 
-// serve runs the server until it is told to end.
+// serve runs the server until a signal stops it.
 func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := refuseAgent(c.Data); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.issued.Add(secret) }
-	if err := keys.Purge(ctx); err != nil { // on a full disk: the next login tries again
+	if err := keys.Purge(ctx); err != nil { // such as on a full disk; the next login tries again
 		log.Warn("expired logins were not removed", "error", err)
 	}
 	ln, err := listen(ctx, c, st)
@@ -122,7 +123,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 
 	a.knowKeys(c.agents)
 	a.warnOfSwitch(c)
-	told, ignore := firstEndSignal() // from now on there may be agents to end
+	told, ignore := firstEndSignal() // from now on there may be agents to stop
 	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
@@ -171,14 +172,14 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("ended")
 	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
-	if sig == syscall.SIGTERM { // of whoever is about to start it again
+	if sig == syscall.SIGTERM { // a service manager that may restart the server sends it
 		end = gw.HandOver
 	}
 	return err
 }
 
-// serveUntilTold serves on all listeners. It ends in order at a signal of told,
-// which it returns.
+// serveUntilTold serves on all listeners until a signal arrives on told or a
+// listener fails. It then shuts down in order and returns the signal.
 func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener, told <-chan os.Signal) (sig os.Signal, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -213,11 +214,13 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 	return sig, errors.Join(err, work.Wait())
 }
 
-// maxSocketPath is what fits into the kernel's structure on every system.
+// maxSocketPath is the longest socket path, in bytes, that fits into the
+// kernel's structure on every system.
 const maxSocketPath = 100
 
-// listenSocket makes the unix socket. One that is there was left by a server
-// that is gone: the data directory is locked by us, and was found safe.
+// listenSocket creates the unix socket. It replaces a socket that exists at the
+// path, which an earlier server must have left: this server has locked the data
+// directory.
 func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 	path := c.Socket
 	if len(path) > maxSocketPath {
@@ -249,7 +252,7 @@ func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 
 func (a *app) logger(c config) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // the value was checked with the configuration
 	opt := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
 		return slog.New(a.secrets.Handler(slog.NewJSONHandler(a.err, opt)))

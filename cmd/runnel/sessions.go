@@ -21,16 +21,16 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// sessions reads what is kept of sessions, through the server or without one.
+// sessions reads stored sessions, from the server or from the data directory.
 type sessions interface {
 	list(ctx context.Context, all bool) ([]gateway.Status, error)
-	// whole returns what a server knows of a session beside its row of the
-	// list.
+	// whole returns row completed by what only a server knows about the
+	// session.
 	whole(ctx context.Context, row gateway.Status) (gateway.Status, error)
 	items(ctx context.Context, id string, f func(frame) error) error
 }
 
-// frame is an item or another fact, as the API gives it.
+// frame is an item or another fact about a session, in the format of the API.
 type frame struct {
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload"`
@@ -74,7 +74,7 @@ terminal ids and long columns are cut; commands take the beginning of an id.`,
 					return err
 				}
 				if asJSON {
-					return a.printJSON(append([]gateway.Status{}, rows...)) // an empty array, not null
+					return a.printJSON(append([]gateway.Status{}, rows...)) // prints an empty array instead of null
 				}
 				return a.printSessions(rows, all)
 			})
@@ -110,10 +110,10 @@ func (a *app) printSessions(rows []gateway.Status, all bool) error {
 	return t.write(a.out, width)
 }
 
-// beginnings shortens ids to what tells them apart, for a person: commands take
+// beginnings shortens ids to the length at which they differ. Commands accept
 // the beginning of an id.
 func beginnings(ids []string) []string {
-	const least = 13 // the time to the millisecond
+	const least = 13 // the timestamp in the id, to the millisecond
 	for n := least; ; n++ {
 		seen := make(map[string]bool)
 		var short []string
@@ -128,13 +128,13 @@ func beginnings(ids []string) []string {
 	}
 }
 
-// doing says in one word how a session is.
+// doing returns the state of a session in one word.
 func doing(s gateway.Status) string {
 	switch {
 	case s.State == event.StateDead || s.Activity == "":
 		return string(s.State)
 	case s.Activity == event.ActivityIdle && s.LastTurn == event.StatusError:
-		return "failed" // its last turn is; the next prompt may be sent all the same
+		return "failed" // the last turn failed; the session still accepts prompts
 	}
 	return string(s.Activity)
 }
@@ -193,7 +193,8 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// pick returns the session whose id is, or alone begins with, id.
+// pick returns the session with this id, or the only session whose id begins
+// with it.
 func pick(ctx context.Context, s sessions, id string) (gateway.Status, error) {
 	rows, err := s.list(ctx, true)
 	if err != nil {
@@ -214,7 +215,7 @@ func pick(ctx context.Context, s sessions, id string) (gateway.Status, error) {
 	return gateway.Status{}, usage("%d sessions begin with this; give more of the id", len(found))
 }
 
-// printItem shows an item to a person.
+// printItem prints an item for a person.
 func (a *app) printItem(f frame) error {
 	var err error
 	switch f.Type {
@@ -268,8 +269,8 @@ func itemText(u upsert.Upsert) string {
 	return ""
 }
 
-// paragraph returns text with each line behind a prefix, and an empty line
-// after it.
+// paragraph puts a prefix before each line of text and an empty line at the
+// end.
 func paragraph(prefix, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(termtext.Clean(text), "\n")) {
@@ -278,7 +279,8 @@ func paragraph(prefix, text string) string {
 	return b.String() + "\n"
 }
 
-// withSessions calls f with the sessions of the data directory.
+// withSessions calls f with the sessions of the data directory, read through
+// the server if one runs.
 func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
@@ -292,7 +294,7 @@ func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 		return err
 	}
 	if !exists(c.Data) {
-		return f(noSessions{}) // looking makes no data directory
+		return f(noSessions{}) // reading must not create a data directory
 	}
 	st, err := openStore(cmd.Context(), c.Data)
 	if err != nil {
@@ -344,7 +346,7 @@ func (r remoteSessions) items(ctx context.Context, id string, f func(frame) erro
 	}
 }
 
-// noSessions stands for a data directory that does not exist yet.
+// noSessions represents a data directory that does not exist yet.
 type noSessions struct{}
 
 func (noSessions) list(context.Context, bool) ([]gateway.Status, error) { return nil, nil }

@@ -11,7 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A sink shows the events of a run in one of the output formats.
+// A sink prints the events of a run in one of the output formats.
 type sink interface {
 	event(ev event.Event) error
 	close() error // after the last event
@@ -35,13 +35,13 @@ func (a *app) sink(f runFlags, p runnel.Provider, opt runnel.Options) (sink, err
 	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
 }
 
-// eventLines writes events as they are.
+// eventLines prints events unchanged.
 type eventLines struct{ enc *json.Encoder }
 
 func (l eventLines) event(ev event.Event) error { return l.enc.Encode(ev) }
 func (l eventLines) close() error               { return nil }
 
-// universalLines writes the flat envelope.
+// universalLines prints the flat envelope of the universal API.
 type universalLines struct {
 	enc    *json.Encoder
 	stream universal.Stream
@@ -58,15 +58,15 @@ func (l *universalLines) event(ev event.Event) error {
 
 func (l *universalLines) close() error { return nil }
 
-// upsertFrame is a line of the format "upserts", the same as a frame of the
-// WebSocket.
+// upsertFrame is a line of the format "upserts". A WebSocket sends the same
+// frames.
 type upsertFrame struct {
 	Type    string     `json:"type"`
 	Payload upsert.Out `json:"payload"`
 }
 
-// upsertLines writes whole items, paced. What waits is written by a timer if no
-// event comes first.
+// upsertLines prints whole items at a limited rate. A timer prints delayed
+// items if no event does so first.
 type upsertLines struct {
 	mu    sync.Mutex // guards the rest
 	enc   *json.Encoder
@@ -98,7 +98,8 @@ func (l *upsertLines) due() {
 	}
 }
 
-// write writes outs and sets the timer for what still waits; l.mu is held.
+// write prints outs and sets the timer for items that are still delayed. The
+// caller holds l.mu.
 func (l *upsertLines) write(outs []upsert.Out) {
 	for _, o := range outs {
 		if l.err == nil {

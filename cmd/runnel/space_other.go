@@ -4,9 +4,9 @@ package main
 
 import "errors"
 
-// space is what a file system has left for this user.
+// space describes the file system of a directory, as this user sees it.
 type space struct {
-	free     uint64 // bytes
+	free     uint64 // in bytes
 	readOnly bool
 }
 

@@ -9,19 +9,19 @@ import (
 	"unicode"
 )
 
-// A column of a table.
+// A column is the heading of a table column and how the column may be cut.
 type column struct {
 	name string
 	cut  cut
 }
 
-// cut says how a column is made narrower where the screen is too narrow.
+// cut says how a column is shortened if the screen is too narrow.
 type cut int
 
 const (
-	whole    cut = iota // never: it is of use only in full
-	cutEnd              // its end is left out
-	cutStart            // its beginning is, as of a path
+	whole    cut = iota // never shortened: the column is only useful in full
+	cutEnd              // omits the end
+	cutStart            // omits the beginning, such as of a path
 )
 
 // A table prints rows of cells in columns.
@@ -32,14 +32,14 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// gap is the space between columns.
+// gap is the number of spaces between columns.
 const gap = 2
 
-// narrowest is the least that a column is cut to.
+// narrowest is the minimum width to which a column is cut.
 const narrowest = 5
 
-// write prints the table no wider than width, if its columns can be cut to
-// that; 0 leaves everything whole.
+// write prints the table. It cuts columns until the table fits into width, as
+// far as they can be cut. A width of 0 means no limit.
 func (t *table) write(w io.Writer, width int) error {
 	var names []string
 	for _, c := range t.columns {
@@ -66,7 +66,7 @@ func (t *table) write(w io.Writer, width int) error {
 	return err
 }
 
-// widths returns how wide each column is. The widest of those that can be cut
+// widths returns the width of each column. The widest column that can be cut
 // becomes narrower until all fit.
 func (t *table) widths(rows [][]string, width int) []int {
 	widths := make([]int, len(t.columns))
@@ -94,7 +94,7 @@ func (t *table) widths(rows [][]string, width int) []int {
 	return widths
 }
 
-// to returns s in at most n cells.
+// to returns s cut to at most n terminal cells.
 func (c cut) to(s string, n int) string {
 	if c == whole || cells(s) <= n {
 		return s
@@ -103,7 +103,7 @@ func (c cut) to(s string, n int) string {
 	if c == cutStart {
 		slices.Reverse(runes)
 	}
-	used := 1 // for the mark
+	used := 1 // the ellipsis
 	i := slices.IndexFunc(runes, func(r rune) bool {
 		used += cellsOf(r)
 		return used > n
@@ -115,7 +115,7 @@ func (c cut) to(s string, n int) string {
 	return string(runes)
 }
 
-// cells returns how many cells of a terminal a text takes.
+// cells returns how many terminal cells a text occupies.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n += cellsOf(r)
@@ -123,8 +123,8 @@ func cells(s string) (n int) {
 	return n
 }
 
-// wide are the characters that take two cells: scripts of East Asia, their full
-// forms, and pictures.
+// wide are the characters that occupy two cells: East Asian scripts, full-width
+// forms and emoji.
 var wide = []*unicode.RangeTable{unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.Yi, {
 	R16: []unicode.Range16{{Lo: 0x3000, Hi: 0x303e, Stride: 1}, {Lo: 0xff01, Hi: 0xff60, Stride: 1}},
 	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1}, {Lo: 0x1f900, Hi: 0x1f9ff, Stride: 1}},
@@ -140,8 +140,8 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// width returns how wide the screen behind a.out is; 0 if there is none, so
-// that programs get everything.
+// width returns the width of the terminal behind a.out, or 0 if a.out is no
+// terminal. Programs thus receive uncut output.
 func (a *app) width() int {
 	if f := fileOf(a.out); f != nil && a.terminal(f) {
 		return columns(f)
@@ -149,8 +149,8 @@ func (a *app) width() int {
 	return 0
 }
 
-// fill breaks text between words, so that a line has at most width cells; 0
-// leaves it as it is.
+// fill wraps text so that a line has at most width cells. A width of 0 means no
+// wrapping. A longer word has a line of its own.
 func fill(text string, width int) string {
 	if width <= 0 {
 		return text
@@ -174,7 +174,8 @@ func fill(text string, width int) string {
 	return b.String()
 }
 
-// output is where a command prints. It knows when nobody reads any more.
+// output is the writer to which a command prints. gone reports that its reader
+// has closed it.
 type output struct {
 	w    io.Writer
 	gone atomic.Bool
@@ -188,8 +189,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fileOf returns the file behind standard input, output or error; nil if there
-// is none.
+// fileOf returns the file behind a standard stream, or nil if it is no file.
 func fileOf(s any) *os.File {
 	if o, ok := s.(*output); ok {
 		s = o.w

@@ -13,35 +13,37 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// textView shows a run to a person: the agent's answer on out as it is written,
-// everything else as notes on err. Text of the agent passes termtext.
+// textView prints a run for a person: the agent's answer on out while it is
+// written, everything else as notes on err. The agent's text is cleaned by
+// package termtext.
 type textView struct {
 	err            io.Writer
 	verbose, quiet bool
-	asks           bool   // an asker shows questions
-	together       bool   // out and err are the same screen
-	faint, plain   string // around a note, if the terminal has colours
+	asks           bool   // an asker prints the questions
+	together       bool   // out and err are both terminals
+	faint, plain   string // escape sequences around a note, if the terminal has colours
 
 	transcript event.Transcript
-	printed    map[string]int // bytes of an open item that are on out
-	current    string         // item whose line is unfinished on out
+	printed    map[string]int // by item, how many bytes of an open item are printed
+	current    string         // item whose line on out is unfinished
 	answer     *termtext.Writer
-	column     lastByte // what is below answer
-	said       bool     // a message is on out already
+	column     lastByte // the writer to which answer writes
+	said       bool     // a message was printed already
 
-	mu   sync.Mutex // guards the fields from transcript on, and what is written
+	mu   sync.Mutex // guards the fields from transcript to held, and the output
 	held heldCall
 }
 
-// heldCall is the note of a call that waits for a moment: if the call is asked
-// about, the question shows it, and better.
+// heldCall is the note of a tool call, held for holdTime. If an approval for
+// the call arrives in that time the note is dropped, because the question shows
+// more.
 type heldCall struct {
-	id    string // of the call; "" if none is held
+	id    string // id of the call; "" if none is held
 	note  string
-	timer *time.Timer // prints it
+	timer *time.Timer // prints the note
 }
 
-// holdTime is how long a note waits for a question about its call.
+// holdTime is how long a note is held.
 const holdTime = 300 * time.Millisecond
 
 // hold keeps a note for holdTime.
@@ -55,7 +57,7 @@ func (v *textView) hold(id, note string) {
 	})}
 }
 
-// release prints the note that is held.
+// release prints the held note, if there is one.
 func (v *textView) release() {
 	if v.held.id != "" {
 		v.held.timer.Stop()
@@ -64,7 +66,7 @@ func (v *textView) release() {
 	}
 }
 
-// lastByte passes on and remembers how its text ended.
+// lastByte is a writer that remembers the last byte written.
 type lastByte struct {
 	w    io.Writer
 	last byte
@@ -121,10 +123,10 @@ func (v *textView) event(ev event.Event) error {
 	return nil
 }
 
-// item shows what changed in an item. Subagents are shown by what they call.
+// item prints what changed in an item. It does not print messages of subagents.
 func (v *textView) item(ev event.Event, id string) error {
 	if id == runnel.UserItemID(ev.Turn) {
-		return nil // the person knows what they said
+		return nil // the user's own prompt is not repeated
 	}
 	it, _ := v.transcript.Item(id)
 	switch it.Type {
@@ -156,8 +158,8 @@ func (v *textView) item(ev event.Event, id string) error {
 	return nil
 }
 
-// message writes what is new of a message. Usually its text only grows; where
-// its final form differs from what was printed it is printed again, whole.
+// message prints the new part of a message. The text usually only grows. If the
+// final text is shorter than what was printed, all of it is printed again.
 func (v *textView) message(it event.Item) error {
 	if m, ok := it.Final.(event.Message); ok && m.Origin != event.OriginAgent {
 		return nil
@@ -192,7 +194,7 @@ func (v *textView) message(it event.Item) error {
 	return nil
 }
 
-// finishLine ends the text that is being written.
+// finishLine ends the current line on out, if an item has begun one.
 func (v *textView) finishLine() error {
 	if v.current == "" {
 		return nil
@@ -248,7 +250,7 @@ func mark(e event.PlanEntry) string {
 	return " "
 }
 
-// indent sets what a subagent does off.
+// indent returns the indentation of a note: items of subagents are indented.
 func indent(it event.Item) string {
 	if it.ParentCallID != "" {
 		return "  "
@@ -256,7 +258,7 @@ func indent(it event.Item) string {
 	return ""
 }
 
-// note writes one line beside the answer.
+// note prints one line on err, unless quiet.
 func (v *textView) note(format string, args ...any) {
 	if v.quiet {
 		return
@@ -267,7 +269,7 @@ func (v *textView) note(format string, args ...any) {
 	fmt.Fprintf(v.err, "%s%s%s\n", v.faint, fmt.Sprintf(format, args...), v.plain)
 }
 
-// block writes text of several lines beside the answer.
+// block prints text of several lines as notes.
 func (v *textView) block(text string) {
 	for line := range strings.Lines(termtext.Clean(text)) {
 		v.note("  %s", strings.TrimSuffix(line, "\n"))

@@ -18,7 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// tokenRow is what lists show of a credential.
+// tokenRow is a credential as lists show it.
 type tokenRow struct {
 	ID         string          `json:"id"`
 	Kind       store.TokenKind `json:"kind"`
@@ -29,7 +29,7 @@ type tokenRow struct {
 	ExpiresAt  *time.Time      `json:"expiresAt"`
 }
 
-// tokenRequest says what a token is for.
+// tokenRequest describes the token to create.
 type tokenRequest struct {
 	Name       string   `json:"name"`
 	Scopes     []string `json:"scopes"`
@@ -39,9 +39,9 @@ type tokenRequest struct {
 
 func (in tokenRequest) life() time.Duration { return time.Duration(in.LifeDays) * 24 * time.Hour }
 
-// A keyring manages credentials, through the server or without one.
+// A keyring manages credentials, through the server or in the data directory.
 type keyring interface {
-	// create returns the secret and when it expires, nil for never.
+	// create returns the secret and its expiry; nil means never.
 	create(ctx context.Context, in tokenRequest) (secret string, expires *time.Time, err error)
 	list(ctx context.Context) ([]tokenRow, error)
 	revoke(ctx context.Context, id string) error
@@ -112,7 +112,7 @@ also with a token that allows them.`,
 	return cmd
 }
 
-// check completes what a person typed, or says what is wrong with it.
+// check completes what the user typed, or returns what is wrong with it.
 func (in *tokenRequest) check() error {
 	scopes, err := auth.ParseScopes(in.Scopes)
 	if err != nil {
@@ -199,8 +199,8 @@ func (a *app) tokenRevoke() *cobra.Command {
 	return cmd
 }
 
-// pickToken returns the id of the credential whose id is, or alone begins with,
-// what a person gave.
+// pickToken returns the id of the credential whose id is given, or of the only
+// one whose id begins with it.
 func pickToken(ctx context.Context, k keyring, given string) (string, error) {
 	rows, err := k.list(ctx)
 	if err != nil {
@@ -221,7 +221,7 @@ func pickToken(ctx context.Context, k keyring, given string) (string, error) {
 	return "", usage("%d credentials begin with this; give more of the id", len(found))
 }
 
-// when shows a time to a person.
+// when formats a time for a person.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -229,8 +229,9 @@ func when(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04")
 }
 
-// withKeyring calls f with the credentials of the data directory: the running
-// server's, since it has locked them, or else our own.
+// withKeyring calls f with the credentials of the data directory. It uses the
+// running server, which has locked the directory, or opens the directory
+// itself.
 func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
@@ -258,7 +259,7 @@ func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *ti
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
-	if err == nil && !auth.IsSecret(out.Token) { // the server may be somebody else's
+	if err == nil && !auth.IsSecret(out.Token) { // the server may not be ours
 		err = errors.New("the server's answer has no token; is RUNNEL_URL a server of runnel?")
 	}
 	return out.Token, out.ExpiresAt, err
@@ -313,8 +314,8 @@ func (l localKeyring) revoke(ctx context.Context, id string) error {
 	return err
 }
 
-// exists reports whether there is a data directory at all, so that a command
-// that only looks does not make one.
+// exists reports whether the data directory contains a database. Commands that
+// only read check it first, because opening the store would create one.
 func exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "runnel.db"))
 	return err == nil

@@ -16,7 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// translated is the session id of events that never were in a log.
+// translated is the session id of events that come from no event log.
 const translated = "translated"
 
 func (a *app) translateCommand() *cobra.Command {
@@ -64,8 +64,8 @@ It succeeds also if the recorded turn did not.`,
 	return cmd
 }
 
-// printEvents prints events, one a line. It fails if none belongs to a turn:
-// the file is something else then.
+// printEvents prints events, one per line. It fails if no event belongs to a
+// turn, because then the file is not what the user said it is.
 func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error {
 	enc := a.encoder()
 	turns := false
@@ -90,7 +90,8 @@ func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error
 	return &recordingError{what: "there is no turn in this recording; check that --agent names the agent that was recorded"}
 }
 
-// translation returns the events of a file.
+// translation returns the events of a recording or, with history, of an agent's
+// own transcript.
 func (a *app) translation(ctx context.Context, agent string, history bool, dir, file string) (iter.Seq2[event.Event, error], error) {
 	if history {
 		return a.historyOf(ctx, agent, dir, file)
@@ -144,8 +145,8 @@ func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2
 	return runnel.Replay(translated, p.Name(), h.History(ctx, ref)), nil
 }
 
-// keptAs returns what a name refers to: a file if there is one, or else the
-// agent's own id of a conversation about a directory.
+// keptAs returns the conversation that name refers to: a transcript file if one
+// exists, otherwise the agent's id of a conversation in the directory dir.
 func keptAs(name, dir string) (runnel.Conversation, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {

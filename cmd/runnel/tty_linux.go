@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// discardTyped discards what was typed at a terminal and not yet read, an
-// unfinished line included.
+// discardTyped discards typed input that was not read yet, including an
+// unfinished line.
 func discardTyped(f *os.File) { _ = unix.IoctlSetInt(int(f.Fd()), unix.TCFLSH, unix.TCIFLUSH) }
 
-// columns returns the width of a terminal; 0 if it is not known.
+// columns returns the width of a terminal, or 0 if it is unknown.
 func columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -21,5 +21,6 @@ func columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// isBrokenPipe reports whether a write failed because nobody reads any more.
+// isBrokenPipe reports whether a write failed because the reader closed the
+// pipe.
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

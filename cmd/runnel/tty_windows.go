@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// discardTyped discards what was typed at a terminal and not yet read.
+// discardTyped discards typed input that was not read yet.
 func discardTyped(f *os.File) { _ = windows.FlushConsoleInputBuffer(windows.Handle(f.Fd())) }
 
-// columns returns the width of a terminal; 0 if it is not known.
+// columns returns the width of a terminal, or 0 if it is unknown.
 func columns(f *os.File) int {
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
@@ -19,7 +19,8 @@ func columns(f *os.File) int {
 	return int(info.Window.Right-info.Window.Left) + 1
 }
 
-// isBrokenPipe reports whether a write failed because nobody reads any more.
+// isBrokenPipe reports whether a write failed because the reader closed the
+// pipe.
 func isBrokenPipe(err error) bool {
 	return errors.Is(err, windows.ERROR_BROKEN_PIPE) || errors.Is(err, windows.ERROR_NO_DATA)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns what the go command stamped into this binary.
+// version returns the version that the go command recorded in this binary, or
+// "(devel)".
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

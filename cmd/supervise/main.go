@@ -1,5 +1,6 @@
-// Command supervise is a supervisor and nothing else. It is built into the
-// program that needs it, which would be larger in memory as its own supervisor.
+// Command supervise is the supervisor as a program of its own. A build of
+// runnel embeds it: runnel running as its own supervisor would need more
+// memory.
 package main
 
 import (

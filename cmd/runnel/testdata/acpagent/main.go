@@ -1,7 +1,7 @@
-// Command acpagent is an agent that speaks ACP, as small as one can be: it
-// repeats its prompt. It must be called with --acp. For the prompt "run:
-// COMMAND" it runs the command in the session's directory and answers with the
-// output; for "where" it answers with the directory in which it was started.
+// Command acpagent is a minimal ACP agent that repeats its prompt. It must be
+// started with --acp. For the prompt "run: COMMAND" it runs the command in the
+// session's directory and answers with the output. For "where" it answers with
+// its own working directory.
 package main
 
 import (
