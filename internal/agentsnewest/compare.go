@@ -22,25 +22,26 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// A difference is what differs between two versions of an agent.
+// A difference describes how the newest version of an agent differs from the
+// pinned one.
 type difference struct {
 	row
-	noReport     bool     // the suite did not run to its end
+	noReport     bool     // the suite did not complete, so it wrote no report
 	abilities    []string // "+NAME" or "-NAME": a capability that was gained or lost
-	results      []string // tests that came out differently, with how
-	fails        bool     // a test that works with the pinned version does not
-	recordings   int      // conversations that were recorded
-	changed      []string // those whose events differ, with the file that shows it
-	renumbered   []string // those whose events differ in numbers and ids only
+	results      []string // tests with another result, with both results
+	fails        bool     // a test fails that passes with the pinned version
+	recordings   int      // number of conversations that were recorded again
+	changed      []string // conversations whose events differ, with the file of the diff
+	renumbered   []string // conversations whose events differ in numbers and ids only
 	unrecordable []string // conversations that could not be recorded again
 }
 
 // worse reports whether the newest version does less than the pinned one.
 func (d difference) worse() bool { return d.noReport || d.fails || len(d.unrecordable) > 0 }
 
-// next returns what a maintainer does about the differences.
+// next returns the maintainer's next step.
 func (d difference) next() string {
-	same := !d.worse() && len(d.abilities)+len(d.results)+len(d.changed) == 0 // costs and tokens differ each time
+	same := !d.worse() && len(d.abilities)+len(d.results)+len(d.changed) == 0 // renumbered does not count: costs and tokens differ each time
 	switch {
 	case same && d.newest == d.pinned:
 		return "nothing; the pin is the newest version"
@@ -54,8 +55,8 @@ func (d difference) next() string {
 	return "read what differs, mend what is wrong, then move the pin: CONTRIBUTING.md, When an agent has a new version"
 }
 
-// compare compares what is kept of the pinned version of an agent, in the
-// folders of the providers, with the results of the newest one.
+// compare compares the stored results of an agent's pinned version, which are
+// in the folders below providers, with the results of its newest version.
 func compare(r row, providers, results string) (d difference, err error) {
 	d.row = r
 	found, err := filepath.Glob(filepath.Join(providers, "*", "testdata", "conformance", r.agent+"@"+r.pinned+".json"))
@@ -66,7 +67,7 @@ func compare(r row, providers, results string) (d difference, err error) {
 	if err != nil {
 		return d, err
 	}
-	testdata := filepath.Dir(filepath.Dir(found[0])) // of the provider
+	testdata := filepath.Dir(filepath.Dir(found[0])) // testdata of the provider
 	ours := filepath.Join(results, filepath.Base(filepath.Dir(testdata)), "testdata")
 	switch newest, err := readReport(filepath.Join(ours, "conformance", r.agent+"@"+r.newest+".json")); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -90,7 +91,7 @@ func readReport(path string) (r providertest.Report, err error) {
 	return r, err
 }
 
-// reports compares what the suite found out.
+// reports compares two conformance reports.
 func (d *difference) reports(pinned, newest providertest.Report) {
 	for _, c := range newest.Capabilities {
 		if !slices.Contains(pinned.Capabilities, c) {
@@ -126,7 +127,7 @@ func outcome(f providertest.Finding) string {
 	return "no (" + f.Why + ")"
 }
 
-// recorded compares the events of the recordings.
+// recorded compares the events of the recordings in two folders.
 func (d *difference) recorded(testdata, ours string) error {
 	kept, err := newestRecordings(testdata)
 	if err != nil {
@@ -163,9 +164,10 @@ func (d *difference) recorded(testdata, ours string) error {
 	return nil
 }
 
-// newestRecordings returns the recording of each conversation that was made
-// with the newest version, by the name of the conversation, which may be in a
-// folder. The pin may be newer, where its events are the same.
+// newestRecordings returns the path of the newest recording of each
+// conversation. Its keys are the names of the conversations, which may contain
+// a folder. A recording may be older than the pin: a new version whose events
+// are the same gets no recording.
 func newestRecordings(testdata string) (map[string]string, error) {
 	var paths []string
 	err := filepath.WalkDir(testdata, func(path string, _ fs.DirEntry, err error) error {
@@ -181,7 +183,7 @@ func newestRecordings(testdata string) (map[string]string, error) {
 		path = strings.TrimPrefix(path, testdata+string(filepath.Separator))
 		name, rest, _ := strings.Cut(strings.TrimSuffix(path, ".txtar"), "@")
 		for _, part := range strings.Split(rest, ".") {
-			n, _ := strconv.Atoi(part) // no number: 0
+			n, _ := strconv.Atoi(part) // 0 if part is no number
 			version = append(version, n)
 		}
 		return name, version
@@ -196,15 +198,17 @@ func newestRecordings(testdata string) (map[string]string, error) {
 	return newest, nil
 }
 
-// numbered matches words that differ each time: numbers, and ids with a digit.
+// numbered matches words that differ in each run: numbers, and ids that contain
+// a digit.
 var numbered = regexp.MustCompile(`[\w.]*\d[\w.]*`)
 
-// renumbered reports whether events are the same apart from numbers and ids.
+// renumbered reports whether events differ at most in numbers and ids.
 func renumbered(pinned, newest []byte) bool {
 	return bytes.Equal(numbered.ReplaceAll(pinned, []byte("0")), numbered.ReplaceAll(newest, []byte("0")))
 }
 
-// diff writes how two texts differ, and returns how many lines do.
+// diff writes the diff of two texts to the file to, unless they are equal, and
+// returns how many lines were added or removed.
 func diff(pinned, newest []byte, to string) (changes int, err error) {
 	files := []string{to + ".0", to + ".1"}
 	for i, text := range [][]byte{pinned, newest} {
@@ -215,7 +219,7 @@ func diff(pinned, newest []byte, to string) (changes int, err error) {
 	}
 	cmd := exec.CommandContext(context.Background(), "git", "diff", "--no-index", "--no-color", "--unified=1", "--", files[0], files[1])
 	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1: they differ
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // exit code 1: the files differ
 		return 0, fmt.Errorf("git diff: %w", err)
 	}
 	for line := range strings.Lines(string(out)) {
@@ -247,7 +251,7 @@ func section(a *txtar.Archive, name string) []byte {
 	return nil
 }
 
-// print writes the differences for a person.
+// print writes the differences as text for the maintainer.
 func (d difference) print(out io.Writer) {
 	fmt.Fprintf(out, "\n%s %s, compared with the pinned %s\n", d.agent, d.newest, d.pinned)
 	list := func(head string, lines []string) {

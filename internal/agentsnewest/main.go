@@ -1,12 +1,12 @@
 // Command agentsnewest installs the newest version of every agent into a
-// folder of its own, runs the conformance suite with it, records the
-// conversations of testdata with it, and prints what differs from the pinned
-// versions.
+// separate directory and runs the conformance suite with it. It also records
+// the conversations of testdata again. It prints how the results differ from
+// those of the pinned versions.
 //
 //	go run ./internal/agentsnewest -dir .tmp/agents-newest    # in the root of the repository; or: make agents-newest
 //
-// It changes neither the pins nor testdata. It exits with 1 if an agent passes
-// a test, or a conversation can be recorded, with the pinned version only.
+// It changes neither the pins nor testdata. The exit code is 1 if a test
+// passes, or a conversation can be recorded, only with the pinned version.
 package main
 
 import (
@@ -39,7 +39,8 @@ func main() {
 	}
 }
 
-// run reports whether an agent has become worse.
+// run reports whether the newest version of any agent does less than the pinned
+// one.
 func run(agents, dir string, out io.Writer) (worse bool, err error) {
 	if dir == "" {
 		return false, fmt.Errorf("-dir is missing: the directory to install the agents in")
@@ -105,8 +106,8 @@ var steps = []step{
 	{name: "recordings", what: "the recordings", tests: []string{"TestRecord", "TestRecordTerminal"}, flag: "-record"},
 }
 
-// run runs the step. Its output goes to a file: what matters of it is in the
-// results, and a test that fails is no error.
+// run runs the step and writes its output to a log file. A failing test is no
+// error, because the result files show it.
 func (s step) run(env []string, dir string, out io.Writer) error {
 	packages, err := having(s.tests, "provider")
 	if err != nil {
@@ -128,8 +129,8 @@ func (s step) run(env []string, dir string, out io.Writer) error {
 	return nil
 }
 
-// having returns the packages in a directory whose tests can run real agents
-// and have one of these tests. The two may be in different files.
+// having returns the packages below root whose tests can run real agents and
+// include one of the given tests. These may be in different files of a package.
 func having(tests []string, root string) (packages []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "*_test.go"))
 	if err != nil {

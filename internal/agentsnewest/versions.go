@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 )
 
-// A manifest is a package.json that installs agents.
+// A manifest is the package.json with which npm installs agents.
 type manifest struct {
 	Private      bool              `json:"private"`
 	Dependencies map[string]string `json:"dependencies"`
@@ -34,12 +34,13 @@ func readManifest(path string) (m manifest, err error) {
 	return m, nil
 }
 
-// older matches the name of a dependency that is an older version on purpose.
+// older matches the names of dependencies that are pinned to an older version
+// on purpose, such as "NAME-1-2-3".
 var older = regexp.MustCompile(`-\d+-\d+-\d+$`)
 
-// newest returns a manifest with the newest version of each dependency, as view
-// returns it for the name of a package. It leaves out older versions that are
-// pinned on purpose.
+// newest returns a manifest with the newest version of each dependency. view
+// returns the newest version of a package. Dependencies pinned to an older
+// version on purpose are left out.
 func (m manifest) newest(view func(name string) (version string, err error)) (manifest, error) {
 	n := manifest{Private: true, Dependencies: map[string]string{}, AllowScripts: m.AllowScripts}
 	for name, pin := range m.Dependencies {
@@ -56,7 +57,7 @@ func (m manifest) newest(view func(name string) (version string, err error)) (ma
 	return n, nil
 }
 
-// only returns the manifest without the agents that do not run.
+// only returns the manifest without the agents that are not in names.
 func (m manifest) only(names []string, modules map[string]string) manifest {
 	m.Dependencies = maps.Clone(m.Dependencies)
 	for agent, module := range modules {
@@ -67,8 +68,9 @@ func (m manifest) only(names []string, modules map[string]string) manifest {
 	return m
 }
 
-// split returns what stands before the version of a dependency, and the name
-// of the package that is installed: "npm:NAME@1.2.3" installs another package.
+// split returns the text before the version of a dependency, and the name of
+// the installed package. That name differs from the dependency's if the pin has
+// the form "npm:NAME@1.2.3".
 func split(name, pin string) (prefix, real string) {
 	rest, is := strings.CutPrefix(pin, "npm:")
 	if !is {
@@ -84,7 +86,7 @@ func (m manifest) version(name string) string {
 	return strings.TrimPrefix(m.Dependencies[name], prefix)
 }
 
-// viewed asks npm for the newest version of a package.
+// viewed returns the newest version of a package, which it asks npm for.
 func viewed(name string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(context.Background(), "npm", "view", name, "version")
@@ -121,16 +123,17 @@ func (m manifest) install(dir string, out io.Writer) error {
 	return nil
 }
 
-// A row is what is installed of one agent.
+// A row holds the versions of one agent.
 type row struct {
 	agent          string // name of its provider
 	pinned, newest string
 	runs           bool
 }
 
-// compareVersions returns a row for each agent of modules (by the names of
-// their providers). An agent runs if its newest version is another one than the
-// pinned one, or if it is one of asked, names with commas between them.
+// compareVersions returns a row for each agent. modules maps the names of the
+// agents' providers to npm packages. asked is a list of names separated by
+// commas. Without it an agent runs if its newest version is not the pinned one;
+// with it exactly the named agents run.
 func compareVersions(modules map[string]string, pins, newest manifest, asked string) (rows []row, err error) {
 	names := strings.FieldsFunc(asked, func(r rune) bool { return r == ',' })
 	for _, name := range names {
