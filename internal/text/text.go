@@ -27,8 +27,8 @@ func Cut(s string, max int) (string, bool) {
 	return s[:max], true
 }
 
-// TrimPartial returns s without the beginning of a character at its end, as it
-// is left by a stream that was read up to the middle of a character.
+// TrimPartial returns s without an incomplete character at its end. Reading a
+// stream can stop in the middle of a character.
 func TrimPartial(s string) string {
 	for i := len(s) - 1; i >= 0 && i >= len(s)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(s[i]) {
@@ -62,7 +62,7 @@ func ShortenRunes(s string, max int) string {
 	if max <= 0 {
 		return ""
 	}
-	n, last := 0, 0 // characters so far; where the last one that fits begins
+	n, last := 0, 0 // characters so far; start of the last one that fits
 	for i := range s {
 		if n++; n == max {
 			last = i
@@ -89,7 +89,7 @@ func OneLine(s string, max int) string {
 		}
 		return r
 	}, s)
-	if more && len(s) <= max { // most of it was space
+	if more && len(s) <= max { // text is missing, but s fits, so Shorten would add no "…"
 		s += ellipsis
 	}
 	return Shorten(s, max)
