@@ -11,16 +11,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Bounds of a value.
+// Limits of a value.
 const (
 	maxDepth = 64
 	MaxKeys  = 10_000 // members of one object
 )
 
-// Check accepts one JSON value of which every reader has the same idea:
-// valid UTF-8 without lone surrogates, no key twice in an object, numbers that
-// fit a float64, no NUL in any string, bounded depth, nothing after it. It
-// looks at all of data, also at the parts that are handed on as they are.
+// Check accepts exactly one JSON value that every JSON parser understands in
+// the same way: valid UTF-8 without lone surrogates, no duplicate keys in an
+// object, numbers that fit a float64, no NUL in any string, bounded depth, and
+// nothing after the value. It checks all of data, including the parts that
+// callers pass on unparsed.
 func Check(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("the body is not valid UTF-8")
@@ -139,7 +140,8 @@ func (s *scanner) array(depth int) error {
 	}
 }
 
-// next consumes what stands after a member: a comma, or the end.
+// next consumes the comma after a member or an element, or the closing
+// character.
 func (s *scanner) next(end byte) (ended bool, err error) {
 	switch s.peek() {
 	case ',':
@@ -167,8 +169,8 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// validNumber upholds what JSON adds to strconv: no leading zeros or plus, and
-// digits on both sides of a point.
+// validNumber checks the rules of JSON that strconv does not have: no leading
+// zeros or plus, and digits on both sides of a point.
 func validNumber(t string) bool {
 	t = strings.TrimPrefix(t, "-")
 	whole, rest := digits(t)
@@ -201,7 +203,7 @@ func digits(t string) (n int, rest string) {
 	return n, t[n:]
 }
 
-// str consumes a string and returns what it means.
+// str consumes a string and returns its value.
 func (s *scanner) str() (string, error) {
 	s.pos++
 	from, plain := s.pos, true
@@ -277,7 +279,7 @@ func (s *scanner) hex() (rune, bool) {
 	return rune(n), true
 }
 
-// Quote shows a client its own word, bounded.
+// Quote quotes a word of the client for an error. It shortens long words.
 func Quote(s string) string {
 	return strconv.QuoteToASCII(text.Shorten(s, 64))
 }

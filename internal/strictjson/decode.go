@@ -1,5 +1,5 @@
-// Package strictjson decodes JSON of which every reader has the same idea, into
-// structs that say which keys there are.
+// Package strictjson decodes JSON that every parser understands in the same
+// way, into structs that define the allowed keys.
 package strictjson
 
 import (
@@ -12,8 +12,9 @@ import (
 	"unicode"
 )
 
-// Decode is [json.Unmarshal] for bodies that decide something: it accepts keys
-// only as they are written, and only those that v has.
+// Decode is [json.Unmarshal] for request bodies, where a misread key could
+// change a decision. It rejects data that [Check] rejects, keys that v does not
+// have, and keys whose case differs.
 func Decode(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
@@ -27,7 +28,7 @@ func Decode(data []byte, v any) error {
 	return nil
 }
 
-// mismatch says which field has the wrong type, in JSON's words.
+// mismatch returns which field has the wrong type, with JSON's names of types.
 func mismatch(err error) string {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s: a %s does not fit here", e.Field, e.Value)
@@ -35,11 +36,11 @@ func mismatch(err error) string {
 	return "the body does not fit"
 }
 
-// Raw is the type of JSON that is passed on as it is.
+// Raw is the type of JSON values that are passed on unparsed.
 var Raw = reflect.TypeFor[json.RawMessage]()
 
-// checkKeys compares the keys of data, which is valid JSON, with the fields of
-// t. Raw messages are not looked into.
+// checkKeys checks that t has a field for every key of data, which is valid
+// JSON. It does not check inside values of type Raw.
 func checkKeys(data []byte, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -51,7 +52,7 @@ func checkKeys(data []byte, t reflect.Type, path string) error {
 	case reflect.Struct:
 		var members map[string]json.RawMessage
 		if json.Unmarshal(data, &members) != nil {
-			return nil // decoding will say that it is no object
+			return nil // json.Unmarshal in Decode reports that it is no object
 		}
 		fields := Fields(t)
 		for key, value := range members {
@@ -77,7 +78,8 @@ func checkKeys(data []byte, t reflect.Type, path string) error {
 	return nil
 }
 
-// Unknown says that key is none of fields, and which one was probably meant.
+// Unknown returns the error text for a key that is none of fields. It suggests
+// the field that differs from key only in case, if there is one.
 func Unknown(key string, fields map[string]reflect.Type) string {
 	for name := range fields {
 		if fold(name) == fold(key) {
@@ -98,7 +100,7 @@ func Unknown(key string, fields map[string]reflect.Type) string {
 	return fmt.Sprintf("%s: unknown field; known are %s", Quote(key), strings.Join(known, ", "))
 }
 
-// Fields returns the fields of a struct by their names in JSON.
+// Fields returns the types of a struct's fields by their JSON names.
 func Fields(t reflect.Type) map[string]reflect.Type {
 	out := make(map[string]reflect.Type)
 	for _, f := range reflect.VisibleFields(t) {
@@ -110,8 +112,8 @@ func Fields(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// fold maps keys that encoding/json takes for one another to the same string,
-// among them the long s and the Kelvin sign.
+// fold maps keys that encoding/json treats as equal to the same string. They
+// may differ in case, and contain the long s or the Kelvin sign.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -122,7 +124,7 @@ func fold(s string) string {
 	}, s)
 }
 
-// Almost reports whether key is one of fields but for its case.
+// Almost reports whether key equals one of fields, ignoring case.
 func Almost(key string, fields map[string]reflect.Type) bool {
 	for name := range fields {
 		if fold(name) == fold(key) {
@@ -132,8 +134,8 @@ func Almost(key string, fields map[string]reflect.Type) bool {
 	return false
 }
 
-// Fit decodes the members of an object called name into v. An empty name leaves
-// the members in errors without a prefix.
+// Fit decodes the members of an object into v. name is the prefix of fields in
+// errors; if it is empty there is no prefix.
 func Fit(name string, members map[string]json.RawMessage, v any) error {
 	data, err := json.Marshal(members)
 	if err != nil {
