@@ -22,8 +22,8 @@ import (
 
 var directory string // holds the built program; removed by Main
 
-// Main runs the tests of a package and removes the program that they built. It
-// returns the exit code, to be called by TestMain.
+// Main runs the tests of a package and removes the program that they built.
+// TestMain must call it and exit with the exit code that it returns.
 func Main(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "runnel-program")
 	if err != nil {
@@ -35,8 +35,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Build returns the path of the program: RUNNEL_BIN, a full path, if that is
-// set, or else a program that it builds when it is called first.
+// Build returns the path of the program. If RUNNEL_BIN is set, it is that
+// absolute path. Otherwise the first call builds the program.
 var Build = sync.OnceValues(func() (string, error) {
 	if built := os.Getenv("RUNNEL_BIN"); built != "" {
 		return built, nil
@@ -52,8 +52,7 @@ var Build = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// Path returns the path of the program as Build does, and ends the test if
-// there is none.
+// Path is Build for tests: it fails the test at once if Build fails.
 func Path(t testing.TB) string {
 	t.Helper()
 	program, err := Build()
@@ -63,17 +62,17 @@ func Path(t testing.TB) string {
 	return program
 }
 
-// A Server is a running `runnel serve`. The zero value of a field that callers
-// may set stands for the default described there.
+// A Server is a `runnel serve` process. Callers may set Home, Data, Env and
+// Args before Start. A zero value means the default in the field's comment.
 type Server struct {
-	Home string   // set before Start; default: a new directory
+	Home string   // home directory; default: a new directory
 	Data string   // data directory; default: "data" in a new directory
-	Env  []string // of the server and its agents; default: HOME and a PATH without agents
+	Env  []string // environment of the server and its agents; default: HOME and a PATH without agents
 	Args []string // further arguments of serve
 
 	API   string // address of the API, with scheme
 	Page  string // origin of the page
-	Login string // link that lets one browser in
+	Login string // link that logs one browser in
 	PID   int
 
 	program string
@@ -117,7 +116,7 @@ func (s *Server) Start(t testing.TB) {
 	}()
 }
 
-// prepare fills the fields that the caller left out.
+// prepare sets the defaults of fields that the caller did not set.
 func (s *Server) prepare(t testing.TB) {
 	t.Helper()
 	s.program = Path(t)
@@ -132,8 +131,8 @@ func (s *Server) prepare(t testing.TB) {
 	}
 }
 
-// readAddresses reads what the server prints until its login link, and reports
-// whether that came.
+// readAddresses reads the server's output up to the login link. It returns
+// false if the output ends before the link.
 func (s *Server) readAddresses(lines *bufio.Reader) bool {
 	for {
 		line, err := lines.ReadString('\n')
@@ -162,7 +161,7 @@ func (s *Server) end(t testing.TB) {
 	}
 }
 
-// Kill kills the server with SIGKILL and waits for its end.
+// Kill kills the server with SIGKILL and waits until it has ended.
 func (s *Server) Kill() {
 	s.stop = func() {}
 	_ = s.cmd.Process.Kill()
