@@ -1,10 +1,10 @@
-// Package testload scales the time bounds of tests with the load of the
+// Package testload scales the time limits of tests with the load of the
 // machine.
 //
-// A test asserts the bound that is promised. On a machine with a free processor
-// for every runnable task the bound holds exactly. On a busier machine each
-// task gets only a share of a processor, and the bound grows in proportion, so
-// that the test measures the program and not its neighbours.
+// A test asserts the documented limit. That limit applies exactly on a machine
+// with a free processor for every runnable task. On a busier machine each task
+// gets only a share of a processor, so the limit grows in proportion. The test
+// then measures the program and not other processes.
 package testload
 
 import (
@@ -20,8 +20,8 @@ import (
 // unknown is the factor for machines that do not report their load.
 const unknown = 4
 
-// Within fails the test if more time than bound has passed since began, scaled
-// with the load of the machine.
+// Within fails the test if more time than bound, scaled with the load of the
+// machine, has passed since began.
 func Within(t testing.TB, what string, began time.Time, bound time.Duration) {
 	t.Helper()
 	took := time.Since(began)
@@ -33,17 +33,18 @@ func Within(t testing.TB, what string, began time.Time, bound time.Duration) {
 	}
 }
 
-// Room returns how long something may take now that must take at most bound:
-// bound itself unless the machine has more work than processors.
+// Room returns bound scaled with the current load. It is bound itself unless
+// the machine has more runnable tasks than processors.
 func Room(bound time.Duration) time.Duration {
-	loadavg, _ := os.ReadFile("/proc/loadavg") // only Linux has it
+	loadavg, _ := os.ReadFile("/proc/loadavg") // exists on Linux only
 	return bound * time.Duration(factor(string(loadavg), runtime.GOMAXPROCS(0)))
 }
 
-// factor returns the number of tasks that share a processor, rounded up, from
-// the text of /proc/loadavg: "9.54 8.06 9.43 9/179 11757". The first number is
-// the load of the last minute, which lags behind a burst; the fourth begins
-// with the number of tasks that are runnable now. The greater one counts.
+// factor returns the number of tasks per processor, rounded up and at least 1.
+// It reads the text of /proc/loadavg: "9.54 8.06 9.43 9/179 11757". The first
+// field is the load of the last minute, which lags behind a burst. The fourth
+// begins with the number of tasks that are runnable now. factor uses the
+// greater of the two.
 func factor(loadavg string, cpus int) int {
 	fields := strings.Fields(loadavg)
 	if len(fields) < 4 {
