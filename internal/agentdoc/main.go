@@ -1,11 +1,11 @@
-// Command agentdoc writes docs/agents.md from what the suite of package
-// providertest found out about each agent, and from the table of what an
-// agent's history shows otherwise than was seen live.
+// Command agentdoc writes docs/agents.md. The page shows the results of the
+// conformance suite for each agent, and how an agent's history differs from
+// what its session showed live.
 //
 //	go run ./internal/agentdoc    # in the root of the repository; or: make docs
 //
-// The findings are in provider/*/testdata/conformance, the table is
-// providertest.Differences. A test fails if the page is not made of them.
+// The results are in provider/*/testdata/conformance, the differences in
+// providertest.Differences. A test fails if the page does not match them.
 package main
 
 import (
@@ -30,8 +30,7 @@ func main() {
 	}
 }
 
-// meanings say in words what the tests of the suite show, in the order of the
-// page.
+// meanings describe what the tests of the suite show, in the order of the page.
 var meanings = []struct{ test, means string }{
 	{"Text", "text, turn after turn"},
 	{"Reasoning", "reasoning"},
@@ -96,7 +95,7 @@ func means(test string) string {
 	return ""
 }
 
-// groups puts at most six agents into one table.
+// groups splits the reports into tables of at most six agents.
 func groups(reports []providertest.Report) [][]providertest.Report {
 	return slices.Collect(slices.Chunk(reports, 6))
 }
@@ -170,8 +169,7 @@ func section(b *strings.Builder, r providertest.Report) {
 	list(b, "What its own history shows otherwise than it was seen live, by the recordings that show it:", differences(r))
 }
 
-// differences returns the rows of the table for an agent, a line for each
-// reason.
+// differences returns one line for each reason why an agent's history differs.
 func differences(r providertest.Report) (lines []string) {
 	facts := make(map[string][]string) // by reason
 	var reasons []string
