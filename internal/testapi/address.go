@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// FreeAddr returns an address of this machine, with a port that nobody uses,
-// for a server that stops and starts again. The system gives ports from 32768
-// to whoever asks for any, so one of those might be taken while the server is
-// down.
+// FreeAddr returns an address on loopback with an unused port, for a server
+// that stops and starts again. The port is below 32768. From there on the
+// system assigns ports to any program, which could take the port while the
+// server is stopped.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	const first, ports = 20_000, 12_000
@@ -26,8 +26,8 @@ func FreeAddr(t testing.TB) string {
 	return ""
 }
 
-// free reports whether nobody listens at an address, also on machines that lack
-// its kind of addresses.
+// free reports whether no program listens at an address. An address that this
+// machine does not have counts as free.
 func free(addr string) bool {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {

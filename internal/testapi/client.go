@@ -14,23 +14,23 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Client follows one session as a program would: it resumes by position
-// whenever the stream breaks off, and answers what the agent asks.
+// Client follows one session as a client program would. It resumes from its
+// cursor whenever the stream breaks, and answers approvals.
 type Client struct {
 	Session string
-	Events  []event.Event // what Until has gone through of all that it has seen, in the order in which it did
-	Answers atomic.Bool   // it allows what is asked
+	Events  []event.Event // received events that Until has processed, in the order received
+	Answers atomic.Bool   // whether the client allows approvals
 	s       *Server
-	last    int64 // position of what it has seen; belongs to run
+	last    int64 // cursor: seq of the last event received; used by run only
 	quit    context.CancelFunc
 	done    chan struct{}
 	grown   chan event.Event
 }
 
-// Follow returns a client that allows everything.
+// Follow returns a client that allows every approval.
 func (s *Server) Follow(session string) *Client { return s.open(session, true) }
 
-// Watch returns one that answers nothing.
+// Watch returns a client that answers no approvals.
 func (s *Server) Watch(session string) *Client { return s.open(session, false) }
 
 func (s *Server) open(session string, answers bool) *Client {
@@ -54,7 +54,7 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// read follows the stream until it breaks.
+// read receives events until the stream breaks.
 func (c *Client) read(ctx context.Context) {
 	res, err := c.s.Do(ctx, "GET", fmt.Sprintf("/api/session/%s/events?after=%d", c.Session, c.last), nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) read(ctx context.Context) {
 		}
 		var ev event.Event
 		if json.Unmarshal([]byte(data), &ev) != nil {
-			continue // the frame that opens the stream
+			continue // the first frame of the stream is no event
 		}
 		c.last = ev.Seq
 		c.grown <- ev
@@ -83,7 +83,7 @@ func (c *Client) read(ctx context.Context) {
 	}
 }
 
-// Decide allows what was asked, also through a server that is not there yet.
+// Decide allows an approval. It retries while the server is down or starting.
 func (c *Client) Decide(a event.Approval) {
 	i := max(0, slices.IndexFunc(a.Choices, func(ch event.Choice) bool { return ch.Kind == event.ChoiceAllowOnce }))
 	pause := time.NewTicker(10 * time.Millisecond)
@@ -97,13 +97,14 @@ func (c *Client) Decide(a event.Approval) {
 	}
 }
 
-// Send begins a turn.
+// Send sends a prompt and returns the id of the turn that it starts.
 func (c *Client) Send(prompt string) (turn string) {
 	c.s.T.Helper()
 	return c.s.Send(c.Session, prompt)
 }
 
-// Until goes through what was seen, to an event that is wanted.
+// Until processes received events up to the first one that want accepts, and
+// returns that one. It fails the test after Patience.
 func (c *Client) Until(what string, want func(event.Event) bool) event.Event {
 	c.s.T.Helper()
 	late := time.NewTimer(Patience)
@@ -121,20 +122,21 @@ func (c *Client) Until(what string, want func(event.Event) bool) event.Event {
 	}
 }
 
-// End waits for the end of a turn.
+// End waits for the end of a turn and returns its last event.
 func (c *Client) End(turn string) event.Event {
 	c.s.T.Helper()
 	return c.Until("end of the turn", func(ev event.Event) bool { return ev.Turn == turn && event.Ends(ev.Body) })
 }
 
-// Leave ends the client.
+// Leave stops the client.
 func (c *Client) Leave() {
 	c.quit()
 	<-c.done
 }
 
-// Agrees compares what the client has seen of a turn with the log: everything,
-// once, in order. The log may have dropped the deltas of items that are done.
+// Agrees compares the events that the client has received with the log. Each
+// event must have arrived exactly once and in order, and the turn must have one
+// end. The log may have dropped the deltas of completed items.
 func (c *Client) Agrees(turn string, log []event.Event) {
 	t := c.s.T
 	t.Helper()
@@ -169,8 +171,8 @@ func (c *Client) Agrees(turn string, log []event.Event) {
 	c.addsUp(kept, log)
 }
 
-// addsUp checks that what was shown and is not in the log are deltas only, and
-// that a message's deltas are the message.
+// addsUp checks that only deltas were received and are not in the log, and that
+// the deltas of a message add up to its text.
 func (c *Client) addsUp(kept map[int64]bool, log []event.Event) {
 	t := c.s.T
 	t.Helper()

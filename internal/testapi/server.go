@@ -1,6 +1,6 @@
-// Package testapi is a client of a running server, for tests that kill things:
-// it resumes by position, answers what is asked, and compares what it has seen
-// with the log.
+// Package testapi is a client of a running server, for tests that kill
+// processes. It resumes streams from its cursor, answers approvals, and
+// compares the events that it received with the log.
 package testapi
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Patience bounds every wait for the server or an agent.
+// Patience is the timeout of every wait for the server or an agent.
 const Patience = 90 * time.Second
 
-// Server is a server under test, whether it runs just now or not.
+// Server is a server under test. It need not be running all the time.
 type Server struct {
 	T     testing.TB
 	Addr  string // host and port
@@ -38,8 +38,8 @@ func (s *Server) Do(ctx context.Context, method, path string, body io.Reader) (*
 	return http.DefaultClient.Do(req)
 }
 
-// Call sends a request and decodes the answer into out. It reports false if the
-// server did not answer.
+// Call sends a request and decodes the response into out. ok is false if the
+// server did not respond.
 func (s *Server) Call(method, path string, body, out any) (code int, ok bool) {
 	var r io.Reader
 	if body != nil {
@@ -67,7 +67,7 @@ func (s *Server) Call(method, path string, body, out any) (code int, ok bool) {
 	return res.StatusCode, true
 }
 
-// Send begins a turn.
+// Send sends a prompt and returns the id of the turn that it starts.
 func (s *Server) Send(session, prompt string) (turn string) {
 	s.T.Helper()
 	var sent struct {
@@ -80,7 +80,8 @@ func (s *Server) Send(session, prompt string) (turn string) {
 	return sent.TurnID
 }
 
-// Log returns a session's log up to head, as a new client reads it.
+// Log returns the events of a session up to head, as a new client receives
+// them.
 func (s *Server) Log(session string, head int64) []event.Event {
 	s.T.Helper()
 	c := s.Watch(session)
