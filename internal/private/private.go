@@ -12,27 +12,27 @@ import (
 	"strings"
 )
 
-// Access says what other users may do with a file.
+// Access is what other users may do with a file.
 type Access int
 
-// What other users may do.
+// Values of Access.
 const (
-	Read    Access = iota // read it, and not change it
-	Nothing               // neither read nor change it
+	Read    Access = iota // may read it, but not change it
+	Nothing               // may neither read nor change it
 )
 
-// An Error says what is wrong with a file or folder.
+// An Error describes what is wrong with a file or folder.
 type Error struct {
 	Path    string
 	Problem string // such as "can be read by others (mode 0644)"
-	Fix     string // what to do about it; a command follows "run: "
+	Fix     string // what the user should do; "run: " is followed by a shell command
 }
 
 func (e *Error) Error() string { return e.Path + " " + e.Problem + "; " + e.Fix }
 
-// Dir makes the directory dir. If dir exists, Dir checks that only this user
-// can use it. Dir also checks every folder on the way to dir, so that no other
-// user can replace it.
+// Dir creates the directory dir and the missing folders above it. If dir
+// exists, Dir checks that only this user can use it. It also checks every
+// existing folder on the way to dir, so that no other user can replace it.
 func Dir(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,8 +47,8 @@ func Dir(dir string) error {
 	return CheckDir(path)
 }
 
-// CheckDir is [Dir] for a check that changes nothing: it returns
-// [fs.ErrNotExist] if dir does not exist and Dir could make it.
+// CheckDir makes the checks of [Dir] without creating anything. It returns
+// [fs.ErrNotExist] if dir does not exist and the folders above it are safe.
 func CheckDir(dir string) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -67,7 +67,7 @@ func CheckDir(dir string) error {
 	return checkDir(path, info)
 }
 
-// existing returns path, or the nearest folder above it that there is.
+// existing returns path, or the nearest folder above it that exists.
 func existing(path string) string {
 	for {
 		if _, err := os.Lstat(path); err == nil || path == filepath.Dir(path) {
@@ -77,16 +77,16 @@ func existing(path string) string {
 	}
 }
 
-// CheckFile checks that others have no more access than allowed to the file at
-// path, and that nobody else can replace it: it checks every folder and every
-// link on the way to it.
+// CheckFile checks that other users have at most the access allowed to the file
+// at path, and that they cannot replace it. For that it checks every folder and
+// every link on the way to the file.
 func CheckFile(path string, allowed Access) error {
 	_, err := read(path, allowed, 0)
 	return err
 }
 
-// ReadFile checks the file at path like [CheckFile] and returns its content, of
-// at most limit bytes.
+// ReadFile checks the file at path like [CheckFile] and returns its content. It
+// fails if the content has more than limit bytes.
 func ReadFile(path string, allowed Access, limit int64) ([]byte, error) {
 	data, err := read(path, allowed, limit+1)
 	if err == nil && int64(len(data)) > limit {
@@ -118,11 +118,12 @@ func read(path string, allowed Access, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// maxLinks bounds the symbolic links on the way to a file, as the kernel does.
+// maxLinks is the maximum number of symbolic links on the way to a file, the
+// same as the kernel's.
 const maxLinks = 40
 
-// checkPath checks every folder and every link on the way to path, which
-// exists, and path itself if it is a folder.
+// checkPath checks every folder and every link on the way to path, and path
+// itself if it is a folder. path must exist.
 func checkPath(path string) error {
 	at, rest := root(path)
 	links := 0
@@ -160,11 +161,11 @@ func checkPath(path string) error {
 			}
 			name, rest, _ = strings.Cut(rest, string(filepath.Separator))
 		}
-		at = filepath.Join(at, name) // at is no link, so that ".." is the folder above it
+		at = filepath.Join(at, name) // ".." leads to the parent folder, because at is no link
 	}
 }
 
-// root splits an absolute path behind its root.
+// root splits an absolute path into its root and the rest.
 func root(path string) (root, rest string) {
 	volume := filepath.VolumeName(path)
 	separator := string(filepath.Separator)
@@ -173,7 +174,7 @@ func root(path string) (root, rest string) {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./@%+=:,-]+$`)
 
-// Quote returns path as one word of a shell's command line.
+// Quote returns path quoted as one word for a shell.
 func Quote(path string) string {
 	if plain.MatchString(path) && !strings.HasPrefix(path, "-") {
 		return path

@@ -4,8 +4,8 @@ package private
 
 import "io/fs"
 
-// Where there are no mode bits, a user's own files are closed to others by the
-// access lists that they inherit.
+// This system has no mode bits. The access lists that files inherit keep other
+// users from a user's own files.
 
 func checkDir(string, fs.FileInfo) error { return nil }
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// checkDir checks a directory that only its owner may use.
+// checkDir checks that this user owns a directory and nobody else can use it.
 func checkDir(path string, info fs.FileInfo) error {
 	if owner := ownerOf(info); owner != os.Geteuid() {
 		e := foreign(path, owner)
@@ -22,8 +22,9 @@ func checkDir(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkFile checks a file that was opened at path. Its owner is this user or
-// the system's administrator, who may let a group of this user read it.
+// checkFile checks an open file. path is for errors. The file must belong to
+// this user or to root. If root owns it, its group may read it: that is how an
+// administrator gives this user a secret.
 func checkFile(path string, info fs.FileInfo, allowed Access) error {
 	owner := ownerOf(info)
 	if !trusted(owner) {
@@ -43,7 +44,8 @@ func checkFile(path string, info fs.FileInfo, allowed Access) error {
 	return nil
 }
 
-// less returns what chmod takes to leave others only the access allowed.
+// less returns the mode for chmod that leaves other users only the access
+// allowed.
 func less(allowed Access) string {
 	if allowed == Nothing {
 		return "go="
@@ -51,8 +53,8 @@ func less(allowed Access) string {
 	return "go-w"
 }
 
-// checkFolder checks that others cannot replace what is in a folder. Where the
-// folder is sticky, they can replace only what is theirs.
+// checkFolder checks that other users cannot replace the content of a folder.
+// In a sticky folder they can replace only their own files.
 func checkFolder(path string, info fs.FileInfo) error {
 	if owner := ownerOf(info); !trusted(owner) {
 		return foreign(path, owner)
@@ -63,8 +65,8 @@ func checkFolder(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkLink checks a symbolic link. Others could replace one that is theirs
-// even in a sticky folder.
+// checkLink checks the owner of a symbolic link. Even in a sticky folder
+// another user could replace a link of their own.
 func checkLink(path string, info fs.FileInfo) error {
 	if owner := ownerOf(info); !trusted(owner) {
 		return foreign(path, owner)
@@ -79,7 +81,7 @@ func foreign(path string, owner int) *Error {
 	}
 }
 
-// trusted reports whether a file of this owner is as good as our own.
+// trusted reports whether files of this owner are as safe as our own.
 func trusted(owner int) bool {
 	return owner == os.Geteuid() || owner == 0 || owner == unmapped()
 }

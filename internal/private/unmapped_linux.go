@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// unmapped returns the user to whom files seem to belong whose owner has no
-// number in our user namespace; -1 outside of one. In a container without root
-// rights the system's own folders seem to belong to that user.
+// unmapped returns the user id that the kernel shows for files whose owner does
+// not exist in our user namespace, or -1 if every owner exists in it. In a
+// rootless container the system's folders seem to belong to that user.
 var unmapped = sync.OnceValue(func() int {
 	users, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil || everyUser(string(users)) {
@@ -26,7 +26,7 @@ var unmapped = sync.OnceValue(func() int {
 	return uid
 })
 
-// everyUser reports whether a user namespace has a number for every user.
+// everyUser reports whether a user namespace maps every user id.
 func everyUser(uidMap string) bool {
 	f := strings.Fields(uidMap)
 	return len(f) == 3 && f[0] == "0" && f[2] == "4294967295"
