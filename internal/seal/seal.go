@@ -1,5 +1,5 @@
-// Package seal encrypts secrets that are kept among readable data, with a key
-// that lies in a file elsewhere.
+// Package seal encrypts secrets that are stored among readable data. The key is
+// in a separate file.
 package seal
 
 import (
@@ -20,18 +20,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/private"
 )
 
-// A Key encrypts and decrypts. Its methods may be called from anywhere.
+// A Key encrypts and decrypts. Its methods are safe for concurrent use.
 type Key struct {
 	path string
-	id   string // names the key without telling it
-	text string // as the file has it
+	id   string // identifies the key without revealing it
+	text string // content of the file
 	aead cipher.AEAD
 }
 
 const keySize = 32 // bytes, for AES-256
 
-// Load returns the key in the file at path, and makes both if there is no file.
-// Only this user may be able to read the file, and nobody else to replace it.
+// Load returns the key in the file at path. If the file does not exist, Load
+// creates it with a new key. It fails if other users can read or replace the
+// file.
 func Load(path string) (*Key, error) {
 	text, err := private.ReadFile(path, private.Nothing, 2*keySize+1)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,8 +61,9 @@ func Load(path string) (*Key, error) {
 	return &Key{path: path, id: hex.EncodeToString(sum[:4]), text: string(text), aead: aead}, nil
 }
 
-// makeKey writes a new key into a file that appears as a whole. If another
-// process is faster its file stays.
+// makeKey writes a new key to a file. It links the complete file to path, so no
+// process can read half a key. If another process creates path first, that file
+// stays.
 func makeKey(path string) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -73,7 +75,7 @@ func makeKey(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
 	var secret [keySize]byte
-	rand.Read(secret[:]) // never fails: crypto/rand ends the process instead
+	rand.Read(secret[:]) // never fails; on an error crypto/rand crashes the process
 	_, err = fmt.Fprintln(f, hex.EncodeToString(secret[:]))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
@@ -84,11 +86,10 @@ func makeKey(path string) (err error) {
 	return nil
 }
 
-// Text returns the key as its file has it, for whoever keeps secrets out of
-// what others read.
+// Text returns the key as its file contains it. Callers redact it from output.
 func (k *Key) Text() string { return k.text }
 
-// prefix marks what Seal returns. The id of the key follows, and a dot.
+// prefix begins each result of Seal. The id of the key and a dot follow.
 const prefix = "sealed:"
 
 // Seal encrypts plain. The result is text without quotes or control characters.
@@ -96,7 +97,8 @@ func (k *Key) Seal(plain []byte) string {
 	return prefix + k.id + "." + base64.RawURLEncoding.EncodeToString(k.aead.Seal(nil, nil, plain, []byte(prefix)))
 }
 
-// Open decrypts what [Key.Seal] returned. Its errors say which key is missing.
+// Open decrypts a result of [Key.Seal]. If another key encrypted it, the error
+// names that key.
 func (k *Key) Open(sealed string) ([]byte, error) {
 	id, text, ok := strings.Cut(strings.TrimPrefix(sealed, prefix), ".")
 	if !ok || !strings.HasPrefix(sealed, prefix) {
