@@ -1,12 +1,11 @@
-// Command crosscheck type-checks every package for systems that nobody here
-// runs.
+// Command crosscheck type-checks every package for other operating systems.
 //
 //	go run ./internal/crosscheck darwin windows    # in the root of the repository
 //
-// It finds what a build for such a system would reject, such as a function that
-// only one system has, in seconds: a build compiles every dependency for every
-// system first. Of dependencies only the declarations are checked. `make
-// test-long` builds and links.
+// It finds errors that a build for such a system would report, such as a
+// function that exists on one system only. It takes seconds, while a build
+// would first compile every dependency for each system. It checks only the
+// declarations of dependencies. `make test-long` builds and links.
 package main
 
 import (
@@ -39,7 +38,7 @@ func main() {
 	}
 }
 
-// A listed package is what `go list` reports about it.
+// A listed holds what `go list` reports about a package.
 type listed struct {
 	ImportPath, Dir string
 	GoFiles         []string
@@ -51,8 +50,8 @@ type listed struct {
 	Error *struct{ Err string }
 }
 
-// check type-checks the packages that match the patterns, and what they import.
-// It returns the errors of all of them.
+// check type-checks the packages that match the patterns, and their
+// dependencies. It returns the errors of all packages, joined.
 func check(ctx context.Context, system string, patterns ...string) error {
 	pkgs, err := list(ctx, system, patterns)
 	if err != nil {
@@ -71,8 +70,8 @@ func check(ctx context.Context, system string, patterns ...string) error {
 	return errors.Join(errs...)
 }
 
-// list returns the packages in the order of their imports, as they are built
-// for the system without a C compiler.
+// list returns the packages for a build without cgo on the system. A package
+// follows its dependencies.
 func list(ctx context.Context, system string, patterns []string) (pkgs []listed, err error) {
 	args := []string{"list", "-e", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module,Error"}
 	cmd := exec.CommandContext(ctx, "go", append(args, patterns...)...)
@@ -93,7 +92,7 @@ func list(ctx context.Context, system string, patterns []string) (pkgs []listed,
 	}
 }
 
-// check type-checks one package, whose imports have been checked.
+// check type-checks one package, whose imports were checked before.
 func (p listed) check(checked map[string]*types.Package) (*types.Package, error) {
 	var errs []error
 	fset, files := token.NewFileSet(), []*ast.File(nil)
