@@ -1,10 +1,10 @@
-// Package termtext makes text that others wrote safe to show on a terminal.
+// Package termtext makes untrusted text safe to show on a terminal.
 //
-// What an agent prints may move the cursor, repaint a question, write the
-// clipboard or reverse the order of what is read. This package removes
-// everything that is not plain text: control characters but tab and newline,
-// escape sequences and control strings with what they carry, and characters
-// that are invisible or change the direction of others.
+// The output of an agent could move the cursor, overwrite a question, write to
+// the clipboard or reverse the reading order. This package removes everything
+// that is not plain text. That is control characters except tab and newline,
+// escape sequences, control strings with their content, invisible characters,
+// and characters that change the text direction.
 package termtext
 
 import (
@@ -20,8 +20,8 @@ func Clean(s string) string {
 	return string(f.end(out))
 }
 
-// A Writer passes plain text on to another writer. Its input may be cut
-// anywhere, also within a character or an escape sequence.
+// A Writer writes plain text to another writer. A write may end anywhere, even
+// within a character or an escape sequence.
 type Writer struct {
 	w   io.Writer
 	f   filter
@@ -42,8 +42,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the text; it does not close the writer below. An unfinished
-// escape sequence ends with it, so one text cannot swallow the next.
+// Close ends the text. It drops an unfinished escape sequence, so that it
+// cannot remove the beginning of the next text. It does not close the writer
+// below.
 func (w *Writer) Close() error {
 	w.buf = w.f.end(w.buf[:0])
 	if len(w.buf) == 0 {
@@ -53,7 +54,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// state is where in an escape sequence the filter is.
+// state is the position of the filter in an escape sequence.
 type state int
 
 const (
@@ -65,11 +66,11 @@ const (
 	escapeIn       // after ESC and at least one intermediate
 )
 
-// A filter is the text's state between two pieces. The zero value begins a
-// text.
+// A filter holds the state between two parts of a text. The zero value is the
+// state at the start of a text.
 type filter struct {
 	state state
-	held  [utf8.UTFMax]byte // beginning of a character that the next piece ends
+	held  [utf8.UTFMax]byte // start of a character whose end is in the next part
 	n     int
 }
 
@@ -79,8 +80,9 @@ func (f *filter) append(dst, src []byte) []byte {
 		f.n++
 		src = src[1:]
 		if n := f.n; utf8.FullRune(f.held[:n]) {
-			// A character, or bytes that cannot become one; of those only the
-			// first is spent, and run may hold the others again.
+			// held is now a character, or bytes that cannot become one. In the
+			// second case only the first byte is consumed, and run may hold the
+			// others again.
 			held := f.held
 			f.n = 0
 			dst = f.run(dst, held[:n])
@@ -89,7 +91,7 @@ func (f *filter) append(dst, src []byte) []byte {
 	return f.run(dst, src)
 }
 
-// run filters src, which begins at the start of a character.
+// run filters src, which must begin at the start of a character.
 func (f *filter) run(dst, src []byte) []byte {
 	for len(src) > 0 {
 		if !utf8.FullRune(src) {
@@ -111,7 +113,7 @@ func (f *filter) end(dst []byte) []byte {
 	return dst
 }
 
-// rune moves the state on by r and appends r if it is text.
+// rune updates the state for r and appends r if it is text.
 func (f *filter) rune(dst []byte, r rune) []byte {
 	switch f.state {
 	case plain:
@@ -157,24 +159,24 @@ func (f *filter) escaped(r rune) bool {
 		f.state = escapeIn
 	case r >= 0x30 && r <= 0x7e:
 	default:
-		return false // not a sequence after all; r is looked at by itself
+		return false // not an escape sequence; the caller handles r as other text
 	}
 	return true
 }
 
-// inString handles r in a control string, and reports whether it is part of it.
+// inString handles r in a control string, and reports whether r is part of it.
 func (f *filter) inString(r rune) bool {
 	ended := f.state == strEnd
 	switch {
 	case ended && r == '\\', r == '\a', r == '\u009c', r == 0x18, r == 0x1a:
 		f.state = plain
 		return true
-	case r == '\n': // a terminal would go on; the text that it hides may be long
+	case r == '\n': // a terminal would continue the string, which could then hide a long text
 		f.state = plain
 		return false
 	case r == 0x1b:
 		f.state = strEnd
-	case ended: // ESC and something else: the string was cut short
+	case ended: // ESC without a backslash starts a new sequence and ends the string
 		f.state = escape
 		if !f.escaped(r) {
 			return false
@@ -183,7 +185,8 @@ func (f *filter) inString(r rune) bool {
 	return true
 }
 
-// introduces reports whether r begins a sequence, and remembers which.
+// introduces reports whether r begins a sequence, and sets the state
+// accordingly.
 func (f *filter) introduces(r rune) bool {
 	switch r {
 	case 0x1b:
@@ -198,14 +201,14 @@ func (f *filter) introduces(r rune) bool {
 	return true
 }
 
-// isText reports whether a terminal shows r and does nothing else with it.
+// isText reports whether a terminal only displays r.
 func isText(r rune) bool {
 	switch {
 	case r == '\t' || r == '\n':
 		return true
 	case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r): // C0, DEL, C1; bidi controls, zero-width, tags
 		return false
-	case r >= 0xE0000 && r <= 0xE0FFF: // invisible, also where unassigned
+	case r >= 0xE0000 && r <= 0xE0FFF: // invisible, including unassigned code points
 		return false
 	}
 	return true
