@@ -1,16 +1,16 @@
-// Package wake lets goroutines wake another one without waiting for it.
+// Package wake lets a goroutine wake another one without blocking.
 package wake
 
-// A Signal wakes the goroutine that receives from it. Signals that were sent
-// while the goroutine was busy become one: it looks at all there is to do after
-// each. [New] makes a Signal.
+// A Signal wakes the goroutine that receives from it. Signals sent while that
+// goroutine is busy are merged into one, so after each signal it must handle
+// all pending work. Create a Signal with [New].
 type Signal chan struct{}
 
 // New returns a Signal.
 func New() Signal { return make(Signal, 1) }
 
 // Send wakes the receiver, now or as soon as it receives again. It never blocks
-// and may be called by any goroutine.
+// and is safe for concurrent use.
 func (s Signal) Send() {
 	select {
 	case s <- struct{}{}:
