@@ -1,5 +1,5 @@
-// Package testschema reads the OpenAPI document of the API as a client does,
-// and compares JSON values with its schemas, for tests.
+// Package testschema parses the OpenAPI document of the API as a client does,
+// and checks JSON values against its schemas, for tests.
 package testschema
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Schema is what tests read of a schema.
+// A Schema holds the fields of an OpenAPI schema that tests use.
 type Schema struct {
 	Ref           string `json:"$ref"`
 	Type          any
@@ -20,22 +20,22 @@ type Schema struct {
 	OneOf         []*Schema
 	Enum          []any
 	Additional    any              `json:"additionalProperties"`
-	Statuses      map[string][]int `json:"x-statuses"` // of errors, by type
+	Statuses      map[string][]int `json:"x-statuses"` // HTTP status codes of errors, by error type
 	Discriminator *struct {
 		PropertyName string
 		Mapping      map[string]string
 	}
 }
 
-// AdditionalSchema returns the schema of the members that Properties lacks; nil
-// if such members have none.
+// AdditionalSchema returns the schema of members that are not in Properties, or
+// nil if there is none.
 func (s *Schema) AdditionalSchema() (one *Schema) {
 	more, ok := s.Additional.(map[string]any)
 	if !ok {
 		return nil
 	}
-	data, _ := json.Marshal(more)  // it was decoded from JSON
-	_ = json.Unmarshal(data, &one) // as a part of the document was
+	data, _ := json.Marshal(more)  // cannot fail: JSON was decoded into more
+	_ = json.Unmarshal(data, &one) // cannot fail: the document was decoded in the same way
 	return one
 }
 
@@ -76,7 +76,7 @@ type Document struct {
 	} `json:"x-websocket"`
 }
 
-// Parse reads a document.
+// Parse parses a document.
 func Parse(data []byte) (Document, error) {
 	var d Document
 	err := json.Unmarshal(data, &d)
@@ -91,7 +91,7 @@ func (d Document) Resolve(s *Schema) *Schema {
 	return s
 }
 
-// Members returns the members of a union by the values of its discriminator.
+// Members returns the schemas of a union by the values of its discriminator.
 func (d Document) Members(s *Schema) map[string]*Schema {
 	out := make(map[string]*Schema)
 	for value, target := range d.Resolve(s).Discriminator.Mapping {
@@ -100,9 +100,9 @@ func (d Document) Members(s *Schema) map[string]*Schema {
 	return out
 }
 
-// Check returns how v, which was decoded from JSON, deviates from s; "" if it
-// does not. Path says in the answer where v is. A member that s does not
-// describe is a deviation.
+// Check returns the first deviation of v from s, or "". v must have been
+// decoded from JSON. path is the location of v, for the result. A member that s
+// does not describe is a deviation.
 func (d Document) Check(s *Schema, v any, path string) string {
 	if s = d.Resolve(s); s == nil {
 		return path + ": no schema"
@@ -132,7 +132,7 @@ func (d Document) Check(s *Schema, v any, path string) string {
 	return ""
 }
 
-// chosen checks v against the member that its discriminator names.
+// chosen checks v against the member of a union that the discriminator selects.
 func (d Document) chosen(s *Schema, v any, path string) string {
 	m, _ := v.(map[string]any)
 	value, _ := m[s.Discriminator.PropertyName].(string)
