@@ -1,6 +1,7 @@
-// Package archtest keeps the documents about the code true: the table of
-// ARCHITECTURE.md is the list of packages and of what each may import, and the
-// table of CONTRIBUTING.md is the list of foreign modules and of who uses them.
+// Package archtest tests that documents about the code are correct. The table
+// in ARCHITECTURE.md must list the packages and what each may import. The table
+// in CONTRIBUTING.md must list the third-party modules and the packages that
+// use them.
 //
-// It has no code of its own; its tests read the whole tree.
+// It contains only tests, which read the whole repository.
 package archtest
