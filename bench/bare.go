@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// overPipe is the transport of bare.
+// overPipe names the transport of bare.
 const overPipe = "pipe"
 
-// bare is the agent driven directly: what every server adds to.
+// bare is the agent driven directly through pipes. It is the baseline: the
+// servers can only be slower.
 type bare struct{ w *workspace }
 
 func (s *bare) name() string                { return "the agent directly" }
@@ -70,7 +71,7 @@ func (c *pipes) follow(_ context.Context, _ string, ready func(), see func(messa
 	}
 }
 
-// end closes the agent's input, at which it ends.
+// end closes the agent's input, which makes the agent exit, and waits for that.
 func (c *pipes) end(context.Context) error {
 	if err := c.in.Close(); err != nil {
 		return err

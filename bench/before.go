@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// beforeRows measures an older build of Runnel beside this one, in turn and in
-// one run: what a change costs or gains. It adds nothing without -before.
+// beforeRows measures this build and an older build of Runnel alternately, to
+// show what a change costs or gains. Without -before it adds no rows.
 func (b *bench) beforeRows(ctx context.Context) error {
 	if b.before == "" {
 		return nil
@@ -57,7 +57,7 @@ func (b *bench) latencyBefore(transport string, now, old []stretch) {
 	})
 }
 
-// burstsBefore adds a row for each size of burst and transport.
+// burstsBefore adds one row for each size of burst and each transport.
 func (b *bench) burstsBefore(ctx context.Context, lanes []lane) error {
 	for _, events := range b.size.bursts {
 		got := make(map[lane][]burst)

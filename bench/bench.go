@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A size says how much is measured.
+// A size says how much each part measures.
 type size struct {
-	rounds   int   // of lanes in turn
-	paced    int   // events of a paced answer
-	bursts   []int // events of each burst
+	rounds   int   // measurements of each lane
+	paced    int   // events of an answer at a steady rate
+	bursts   []int // sizes of the bursts, in events
 	kills    int
-	sessions int // without an agent
-	starts   int // of the real agent
-	firsts   int // first upserts of a turn
-	crowd    int // events of each of many sessions
-	turns    int // of a long conversation
+	sessions int // sessions without an agent
+	starts   int // starts of the real agent
+	firsts   int // turns whose first upsert is measured
+	crowd    int // events of each of the sessions that run at the same time
+	turns    int // turns of a long conversation
 	micro    bool
 }
 
@@ -30,16 +30,16 @@ var (
 	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2}
 )
 
-// A bench is one run.
+// A bench is one run of the benchmark.
 type bench struct {
 	w      *workspace
 	size   size
 	report *report
-	ours   subject // of lanes: which of them is ours
-	before string  // path of an older build to measure beside this one; may be empty
+	ours   subject // the subject that is Runnel
+	before string  // path of an older build to compare with; may be empty
 }
 
-// A part of the run adds rows to the report.
+// A part is a section of the benchmark. It adds rows to the report.
 type part struct {
 	name string
 	run  func(*bench, context.Context) error
@@ -67,9 +67,10 @@ func parts() []part {
 
 func names() []string { return each(parts(), func(p part) string { return p.name }) }
 
-// measure runs all parts, or those that only names.
-// Program is the one to measure, empty for one that is built here. A part that
-// fails leaves a row that says so, and the others run.
+// measure runs the parts named in only, separated by commas, or all parts if
+// only is empty. program is the path of the runnel program to measure; if it is
+// empty measure builds one. A failed part adds a row with its error, and the
+// other parts still run.
 func (b *bench) measure(ctx context.Context, only, program string, progress io.Writer) (err error) {
 	var chosen []string
 	if only != "" {
@@ -106,7 +107,7 @@ func (b *bench) measure(ctx context.Context, only, program string, progress io.W
 	return err
 }
 
-// partTime bounds one part: something in it may hang for ever.
+// partTime is the timeout of one part, in case a subject hangs.
 const partTime = 12 * time.Minute
 
 func (b *bench) runPart(ctx context.Context, p part) error {
@@ -115,8 +116,8 @@ func (b *bench) runPart(ctx context.Context, p part) error {
 	return errors.Join(p.run(b, ctx), b.w.sweep())
 }
 
-// gateways are the subjects that run the agent of ours, us first. A peer that
-// is not installed is left out and the report says so.
+// gateways returns the servers that run the agent without a model, Runnel
+// first. A peer that is not installed is left out, and the report says so.
 func (b *bench) gateways() ([]subject, error) {
 	ours, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {
@@ -136,7 +137,7 @@ func (b *bench) absent(peer string) {
 	b.report.fact(peer, "not measured: make bench installs it")
 }
 
-// running starts the gateways for f and stops them afterwards.
+// running starts the gateways, calls f and stops them.
 func (b *bench) running(ctx context.Context, f func([]subject) error) error {
 	subjects, err := b.gateways()
 	if err != nil {
@@ -151,7 +152,8 @@ func (b *bench) running(ctx context.Context, f func([]subject) error) error {
 	return f(subjects)
 }
 
-// lanes are the subjects with the transports that each has.
+// lanes returns a lane for each subject and each of its transports. Peers have
+// SSE only.
 func (b *bench) lanes(subjects []subject, transports ...string) (out []lane) {
 	for _, s := range subjects {
 		for _, t := range transports {
@@ -173,7 +175,9 @@ func (b *bench) gatewayBursts(ctx context.Context) error {
 	return b.running(ctx, func(s []subject) error { return b.burstRows(ctx, b.lanes(s, overWS, overSSE)) })
 }
 
-// gatewayCrashes starts servers of its own: each is killed many times.
+// gatewayCrashes measures the gateways after kills. It does not use running,
+// because each measurement starts and kills a server itself. The additional
+// server keeps no agents for a restart.
 func (b *bench) gatewayCrashes(ctx context.Context) error {
 	subjects, err := b.gateways()
 	if err != nil {

@@ -8,16 +8,17 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// slowly is how long the slow reader takes for an event.
+// slowly is how long the slow reader pauses for each event.
 const slowly = 2 * time.Millisecond
 
-// A burst is what three readers got of one answer written without a pause.
+// A burst holds what three readers received of one answer that the agent wrote
+// without pauses.
 type burst struct {
-	fast, slow, late *tally // slow is nil if there was none
+	fast, slow, late *tally // slow is nil if there was no slow reader
 	cpu              time.Duration
 }
 
-// measureBurst lets the agent write as fast as it can.
+// measureBurst measures an answer that the agent writes as fast as it can.
 func measureBurst(ctx context.Context, l lane, events int, withSlow bool) (out burst, err error) {
 	c, err := l.s.open(ctx)
 	if err != nil {
@@ -62,8 +63,9 @@ func measureBurst(ctx context.Context, l lane, events int, withSlow bool) (out b
 	return out, c.end(ctx)
 }
 
-// burstRows measures the lanes in turn. Only the last round has a slow reader,
-// and on a WebSocket only of the smallest burst: it takes longer than all else.
+// burstRows measures the lanes alternately. A slow reader takes longer than
+// everything else, so only the last round has one, and on a WebSocket only the
+// smallest burst.
 func (b *bench) burstRows(ctx context.Context, lanes []lane) error {
 	for i, events := range b.size.bursts {
 		got := make(map[lane][]burst)
@@ -110,7 +112,7 @@ func rates(all []burst) float64 {
 
 const unmeasured = "not measured"
 
-// faults says the worst of each reader over all rounds.
+// faults returns the worst result of each reader over all rounds.
 func faults(all []burst) string {
 	worst := func(of func(burst) *tally) string {
 		var bad *tally

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// An acpAgent is one that speaks the Agent Client Protocol and is driven
-// directly, as an editor drives it.
+// An acpAgent is an agent that implements the Agent Client Protocol. The
+// benchmark drives it directly, as an editor does.
 type acpAgent struct {
 	w       *workspace
 	program string
@@ -30,7 +30,7 @@ func (a *acpAgent) start(ctx context.Context) (*talker, error) {
 	return talk(cmd, true)
 }
 
-// initialized starts the agent and gets through the handshake.
+// initialized starts the agent and performs the handshake.
 func (a *acpAgent) initialized(ctx context.Context) (*talker, error) {
 	t, err := a.start(ctx)
 	if err != nil {
@@ -50,8 +50,8 @@ func (a *acpAgent) newSession(t *talker) (string, error) {
 	return made.SessionID, err
 }
 
-// turn returns when the first words of a one-line turn came, and waits for its
-// end.
+// turn runs a turn whose answer is one line. It returns the time of the first
+// delta, after the turn has ended.
 func (a *acpAgent) turn(t *talker, session string) (first time.Time, err error) {
 	id, err := t.ask("session/prompt", object{"sessionId": session, "prompt": []object{{"type": "text", "text": hello}}})
 	if err != nil {
@@ -71,7 +71,7 @@ func saysSomething(m jsonrpc.Message) bool {
 	return m.Method == "session/update" && json.Unmarshal(m.Params, &p) == nil && p.Update.SessionUpdate == "agent_message_chunk"
 }
 
-// first measures from the start of the agent to its first words.
+// first measures the time from the start of the agent to its first delta.
 func (a *acpAgent) first(ctx context.Context) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -93,8 +93,8 @@ func (a *acpAgent) first(ctx context.Context) (took time.Duration, err error) {
 
 type object = map[string]any
 
-// claudeACPRows compare Claude Code through our server with the same through
-// claude-agent-acp, which is what editors use.
+// claudeACPRows compares Claude Code driven by Runnel with Claude Code driven
+// by claude-agent-acp, which editors use.
 func (b *bench) claudeACPRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {
@@ -126,7 +126,8 @@ func (b *bench) claudeACPRows(ctx context.Context) error {
 	return errors.Join(b.claudeACPStart(ctx, s, same, bundled, own), b.claudeACPMemory(ctx, s, same, bundled, own))
 }
 
-// bundledClaude is the version of Claude Code that the adapter's SDK brings.
+// bundledClaude returns the version of Claude Code that the adapter's SDK
+// installs.
 func bundledClaude(adapter pinned) string {
 	modules := filepath.Join(filepath.Dir(adapter.program), "..", "..", "..")
 	data, err := os.ReadFile(filepath.Join(modules, "@anthropic-ai", "claude-agent-sdk", "package.json"))
@@ -143,7 +144,7 @@ func (b *bench) claudeACPStart(ctx context.Context, s *runnel, same, bundled *ac
 	}
 	defer s.stop()
 	var ours, peer, alone []time.Duration
-	for i := range b.size.starts + 1 { // the first of each warms the file cache up
+	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
 		b.w.say("Claude Code through claude-agent-acp and through Runnel, %d of %d", i, b.size.starts)
 		t, _, err := firstThrough(ctx, s)
 		if err != nil {

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// A footprint is what a program and all that it has started hold of the
-// machine's memory, in bytes.
+// A footprint is the memory of a program and its descendants, in bytes.
 type footprint struct {
-	between int // the program itself and its supervisors
+	between int // of the program itself and its supervisors
 	agents  int
 }
 
 func (f footprint) all() int { return f.between + f.agents }
 
-// sessions are how many are open at the same time, each after one turn.
+// sessions are the numbers of open sessions to measure. Each has had one turn.
 var sessions = []int{1, 3}
 
-// claudeACPMemory measures one after the other: what runs at the same time and
-// maps the same files changes the share of each.
+// claudeACPMemory measures one program after the other. Programs that run at
+// the same time and map the same files would reduce each other's share.
 func (b *bench) claudeACPMemory(ctx context.Context, s *runnel, same, bundled *acpAgent, own string) error {
 	var ours, peer, alone [][]footprint // by sessions
 	for i := range b.size.rounds {
@@ -61,7 +60,7 @@ func (b *bench) claudeACPMemory(ctx context.Context, s *runnel, same, bundled *a
 	return nil
 }
 
-// footprintThrough starts the server anew for each measurement.
+// footprintThrough measures Runnel. It starts a new server each time.
 func footprintThrough(ctx context.Context, s *runnel) (out []footprint, err error) {
 	if err := s.start(ctx); err != nil {
 		return nil, err
@@ -119,10 +118,10 @@ func (a *acpAgent) footprint(ctx context.Context) (out []footprint, err error) {
 	return out, nil
 }
 
-// footprintOf measures a process and its descendants once they do not change
-// much any more.
+// footprintOf measures a process and its descendants once their memory is
+// almost constant.
 func footprintOf(ctx context.Context, root int) (f footprint, err error) {
-	const steady = 10 // looks, a second
+	const steady = 10 // measurements, which take a second
 	same := 0
 	err = until(ctx, 15*time.Second, func() (bool, error) {
 		last := f.all()
@@ -137,7 +136,7 @@ func footprintOf(ctx context.Context, root int) (f footprint, err error) {
 		return same == steady, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = nil // it still moves: then the last value is as good as any
+		err = nil // the memory still changes; use the last value
 	}
 	return f, err
 }

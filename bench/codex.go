@@ -15,17 +15,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// A codex is the pinned Codex with a home of its own.
+// A codex is the pinned Codex with its own home directory.
 type codex struct {
 	w       *workspace
-	pinned         // as npm installs it: a launcher in Node.js
-	native  string // the program that it runs
-	bin     string // a directory with the launcher as "codex"
+	pinned         // the program as npm installs it: a launcher in Node.js
+	native  string // the program that the launcher starts
+	bin     string // directory with the launcher as "codex"
 	home    string
 	environ []string
 }
 
-// codex makes a home for Codex whose model is at url.
+// codex creates a home directory in which Codex uses the model at url.
 func (w *workspace) codex(url string) (c *codex, err error) {
 	c = &codex{w: w}
 	if c.pinned, err = w.pinned("@openai/codex", "bin/codex.js"); err != nil {
@@ -46,7 +46,7 @@ func (w *workspace) codex(url string) (c *codex, err error) {
 		return nil, err
 	}
 	own, tmp := filepath.Join(c.home, ".codex"), filepath.Join(c.home, "tmp")
-	c.environ = []string{"CODEX_HOME=" + own, "TMPDIR=" + tmp, "FAKE_API_KEY=dummy"} // it makes no helpers in a home within TMPDIR
+	c.environ = []string{"CODEX_HOME=" + own, "TMPDIR=" + tmp, "FAKE_API_KEY=dummy"} // Codex creates no helpers if CODEX_HOME is within TMPDIR
 	return c, errors.Join(os.Mkdir(own, 0o700), os.Mkdir(tmp, 0o700), os.WriteFile(filepath.Join(own, "config.toml"), fmt.Appendf(nil, codexConfig, url+"/v1"), 0o600))
 }
 
@@ -64,7 +64,7 @@ enabled = false
 enabled = false
 `
 
-// runnel is our server with this Codex.
+// runnel returns a Runnel server that runs this Codex.
 func (c *codex) runnel() (*runnel, error) {
 	s, err := newRunnel(c.w, c.bin, c.environ...)
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *codex) runnel() (*runnel, error) {
 	return s, nil
 }
 
-// started starts an app-server, gets through the handshake and begins a thread.
-// The caller ends the talker, if there is one.
+// started starts an app-server, performs the handshake and starts a thread. The
+// caller must end the talker unless it is nil.
 func (c *codex) started(ctx context.Context, params object) (t *talker, thread string, err error) {
 	cmd := exec.CommandContext(ctx, c.native, "app-server")
 	cmd.Dir, cmd.Env = c.home, c.w.environ(c.home, c.bin, c.environ...)
@@ -99,8 +99,9 @@ func startTurn(t *talker, thread, text string) error {
 	return err
 }
 
-// first measures from the start of an app-server to its first words. With a
-// rest the turn begins so long after the thread, and the time with it.
+// first measures the time from the start of an app-server to its first delta.
+// With rest > 0 it waits for rest once the thread has started, and measures
+// from the start of the turn.
 func (c *codex) first(ctx context.Context, rest time.Duration) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -131,7 +132,8 @@ func (c *codex) first(ctx context.Context, rest time.Duration) (took time.Durati
 	return at.Sub(start), err
 }
 
-// turnEnd waits for the end of a turn and returns how many items ended.
+// turnEnd waits for the end of a turn and returns how many items were
+// completed. It calls see, unless that is nil, with each message.
 func turnEnd(t *talker, see func(jsonrpc.Message)) (items int, err error) {
 	_, err = t.until(func(m jsonrpc.Message) (bool, error) {
 		if see != nil {
@@ -160,8 +162,8 @@ func turnEnd(t *talker, see func(jsonrpc.Message)) (items int, err error) {
 	return items, err
 }
 
-// codexRows compare the time from the start of Codex to its first words, driven
-// directly and through our server.
+// codexRows compares the time from the start of Codex to its first delta,
+// driven directly and by Runnel.
 func (b *bench) codexRows(ctx context.Context) error {
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
@@ -184,8 +186,8 @@ func (b *bench) codexRows(ctx context.Context) error {
 	installed := *c
 	installed.native = c.program
 	var direct, native, through []time.Duration
-	rounds := 3 * b.size.starts // it starts fast, and there are few milliseconds to tell apart
-	for i := range rounds + 1 { // the first of each warms the file cache up
+	rounds := 3 * b.size.starts // Codex starts fast, so a small difference must be measured
+	for i := range rounds + 1 { // the first ones only warm up the file cache
 		b.w.say("first delta of Codex, %d of %d", i, rounds)
 		d, err := installed.first(ctx, 0)
 		if err != nil {

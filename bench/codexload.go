@@ -12,15 +12,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// A conversation of Codex's is made of turns with itemsPerTurn items each: the
-// user's message, answers with commands beside their text, and last words.
+// Each turn of a measured conversation has itemsPerTurn items: the user's
+// message, answers that consist of text and commands, and a last text.
 const (
 	itemsPerTurn    = 2 + answersPerTurn*(1+commandsPerStep)
 	answersPerTurn  = 8
 	commandsPerStep = 5
 )
 
-// lastWords end the turn with this number, from 0.
+// lastWords is the last text of the turn with this number, from 0.
 func lastWords(turn int) string { return fmt.Sprintf("These were the last words of turn %d.", turn) }
 
 func longTurn(turn int) string {
@@ -36,7 +36,7 @@ func longTurn(turn int) string {
 	return sc.Prompt(fmt.Sprintf("turn %d", turn))
 }
 
-// converse holds a conversation and returns its id and how many items it has.
+// converse creates a conversation and returns its id and its number of items.
 func (c *codex) converse(ctx context.Context, turns int) (thread string, items int, err error) {
 	dir, err := c.w.fresh("project")
 	if err != nil {
@@ -66,15 +66,15 @@ func (c *codex) converse(ctx context.Context, turns int) (thread string, items i
 	return thread, items, nil
 }
 
-// A loading is how long it took to load a conversation.
+// A loading holds how long it took to load a conversation.
 type loading struct {
-	whole time.Duration // from the start of what it needs
-	alone time.Duration // from the request to load
-	said  int           // pieces of it that came
+	whole time.Duration // from the start of the program
+	alone time.Duration // of the load request only
+	said  int           // updates received
 }
 
-// loadThrough loads a conversation with a server that has not seen it, until a
-// client has all of it.
+// loadThrough loads a conversation through a new Runnel server and waits until
+// a client has received all of it.
 func (c *codex) loadThrough(ctx context.Context, thread, last string) (l loading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *codex) loadThrough(ctx context.Context, thread, last string) (l loading
 	if err := s.post(ctx, "/api/session/codex:"+thread+"/load", object{}, &loaded); err != nil {
 		return l, err
 	}
-	l.alone = time.Since(start) // until it is answered
+	l.alone = time.Since(start) // until the response
 	seen := false
 	err = s.followWS(ctx, "upsert-v1", []string{loaded.SessionID}, nil, func(at time.Time, f frame) bool {
 		for _, e := range f.Entries {
@@ -106,7 +106,8 @@ func (c *codex) loadThrough(ctx context.Context, thread, last string) (l loading
 	return l, err
 }
 
-// loadACP loads it through codex-acp, with the same Codex and home.
+// loadACP loads the conversation through codex-acp, with the same Codex and
+// home.
 func (c *codex) loadACP(ctx context.Context, a *acpAgent, thread, last string) (l loading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,7 +134,7 @@ func (c *codex) loadACP(ctx context.Context, a *acpAgent, thread, last string) (
 	return l, err
 }
 
-// codexLoadRows compare how long it takes to load a long conversation.
+// codexLoadRows compares how long it takes to load a long conversation.
 func (b *bench) codexLoadRows(ctx context.Context) error {
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
@@ -158,7 +159,7 @@ func (b *bench) codexLoadRows(ctx context.Context) error {
 	}
 	last := lastWords(b.size.turns - 1)
 	var ours, peer []loading
-	for i := range b.size.starts + 1 { // the first of each warms the file cache up
+	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
 		b.w.say("load of %d items, %d of %d", items, i, b.size.starts)
 		o, err := c.loadThrough(ctx, thread, last)
 		if err != nil {

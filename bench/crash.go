@@ -11,23 +11,23 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// A crash is what one kill of a server in the middle of a turn did.
+// A crash holds the results of killing a server once in the middle of a turn.
 type crash struct {
-	seen, kept int    // deltas the client had; of these still there after the restart
-	ends       int    // how often the turn ended
+	seen, kept int    // deltas that the client received; how many of them the log has after the restart
+	ends       int    // number of ends of the turn
 	how        string // the first end
-	missing    int    // deltas of the whole plan that came neither before nor after
-	left       int    // processes of the agent's 1 s after the kill
-	leftAfter  int    // the same 1 s after the restart, the turn's end and the session's
+	missing    int    // deltas of the plan that are missing after the restart
+	left       int    // processes of the agent 1 s after the kill
+	leftAfter  int    // the same 1 s after restart, end of the turn and end of the session
 }
 
 const (
-	crashEvents = 400 // two seconds of a turn
+	crashEvents = 400 // about two seconds at the rate paced
 	afterEnd    = 500 * time.Millisecond
 )
 
-// measureCrash kills the server after some deltas, looks at what is left, and
-// starts it again on the same data.
+// measureCrash kills the server when a reader has received after deltas. It
+// counts the processes left and starts the server again with the same data.
 func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash, err error) {
 	defer func() {
 		if sweepErr := b.w.sweep(); err == nil {
@@ -68,13 +68,13 @@ func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash,
 	if len(ends) > 0 {
 		out.how = ends[0]
 	}
-	_ = c.end(ctx) // a subject that forgot it cannot end it
+	_ = c.end(ctx) // fails if the subject lost the session
 	time.Sleep(time.Second)
 	out.leftAfter, err = b.agents()
 	return out, err
 }
 
-// agents counts the processes that are no servers under test: agents, what they
+// agents counts the processes that are not servers: agents, processes that they
 // started, and supervisors.
 func (b *bench) agents() (n int, err error) {
 	all, err := b.w.processes()
@@ -119,13 +119,13 @@ func readUntilKilled(ctx context.Context, l lane, c conversation, after int) (*t
 	return t, nil
 }
 
-// readToTheEnd reads the session from its start until its turn has ended and
-// nothing more comes.
+// readToTheEnd reads the session from its start. It stops afterEnd after the
+// end of the turn, or after stillWaiting.
 func readToTheEnd(ctx context.Context, l lane, c conversation) (t *tally, ends []string) {
 	t = newTally(crashEvents)
 	ctx, cancel := context.WithTimeout(ctx, stillWaiting)
 	defer cancel()
-	_ = c.follow(ctx, l.transport, func() {}, func(m message) bool { // how the reading ends says nothing: what was read does
+	_ = c.follow(ctx, l.transport, func() {}, func(m message) bool { // the error does not matter; the tally shows what is missing
 		t.add(m)
 		if m.end != "" {
 			ends = append(ends, m.end)
@@ -167,7 +167,8 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 	return nil
 }
 
-// crashCells sums the kills up. How is what was special about the server.
+// crashCells adds up the results of all kills. how describes the server's
+// flags, if it has any.
 func crashCells(all []crash, how string) []row {
 	sum := crash{}
 	hows := map[string]int{}

@@ -8,19 +8,20 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// paced is the rate at which latency is measured, in events per second: that of
-// a fast model.
+// paced is the rate at which latency is measured, in events per second. A fast
+// model is about as fast.
 const paced = 195
 
-// A stretch is what one reader of one paced answer saw.
+// A stretch holds what one reader of an answer at a steady rate received.
 type stretch struct {
 	p50, p99 time.Duration
-	cpu      time.Duration // of the servers, per 1,000 events
-	relay    time.Duration // what of it is the supervisors'
+	cpu      time.Duration // processor time of the servers, per 1,000 events
+	relay    time.Duration // the part of cpu that supervisors used
 	lost     int
 }
 
-// measureLatency lets the agent write at a steady pace to one reader.
+// measureLatency measures an answer that the agent writes at a steady rate to
+// one reader.
 func measureLatency(ctx context.Context, s subject, transport string, events int) (out stretch, err error) {
 	c, err := s.open(ctx)
 	if err != nil {
@@ -55,7 +56,8 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	}, c.end(ctx)
 }
 
-// cpuSplit is what all servers used so far, and what of it all but the first.
+// cpuSplit returns the processor time of all processes, and of all but the
+// first.
 func cpuSplit(pids []int) (all, rest time.Duration, err error) {
 	if len(pids) == 0 {
 		return 0, 0, nil
@@ -68,11 +70,11 @@ func cpuSplit(pids []int) (all, rest time.Duration, err error) {
 	return first + rest, rest, err
 }
 
-// stillWaiting is how long a reader waits for more before it gives the rest up
-// as lost.
+// stillWaiting is how long a reader waits for the next message. Then it counts
+// the rest as lost.
 const stillWaiting = 15 * time.Second
 
-// A lane is a subject with one of its transports.
+// A lane is a subject and one of its transports.
 type lane struct {
 	s         subject
 	transport string
@@ -80,7 +82,7 @@ type lane struct {
 
 func (l lane) String() string { return l.s.name() + " over " + l.transport }
 
-// inTurn measures the lanes one after the other, several times over.
+// inTurn measures the lanes alternately, several times.
 func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, error) {
 	got := make(map[lane][]stretch)
 	for round := range b.size.rounds {
@@ -96,7 +98,7 @@ func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, e
 	return got, nil
 }
 
-// latencyRows compares the medians of our lanes and of the others.
+// latencyRows compares the medians of Runnel's lanes with those of the others.
 func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 	got, err := b.inTurn(ctx, lanes)
 	if err != nil {

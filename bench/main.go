@@ -1,5 +1,5 @@
-// Command bench measures Runnel as it is built and run, and its peers beside
-// it.
+// Command bench measures a build of Runnel and compares it with other programs
+// that run agents.
 package main
 
 import (

@@ -9,13 +9,13 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// Many sessions run at the same time, each at a moderate pace.
+// crowdSize sessions run at the same time, each at a moderate rate.
 const (
 	crowdSize = 20
-	crowdRate = 50 // events per second of each
+	crowdRate = 50 // events per second of each session
 )
 
-// A crowd is how clients follow many sessions at the same time.
+// A crowd is a way in which clients follow many sessions at the same time.
 type crowd struct {
 	what string
 	s    subject
@@ -35,8 +35,8 @@ func readEach(transport string) func(context.Context, []conversation, int) ([]*r
 	}
 }
 
-// readTogether reads all sessions of our server on one connection. What ends it
-// ends all readers.
+// readTogether reads all sessions of a Runnel server on one connection. All
+// readers end when the connection ends.
 func readTogether(ctx context.Context, of []conversation, events int) (out []*reader, _ error) {
 	s, running := of[0].(*session).s, len(of)
 	ids := each(of, func(c conversation) string { return c.(*session).id })
@@ -72,17 +72,17 @@ func readTogether(ctx context.Context, of []conversation, events int) (out []*re
 	}
 }
 
-// A throng is what the clients of many sessions saw, taken together.
+// A throng holds the combined results of all clients of a crowd.
 type throng struct {
 	p50, p99         time.Duration
-	cpu              time.Duration // of server and supervisors, per 1,000 events
+	cpu              time.Duration // processor time of server and supervisors, per 1,000 events
 	lost, duplicated int
 	cut              string // why a connection ended early
 }
 
 func measureThrong(ctx context.Context, c crowd, events int) (out throng, err error) {
 	if s, ok := c.s.(*runnel); ok {
-		if err := s.credential(ctx); err != nil { // one may open so many sessions in a minute
+		if err := s.credential(ctx); err != nil { // a credential may create only a limited number of sessions per minute
 			return out, err
 		}
 	}
@@ -125,7 +125,7 @@ func measureThrong(ctx context.Context, c crowd, events int) (out throng, err er
 	return out, nil
 }
 
-// add waits for the readers' ends.
+// add waits until the readers have finished and adds their results.
 func (t *throng) add(readers []*reader) {
 	var all []time.Duration
 	for _, r := range readers {
@@ -148,7 +148,7 @@ func (t throng) faults() string {
 	return s
 }
 
-// manyRows lets many agents write at the same time through one server.
+// manyRows measures many agents that write at the same time through one server.
 func (b *bench) manyRows(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// memoryRows measures a server of its own, so that nothing else was done with
-// it.
+// memoryRows measures the memory of a new server, which has done nothing else.
 func (b *bench) memoryRows(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {
@@ -25,7 +24,7 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	b.report.add(row{what: "resident memory of an idle server", target: "≤ 25 MB", ours: megabytes(idle)})
 
 	b.w.say("memory of sessions without an agent")
-	warm, err := b.memoryWith(ctx, s, b.size.sessions/2) // what the first ones make it load stays
+	warm, err := b.memoryWith(ctx, s, b.size.sessions/2) // the first sessions make the server load code and data that stay in memory
 	if err != nil {
 		return err
 	}
@@ -40,10 +39,10 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	return b.supervisorRow(ctx)
 }
 
-// memoryWith opens more sessions, waits until their agents have ended for lack
-// of use and returns what the server holds then.
+// memoryWith opens more sessions and waits until their idle agents have ended.
+// It returns the memory that the server uses then.
 func (b *bench) memoryWith(ctx context.Context, s *runnel, more int) (int, error) {
-	const atOnce = 50 // a credential may make 60 in a minute
+	const atOnce = 50 // stay below the limit of new sessions per credential and minute
 	for opened := 0; opened < more; {
 		if err := s.credential(ctx); err != nil {
 			return 0, err
@@ -65,7 +64,7 @@ func (b *bench) memoryWith(ctx context.Context, s *runnel, more int) (int, error
 	return settled(ctx, s.daemon.pid())
 }
 
-// supervisorRow measures what stands between a server and each of its agents.
+// supervisorRow measures the supervisor of an agent.
 func (b *bench) supervisorRow(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {
@@ -108,7 +107,7 @@ func (b *bench) supervisorRow(ctx context.Context) error {
 	return nil
 }
 
-// settled waits until a process's memory does not change any more.
+// settled waits until the memory of a process is constant and returns it.
 func settled(ctx context.Context, pid int) (size int, err error) {
 	const steady = 5
 	same := 0
@@ -122,12 +121,13 @@ func settled(ctx context.Context, pid int) (size int, err error) {
 		return same == steady, err
 	})
 	if size > 0 && ctx.Err() == nil {
-		err = nil // it still moves: then the last value is as good as any
+		err = nil // the memory still changes; use the last value
 	}
 	return size, err
 }
 
-// until looks every now and then whether something holds.
+// until calls holds every 100 ms until it returns true or an error, or patience
+// has passed.
 func until(ctx context.Context, patience time.Duration, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

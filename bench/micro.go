@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// microRows runs those of the Go benchmarks that the rows above are made of.
+// microRows runs the Go benchmarks of the code that the other rows measure
+// together.
 func (b *bench) microRows(ctx context.Context) error {
 	if !b.size.micro {
 		b.report.add(row{what: "Go benchmarks", ours: "left out of a small run"})
@@ -30,8 +31,8 @@ func (b *bench) microRows(ctx context.Context) error {
 	return nil
 }
 
-// microCells reads what `go test -bench` prints: a name, a count, and values
-// with their units.
+// microCells parses the output of `go test -bench`. A line has a name, a count,
+// and values with their units.
 func microCells(pkg, out string) (rows []row) {
 	for line := range strings.Lines(out) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), "\t")

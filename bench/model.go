@@ -13,12 +13,12 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// maxRequest bounds what the model reads of a request, in bytes.
+// maxRequest is how much of a request the model reads, in bytes.
 const maxRequest = 16 << 20
 
-// A model speaks the Messages API on loopback and writes what the newest
-// load.Plan of the conversation asks for, each delta with its time. Requests
-// that offer no tools are for titles and the like; they get one word.
+// A model is a server of the Messages API on loopback. It writes the deltas of
+// the last load.Plan in the conversation. A request that offers no tools, for
+// example for a title, gets a one-word answer.
 type model struct {
 	url    string
 	server *http.Server
@@ -34,7 +34,7 @@ func startModel(ctx context.Context) (*model, error) {
 	m.server = &http.Server{Handler: http.HandlerFunc(m.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(m.served)
-		_ = m.server.Serve(ln) // ends with close
+		_ = m.server.Serve(ln) // runs until close
 	}()
 	return m, nil
 }
@@ -80,7 +80,7 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	_ = send(map[string]any{"type": "message_start", "message": map[string]any{
 		"id": fmt.Sprintf("msg_%d", time.Now().UnixNano()), "type": "message", "role": "assistant", "model": in.Model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1},
-	}}) // a client that has gone shows in the next write
+	}}) // if the client is gone a later write fails
 	_ = send(map[string]any{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}})
 	if ok && len(in.Tools) > 0 {
 		_, err = plan.Write(r.Context(), text)

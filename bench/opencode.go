@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// opencode is the server of npm's opencode-ai. It is agent and server in one:
-// what runs below it is the model.
+// opencode is the server of npm's opencode-ai. It is agent and server in one
+// program, so it uses the model directly.
 type opencode struct {
 	w       *workspace
 	program string
@@ -84,7 +84,8 @@ func (c *opencodeSession) prompt(ctx context.Context, text string) error {
 	}, nil)
 }
 
-// follow reads the one stream of all sessions. It begins now.
+// follow reads the stream that opencode has for all sessions. It contains no
+// earlier events.
 func (c *opencodeSession) follow(ctx context.Context, _ string, ready func(), see func(message) bool) error {
 	res, err := getSSE(ctx, c.s.url+"/event", http.Header{})
 	if err != nil {
@@ -116,4 +117,4 @@ func (c *opencodeSession) follow(ctx context.Context, _ string, ready func(), se
 	}))
 }
 
-func (c *opencodeSession) end(context.Context) error { return nil } // it has no process of its own
+func (c *opencodeSession) end(context.Context) error { return nil } // a session has no process

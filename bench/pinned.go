@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// A pinned is a program of test/agents.
+// A pinned is a program that is installed in test/agents.
 type pinned struct {
 	program string
 	version string
 }
 
-// pinned finds a program of a module under test/agents/node_modules. One that
-// is not installed is fs.ErrNotExist.
+// pinned returns a program of a module in test/agents/node_modules. It returns
+// fs.ErrNotExist if the program is not installed.
 func (w *workspace) pinned(module, program string) (p pinned, err error) {
 	dir := filepath.Join(w.root, "test", "agents", "node_modules", filepath.FromSlash(module))
 	p.program = filepath.Join(dir, filepath.FromSlash(program))
@@ -32,13 +32,13 @@ func (w *workspace) pinned(module, program string) (p pinned, err error) {
 	return p, err
 }
 
-// withNode returns the PATH ("K=V") of a program that wants a newer Node.js
-// than the machine may have: it begins with the one of test/agents.
+// withNode returns PATH as "K=V" for a program that may need a newer Node.js
+// than the machine's. The Node.js of test/agents comes first.
 func (w *workspace) withNode() string {
 	return "PATH=" + filepath.Join(w.root, "test", "agents", "node_modules", "node", "bin") + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-// asCommand makes a directory for PATH with p in it under this name.
+// asCommand creates a directory for PATH that contains p under the given name.
 func (w *workspace) asCommand(p pinned, name string) (dir string, err error) {
 	dir = w.path("real-" + name)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -51,8 +51,8 @@ func (w *workspace) asCommand(p pinned, name string) (dir string, err error) {
 	return dir, err
 }
 
-// notInstalled adds the row of a part that cannot be measured, if err says that
-// a program is not there, and makes it no error.
+// notInstalled adds a row "not measured" and returns nil if err reports a
+// missing program. It returns any other error.
 func (b *bench) notInstalled(err error, what, target string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// prewarmRows compare the first words of an agent that is started for them with
-// those of one that was kept ready.
+// prewarmRows compares the time to the first delta of a newly started agent
+// with that of a prewarmed one.
 func (b *bench) prewarmRows(ctx context.Context) error {
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
@@ -48,11 +48,11 @@ func (b *bench) prewarmClaude(ctx context.Context, model string) error {
 	})
 }
 
-// rested is how long an agent that is driven directly has been ready.
+// rested is how long a directly driven agent is ready before its prompt.
 const rested = 2 * time.Second
 
-// prewarmRow runs a server that keeps an agent ready and one that does not.
-// Direct does the same without a server: less is not to be had.
+// prewarmRow measures a server with a prewarmed agent and one without. direct
+// measures the agent without a server, as the lower bound.
 func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*runnel, error), direct func(context.Context, time.Duration) (time.Duration, error)) error {
 	cold, err := server()
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 			return err
 		}
 		defer s.stop()
-		if _, _, err := firstThrough(ctx, s); err != nil { // warms the file cache up, and says what to keep ready
+		if _, _, err := firstThrough(ctx, s); err != nil { // warms up the file cache, and tells the pool which agent to prewarm
 			return err
 		}
 	}
@@ -100,7 +100,8 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 	return nil
 }
 
-// firstOfKept is firstThrough, for which there must have been an agent.
+// firstOfKept is firstThrough, but fails if the session did not receive the
+// prewarmed agent.
 func (s *runnel) firstOfKept(ctx context.Context) (first, second time.Duration, err error) {
 	before, err := s.metric(ctx, `runnel_prewarm_sessions_total{result="hit"}`)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s *runnel) firstOfKept(ctx context.Context) (first, second time.Duration, 
 	return first, second, err
 }
 
-// untilReady waits for the agent that is kept ready.
+// untilReady waits until the server has a prewarmed agent.
 func (s *runnel) untilReady(ctx context.Context) error {
 	return until(ctx, time.Minute, func() (bool, error) {
 		n, err := s.metric(ctx, "runnel_prewarm_ready")
@@ -124,7 +125,7 @@ func (s *runnel) untilReady(ctx context.Context) error {
 	})
 }
 
-// metric reads one value that the server tells of itself.
+// metric returns one value of the server's metrics.
 func (s *runnel) metric(ctx context.Context, name string) (value float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
 	if err != nil {

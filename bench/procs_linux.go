@@ -14,21 +14,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// A process is one of those that belong to a run.
+// A process is a process that belongs to this run.
 type process struct {
 	pid     int
 	program string
 	args    []string
 }
 
-// supervises reports whether p stands between a server and an agent.
+// supervises reports whether p is a supervisor.
 func (p process) supervises() bool {
 	_, ok := procinfo.SupervisedSession(p.args)
 	return ok
 }
 
-// processes returns all that belong to this run: programs under its directory,
-// and the supervisors of its sessions, which may be programs without a file.
+// processes returns the processes of this run. These are programs in its
+// directory and the supervisors of its sessions, whose program may have no
+// file.
 func (w *workspace) processes() ([]process, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -44,7 +45,8 @@ func (w *workspace) processes() ([]process, error) {
 	return out, nil
 }
 
-// readProcess reports false for one that is gone, or dead and not yet reaped.
+// readProcess reads the process of a directory in /proc. ok is false if the
+// process is gone or a zombie.
 func readProcess(dir string) (p process, ok bool) {
 	fields, err := statFields(dir)
 	if err != nil || fields[0] == "Z" {
@@ -57,13 +59,14 @@ func readProcess(dir string) (p process, ok bool) {
 	p.args = strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 	p.pid, err = strconv.Atoi(filepath.Base(dir))
 	p.program = p.args[0]
-	if program, err := os.Readlink(dir + "/exe"); err == nil { // what hides its memory hides this too, but not from root
+	if program, err := os.Readlink(dir + "/exe"); err == nil { // root can read the link even if the process is not dumpable
 		p.program = program
 	}
 	return p, err == nil
 }
 
-// statFields are those after the name: state, parent and so on.
+// statFields returns the fields of a stat file after the program name. The
+// first ones are state and parent.
 func statFields(dir string) ([]string, error) {
 	data, err := os.ReadFile(dir + "/stat")
 	if err != nil {
@@ -76,7 +79,7 @@ func statFields(dir string) ([]string, error) {
 	return fields, nil
 }
 
-// cpuTime is what the processes used of the processor so far, together.
+// cpuTime returns the processor time that the processes have used together.
 func cpuTime(pids []int) (sum time.Duration, err error) {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
 	for _, pid := range pids {
@@ -95,8 +98,8 @@ func cpuTime(pids []int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// memory is what a process holds of the machine's, in bytes: all that is
-// resident, and what of it is not shared with its file.
+// memory returns the memory of a process in bytes: all resident memory, and the
+// part of it that is not backed by a file.
 func memory(pid int) (resident, own int, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -112,8 +115,8 @@ func memory(pid int) (resident, own int, err error) {
 	return resident, own, nil
 }
 
-// tree returns a process and all that descend from it. What a supervisor holds
-// descends from it, and it from the server that started it.
+// tree returns a process and all its descendants. A supervisor is a child of
+// the server, and an agent is a descendant of its supervisor.
 func tree(root int) ([]int, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -123,7 +126,7 @@ func tree(root int) ([]int, error) {
 	for _, file := range stats {
 		fields, err := statFields(filepath.Dir(file))
 		if err != nil {
-			continue // it has gone
+			continue // the process has ended
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -147,8 +150,9 @@ func supervises(pid int) bool {
 	return ok && p.supervises()
 }
 
-// proportional is what a process holds of the machine's memory, in bytes: what
-// is its own, and its share of what others hold too; nothing if it has gone.
+// proportional returns the proportional set size of a process, in bytes: its
+// own memory and its share of shared memory. It returns 0 if the process has
+// ended.
 func proportional(pid int) (size int, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {

@@ -13,9 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// realAgent is the pinned agent, with a directory of its own in PATH.
+// realAgent is the pinned Claude Code, with a directory for PATH.
 type realAgent struct {
-	bin     string // a directory with it as "claude"
+	bin     string // directory with the program as "claude"
 	program string
 	version string
 }
@@ -30,7 +30,8 @@ func (w *workspace) realAgent() (a realAgent, err error) {
 	return a, err
 }
 
-// modelEnviron points the agent at a model of ours and keeps it to itself.
+// modelEnviron returns variables that make the agent use our model and no other
+// service.
 func modelEnviron(home, model string) []string {
 	return []string{
 		"CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"), "ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=dummy",
@@ -39,7 +40,7 @@ func modelEnviron(home, model string) []string {
 }
 
 // firstDeltaRows compares the time from the start of the real agent to its
-// first words, driven directly and through our server.
+// first delta, driven directly and by Runnel.
 func (b *bench) firstDeltaRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {
@@ -64,7 +65,7 @@ func (b *bench) firstDeltaRows(ctx context.Context) error {
 	}
 	defer s.stop()
 	var direct, through, warm []time.Duration
-	for i := range b.size.starts + 1 { // the first of each warms the file cache up
+	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
 		b.w.say("first delta of the real agent, %d of %d", i, b.size.starts)
 		d, err := firstDirect(ctx, b.w, agent, home, model.URL(), 0)
 		if err != nil {
@@ -89,8 +90,9 @@ func (b *bench) firstDeltaRows(ctx context.Context) error {
 
 var hello = fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "Hello from the model."}}}.Prompt("go")
 
-// firstDirect runs the agent as our server does, without it. With a rest the
-// prompt comes so long after the agent is ready, and the time begins with it.
+// firstDirect measures the first delta of the agent, driven without a server
+// but as Runnel drives it. With rest > 0 it waits for rest once the agent is
+// ready, and measures from the prompt.
 func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model string, rest time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -113,7 +115,7 @@ func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	defer cmd.Wait() // it is killed
+	defer cmd.Wait() // the agent is killed, so the error means nothing
 	defer cancel()
 	lines := bufio.NewReader(out)
 	if err := json.NewEncoder(in).Encode(object{"type": "control_request", "request_id": "1", "request": object{"subtype": "initialize"}}); err != nil {
@@ -133,8 +135,8 @@ func firstDirect(ctx context.Context, w *workspace, agent realAgent, home, model
 	return at.Sub(start), err
 }
 
-// untilLine returns when the first line of this type, with an event of this
-// one, came.
+// untilLine returns when the first line arrived with this type and this type of
+// event.
 func untilLine(lines *bufio.Reader, kind, event string) (time.Time, error) {
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -155,8 +157,8 @@ func untilLine(lines *bufio.Reader, kind, event string) (time.Time, error) {
 	}
 }
 
-// firstThrough measures the same through the server, and then a second turn of
-// the agent that runs already.
+// firstThrough measures the first delta through Runnel, in a new session and
+// then in a second turn of the running agent.
 func firstThrough(ctx context.Context, s *runnel) (cold, warm time.Duration, err error) {
 	start := time.Now()
 	c, err := s.open(ctx)
@@ -174,9 +176,9 @@ func firstThrough(ctx context.Context, s *runnel) (cold, warm time.Duration, err
 	return cold, warm, c.end(ctx)
 }
 
-// firstOfTurn sends a prompt and follows the session from its start, of which
-// nothing is missed whenever it begins, until the turn with this number, from
-// 1, has ended.
+// firstOfTurn sends a prompt and measures the time from start to the first
+// delta of the turn with this number, from 1. It follows the session from its
+// start, so it cannot miss events.
 func firstOfTurn(ctx context.Context, c conversation, start time.Time, number int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

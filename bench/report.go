@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// A row is one line of the table. Cells are text: some hold two numbers, some a
-// reason why there is none.
+// A row is one line of the table. Cells are text. Some contain two numbers,
+// some the reason why there is no number.
 type row struct {
-	part   string // of the run, see [parts]
+	part   string // name of the part; see [parts]
 	what   string
 	target string // empty if there is none
 	ours   string
-	peer   string // a name and its value, empty if nobody else does this
+	peer   string // name and value of a peer; empty if no peer can do this
 	note   string
 }
 
-// A report is the table and what one must know to read it.
+// A report is the table and the facts that a reader needs to interpret it.
 type report struct {
 	command string
 	started time.Time
 	facts   [][2]string
 	rows    []row
-	part    string // that adds rows now
+	part    string // the part that runs now
 }
 
-// fact adds a line to what is said above the table, once.
+// fact adds a line above the table, unless there is one with this name.
 func (r *report) fact(name, value string) {
 	for _, f := range r.facts {
 		if f[0] == name {
@@ -46,7 +46,7 @@ func (r *report) add(rows ...row) {
 	}
 }
 
-// markdown returns the report as it is committed.
+// markdown returns the report as the file that is committed.
 func (r *report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Results\n\nWritten by `" + r.command + "`; [README.md](README.md) says what each row means. Times are milliseconds unless a unit stands there.\n\n")
@@ -68,7 +68,7 @@ func (r *report) text() string {
 	for _, w := range append([]row{head}, r.rows...) {
 		cells = append(cells, []string{w.what, w.target, w.ours, w.peer, w.note})
 	}
-	width := make([]int, 4) // the last column may run on
+	width := make([]int, 4) // the last column is not padded
 	for _, line := range cells {
 		for i := range width {
 			width[i] = max(width[i], len([]rune(line[i])))
@@ -87,7 +87,7 @@ func (r *report) text() string {
 	return b.String()
 }
 
-// machine gathers what the numbers depend on.
+// machine adds the facts about the machine and the run.
 func (r *report) machine(root string) {
 	r.fact("date", r.started.UTC().Format("2006-01-02 15:04 UTC"))
 	r.fact("command", "`"+r.command+"`")
@@ -120,7 +120,7 @@ func cpuModel() string {
 	return "unknown processor"
 }
 
-// loadAverage is how busy the machine is with this and everything else.
+// loadAverage returns the load average of the machine, this program included.
 func loadAverage() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

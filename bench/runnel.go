@@ -18,22 +18,22 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The transports of our server that readers are measured on.
+// Transports of Runnel.
 const (
 	overWS  = "WebSocket"
 	overSSE = "SSE"
 )
 
-// runnel is our own server, as it is built and installed.
+// runnel is a Runnel server, built and started as users do.
 type runnel struct {
 	w    *workspace
 	data string
 	home string
-	bin  string   // first in PATH: whose agent it runs
-	more []string // of its environment
-	cli  string   // the kind of agent
+	bin  string   // directory that is first in PATH, with the agent
+	more []string // additional environment variables
+	cli  string   // cliType of the sessions
 
-	program string // in the workspace
+	program string // path in the workspace
 	flags   []string
 
 	url, token string
@@ -81,7 +81,7 @@ func (s *runnel) start(ctx context.Context) error {
 	return err
 }
 
-// credential makes one and uses it from now on.
+// credential creates a token and uses it from then on.
 func (s *runnel) credential(ctx context.Context) error {
 	out, err := s.command(ctx, "token", "create", "bench", "--scope", "read,send,approve").Output()
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *runnel) header() http.Header {
 	return http.Header{"Authorization": {"Bearer " + s.token}}
 }
 
-// post sends in and decodes the answer into out, if that is not nil.
+// post sends in and decodes the response into out, unless out is nil.
 func (s *runnel) post(ctx context.Context, path string, in, out any) error {
 	return postJSON(ctx, s.url+path, s.header(), in, out)
 }
@@ -156,7 +156,7 @@ func (s *runnel) open(ctx context.Context) (conversation, error) {
 	return &session{s, made.SessionID}, nil
 }
 
-// session is a conversation through our server.
+// session is a conversation through Runnel.
 type session struct {
 	s  *runnel
 	id string
@@ -192,7 +192,8 @@ func (c *session) follow(ctx context.Context, transport string, ready func(), se
 	}))
 }
 
-// A frame is a message of our WebSocket; a type has some of the fields.
+// A frame is a message of Runnel's WebSocket. Each type uses some of the
+// fields.
 type frame struct {
 	Type      string
 	SessionID string
@@ -202,7 +203,7 @@ type frame struct {
 	Error     struct{ Message string }
 }
 
-// past shows the events of a history message.
+// past calls see with the events of a history message until see returns true.
 func (f frame) past(at time.Time, see func(message) bool) bool {
 	for _, e := range f.Entries {
 		if see(e.message(at)) {
@@ -212,14 +213,14 @@ func (f frame) past(at time.Time, see func(message) bool) bool {
 	return false
 }
 
-// logged is what a reader needs of an event or, in the other family, of an
-// upsert.
+// logged has the fields that readers need of an event or, in the other stream
+// family, of an upsert.
 type logged struct {
 	Seq     int64
 	Type    string
 	Message *struct{ Content, Origin string }
 	Payload struct {
-		Message      *struct{ Content string } // of an upsert in history
+		Message      *struct{ Content string } // message of an upsert in a history message
 		DeltaContent string
 		Status       string
 		Error        struct{ Code string }
@@ -242,7 +243,7 @@ func (e logged) message(at time.Time) message {
 	return m
 }
 
-// followAll shows what comes of several sessions on one connection.
+// followAll calls see with the messages of several sessions, on one connection.
 func (s *runnel) followAll(ctx context.Context, ids []string, ready func(), see func(id string, m message) (last bool)) error {
 	return s.followWS(ctx, "events-v1", ids, ready, func(at time.Time, f frame) bool {
 		each := func(m message) bool { return see(f.SessionID, m) }
@@ -250,8 +251,9 @@ func (s *runnel) followAll(ctx context.Context, ids []string, ready func(), see 
 	})
 }
 
-// followWS subscribes in a family of frames and shows each until see says that
-// it was the last. It calls ready once the past of all sessions is through.
+// followWS subscribes to sessions with a stream family and calls see with each
+// frame until see returns true. It calls ready once the history of all sessions
+// has arrived.
 func (s *runnel) followWS(ctx context.Context, family string, ids []string, ready func(), see func(time.Time, frame) bool) error {
 	conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(s.url, "http")+"/api/ws", &websocket.DialOptions{HTTPHeader: s.header()}) //nolint:bodyclose // Dial closes it
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// sandboxAgent is the sandbox-agent of npm: HTTP and SSE in front of agents
-// that speak the Agent Client Protocol. It keeps a bounded number of messages
-// in memory and nothing on disk.
+// sandboxAgent is npm's sandbox-agent, a server with HTTP and SSE for agents
+// that implement the Agent Client Protocol. It stores a limited number of
+// messages in memory and nothing on disk.
 type sandboxAgent struct {
 	w       *workspace
 	program string
@@ -30,15 +30,15 @@ type sandboxAgent struct {
 	daemon *daemon
 }
 
-// The agent that it looks for in PATH under this name is the one of this
-// benchmark. Any that it finds there would do.
+// sandbox-agent looks in PATH for agents with known names. The benchmark's
+// agent is there under one of these names; any of them would do.
 const (
 	sandboxAgentID      = "amp"
 	sandboxAgentProgram = "amp-acp"
 )
 
-// peerProgram copies a program of a peer's npm package for this platform into
-// the workspace, where it can be told from others of its name.
+// peerProgram copies a program from a peer's npm package for this platform into
+// the workspace. There it differs by its path from other programs of that name.
 func (w *workspace) peerProgram(pkg, program string) (string, error) {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	src := filepath.Join(w.root, "bench", "peers", "node_modules", filepath.FromSlash(pkg)+"-"+runtime.GOOS+"-"+arch, "bin", program)
@@ -52,7 +52,7 @@ func (w *workspace) peerProgram(pkg, program string) (string, error) {
 	return dst, copyProgram(src, dst)
 }
 
-// peerVersion is what the package that is installed says.
+// peerVersion returns the version of the installed package.
 func (w *workspace) peerVersion(pkg string) string {
 	var v struct{ Version string }
 	data, err := os.ReadFile(filepath.Join(w.root, "bench", "peers", "node_modules", pkg, "package.json"))
@@ -106,7 +106,7 @@ func (s *sandboxAgent) start(ctx context.Context) error {
 	return err
 }
 
-// freePort is one that nobody listens on now.
+// freePort returns a port that no program listens on now.
 func freePort(ctx context.Context) (int, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,11 +116,11 @@ func freePort(ctx context.Context) (int, error) {
 	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
-// answers waits until a server answers.
+// answers waits until a server responds successfully.
 func answers(ctx context.Context, url string) error {
 	last := errors.New("it was not asked")
 	err := until(ctx, 30*time.Second, func() (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // one that came too early may hang for ever
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a request that arrives too early may hang for ever
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -160,8 +160,8 @@ func (s *sandboxAgent) open(ctx context.Context) (conversation, error) {
 	return c, nil
 }
 
-// acpConversation is one through sandbox-agent. It has an agent process of its
-// own.
+// acpConversation is a conversation through sandbox-agent. Each has its own
+// agent process.
 type acpConversation struct {
 	s       *sandboxAgent
 	path    string
@@ -169,8 +169,7 @@ type acpConversation struct {
 	calls   int
 }
 
-// call sends a request of the protocol and decodes its result into out, if that
-// is not nil.
+// call sends a request and decodes its result into out, unless out is nil.
 func (c *acpConversation) call(ctx context.Context, query, method string, params, out any) error {
 	c.calls++
 	var answer struct {
@@ -187,11 +186,11 @@ func (c *acpConversation) call(ctx context.Context, query, method string, params
 	return json.Unmarshal(answer.Result, out)
 }
 
-// prompt returns at once: the answer to a prompt comes at the end of its turn,
-// to readers too.
+// prompt returns at once, because the response to a prompt arrives only at the
+// end of the turn. Readers receive that response, too.
 func (c *acpConversation) prompt(ctx context.Context, text string) error {
 	go func() {
-		_ = c.call(ctx, "", "session/prompt", map[string]any{ // a failure shows in what readers get
+		_ = c.call(ctx, "", "session/prompt", map[string]any{ // if it fails the readers receive no end of the turn
 			"sessionId": c.session, "prompt": []any{map[string]any{"type": "text", "text": text}},
 		}, nil)
 	}()
@@ -232,8 +231,8 @@ func (c *acpConversation) follow(ctx context.Context, _ string, ready func(), se
 	}))
 }
 
-// end asks for the agent's end and, as its own client does, does not wait long
-// for the answer: it may never come.
+// end asks the server to end the agent. Like the server's own client it waits
+// only briefly for the response, which may never arrive.
 func (c *acpConversation) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

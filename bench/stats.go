@@ -10,18 +10,18 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// A message is what a reader got of an agent's answer.
+// A message is one part of an agent's answer, as a reader received it.
 type message struct {
-	at    time.Time // when the reader had its bytes
-	seq   int64     // of the server's, 0 if it has none
-	delta string    // text that was added
-	final string    // text of an item that is whole
-	end   string    // how the turn ended; "" if it goes on
+	at    time.Time // when the reader received it
+	seq   int64     // the server's sequence number; 0 if it has none
+	delta string    // new text
+	final string    // text of a completed item
+	end   string    // how the turn ended; "" if it continues
 }
 
-// A tally is what one reader got of a plan.
+// A tally counts what one reader received of a plan.
 type tally struct {
-	seen       []int // by number of the delta: how often it came
+	seen       []int // how often each delta arrived, by its number
 	whole      []bool
 	latencies  []time.Duration
 	disordered int
@@ -63,7 +63,7 @@ func (t *tally) add(m message) {
 	}
 }
 
-// lost counts deltas that came neither by themselves nor in a whole item.
+// lost returns how many deltas arrived neither alone nor in a completed item.
 func (t *tally) lost() (n int) {
 	for i, times := range t.seen {
 		if times == 0 && !t.whole[i] {
@@ -82,7 +82,7 @@ func (t *tally) duplicated() (n int) {
 
 func (t *tally) got() int { return len(t.latencies) }
 
-// rate is deltas per second, from the first one written to the last one read.
+// rate returns deltas per second, from writing the first to reading the last.
 func (t *tally) rate() float64 {
 	took := t.last.Sub(t.first).Seconds()
 	if took <= 0 {
@@ -91,7 +91,7 @@ func (t *tally) rate() float64 {
 	return float64(t.got()) / took
 }
 
-// faults says what was wrong with what the reader got.
+// faults describes what the reader lost or received twice or out of order.
 func (t *tally) faults() string {
 	s := fmt.Sprintf("%d lost, %d duplicated", t.lost(), t.duplicated())
 	if t.disordered > t.duplicated() {
@@ -103,8 +103,8 @@ func (t *tally) faults() string {
 	return s
 }
 
-// percentile returns the smallest value that p of 100 values do not exceed; 0
-// of none.
+// percentile returns the smallest value that p percent of the values do not
+// exceed, or 0 if there are no values.
 func percentile[T cmp.Ordered](values []T, p float64) (v T) {
 	if len(values) == 0 {
 		return v
@@ -127,7 +127,7 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.3f", ms)
 }
 
-// thousands writes n with thin groups, as in 20,000.
+// thousands formats n with commas, as in 20,000.
 func thousands[T ~int | ~float64](n T) string {
 	s := fmt.Sprintf("%.0f", float64(n))
 	var groups []string

@@ -13,41 +13,42 @@ import (
 	"github.com/coder/websocket"
 )
 
-// A subject is a program under test that runs agents for its clients.
+// A subject is a measured program that runs agents for clients.
 type subject interface {
 	name() string
 
-	// start runs its server, on the data of the one before if there was one.
+	// start starts the server. It uses the data of an earlier start, if there
+	// was one.
 	start(ctx context.Context) error
 
-	// open begins a conversation with the agent that writes what a load.Plan
-	// asks for.
+	// open starts a conversation with the agent that writes the deltas of a
+	// load.Plan.
 	open(ctx context.Context) (conversation, error)
 
-	// servers are its processes that stand between agents and clients.
+	// servers returns the subject's processes between agents and clients.
 	servers() ([]int, error)
 
-	kill() // the server only, as the system would
+	kill() // kills only the server, with SIGKILL
 	stop()
 }
 
-// A conversation is one with one agent.
+// A conversation is a conversation with one agent.
 type conversation interface {
 	// prompt returns once the prompt is accepted.
 	prompt(ctx context.Context, text string) error
 
-	// follow calls see with everything that comes, from the start where the
-	// subject keeps it, until see says that it was the last or the connection
-	// ends. It calls ready when nothing that comes later can be missed.
+	// follow calls see with every message until see returns true or the
+	// connection ends. It starts with the first message if the subject stores
+	// messages. It calls ready when it can no longer miss new messages.
 	follow(ctx context.Context, transport string, ready func(), see func(message) (last bool)) error
 
-	// end ends the agent.
+	// end stops the agent.
 	end(ctx context.Context) error
 }
 
 var errLast = errors.New("that was the last message")
 
-// followed makes the end that see asked for no error.
+// followed returns nil if see ended the stream, and otherwise err.
 func followed(err error) error {
 	if errors.Is(err, errLast) {
 		return nil
@@ -55,7 +56,8 @@ func followed(err error) error {
 	return err
 }
 
-// readSSE calls f with the data of each event of a stream, and when it came.
+// readSSE calls f with the data of each event of a stream, and the time at
+// which it arrived.
 func readSSE(body io.Reader, f func(at time.Time, data []byte) error) error {
 	lines := bufio.NewReaderSize(body, 64<<10)
 	for {
@@ -72,7 +74,7 @@ func readSSE(body io.Reader, f func(at time.Time, data []byte) error) error {
 	}
 }
 
-// getSSE opens a stream; the caller closes its body.
+// getSSE opens a stream. The caller must close its body.
 func getSSE(ctx context.Context, url string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -85,21 +87,21 @@ func getSSE(ctx context.Context, url string, header http.Header) (*http.Response
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // a help, not the error
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // only to explain the status
 		_ = res.Body.Close()
 		return nil, fmt.Errorf("GET %s: %s %s", url, res.Status, said)
 	}
 	return res, nil
 }
 
-// A reader is one that follows a conversation in the background.
+// A reader follows a conversation in the background.
 type reader struct {
 	tally *tally
 	done  chan error
 }
 
-// finish waits for the reader's end. What it lacks is counted, whatever ended
-// it; the tally says what did.
+// finish waits until the reader has ended. An error is no failure: the tally
+// counts the missing deltas and stores the reason.
 func (r *reader) finish() {
 	err := <-r.done
 	switch code := websocket.CloseStatus(err); {
@@ -113,9 +115,9 @@ func (r *reader) finish() {
 	}
 }
 
-// read begins to follow c and returns once nothing can be missed. The reader
-// takes each message for pause and ends with the turn, or when nothing came for
-// quiet.
+// read starts a reader of c and returns once it can miss no new message. The
+// reader sleeps for the time pause after each delta. It ends with the turn, or
+// when no message arrives within the time quiet.
 func read(ctx context.Context, c conversation, transport string, events int, pause, quiet time.Duration) (*reader, error) {
 	r := &reader{newTally(events), make(chan error, 1)}
 	ctx, cancel := context.WithCancel(ctx)

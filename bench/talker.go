@@ -13,21 +13,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
 )
 
-// A talker is an agent driven directly, in JSON-RPC over its pipes.
+// A talker is an agent driven directly through its pipes with JSON-RPC.
 type talker struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
-	tagged bool // whether its messages hold the member "jsonrpc"
+	tagged bool // whether messages have the member "jsonrpc"
 	next   int64
-	stderr strings.Builder // read after Wait
+	stderr strings.Builder // read only after Wait
 }
 
-// talk starts cmd. The caller ends it.
+// talk starts cmd. The caller must end the talker.
 func talk(cmd *exec.Cmd, tagged bool) (*talker, error) {
 	t := &talker{cmd: cmd, tagged: tagged}
 	cmd.Stderr = &t.stderr
-	cmd.WaitDelay = time.Second // what it has started may hold its pipes
+	cmd.WaitDelay = time.Second // processes that it started may keep its pipes open
 	var err error
 	if t.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (t *talker) ask(method string, params any) (jsonrpc.ID, error) {
 	return id, t.write(jsonrpc.NewRequest(id, method, params))
 }
 
-// call sends a request and decodes its result, if out is not nil. What comes
-// before the answer goes to see, if that is not nil.
+// call sends a request and decodes its result into out, unless out is nil. It
+// calls see, unless that is nil, with each message before the response.
 func (t *talker) call(method string, params, out any, see func(jsonrpc.Message)) error {
 	id, err := t.ask(method, params)
 	if err != nil {
@@ -88,8 +88,8 @@ func (t *talker) call(method string, params, out any, see func(jsonrpc.Message))
 	return err
 }
 
-// until reads messages until see has its last one, and returns when that one
-// came. Requests of the agent's are refused: none is expected.
+// until reads messages until see returns true, and returns when that message
+// arrived. It refuses requests from the agent, because none is expected.
 func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.Time, error) {
 	for {
 		line, err := t.out.ReadBytes('\n')
@@ -112,8 +112,9 @@ func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.T
 	}
 }
 
-// untilDelta returns when the first message came that of shows to hold words
-// of the model's. An answer with an error ends the wait.
+// untilDelta returns when the first message arrived for which of returns true,
+// which should be one with text of the model. It fails on a response with an
+// error.
 func (t *talker) untilDelta(of func(jsonrpc.Message) bool) (time.Time, error) {
 	return t.until(func(m jsonrpc.Message) (bool, error) {
 		if m.Error != nil {
@@ -123,13 +124,14 @@ func (t *talker) untilDelta(of func(jsonrpc.Message) bool) (time.Time, error) {
 	})
 }
 
-// end closes the agent's input, at which it ends, and reads what it still says.
+// end closes the agent's input, which makes the agent exit, and discards the
+// rest of its output. It kills an agent that takes more than ten seconds.
 func (t *talker) end(ctx context.Context) error {
 	err := t.in.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = t.cmd.Process.Kill() })() // it may have ended
-	_, _ = io.Copy(io.Discard, t.out)                                   // until it has gone
+	defer context.AfterFunc(ctx, func() { _ = t.cmd.Process.Kill() })() // fails if it has ended
+	_, _ = io.Copy(io.Discard, t.out)                                   // until the agent has ended
 	if waitErr := t.cmd.Wait(); err == nil {
 		err = waitErr
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// turnRow measures how soon a client of the harness face has the first frame of
-// a turn, once the agent runs.
+// turnRow measures how soon a client of the harness API receives the first
+// frame of a turn, if the agent runs already.
 func (b *bench) turnRow(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {
@@ -48,8 +48,8 @@ func (b *bench) turnRow(ctx context.Context) error {
 	return nil
 }
 
-// firstFrame returns the time from the request of a turn to its first frame,
-// and reads the turn to its end.
+// firstFrame returns the time from the request of a turn to its first frame. It
+// reads the turn to its end.
 func firstFrame(ctx context.Context, c *session) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stillWaiting)
 	defer cancel()
@@ -70,7 +70,7 @@ func firstFrame(ctx context.Context, c *session) (took time.Duration, err error)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // a help, not the error
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // only to explain the status
 		return 0, fmt.Errorf("harness turn: %s %s", res.Status, said)
 	}
 	err = readSSE(res.Body, func(at time.Time, _ []byte) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// upsertRow measures how soon the page, which reads upserts, shows something of
-// an answer once the agent has begun it.
+// upsertRow measures the time from an agent's first delta to the first upsert
+// that contains its text. The page reads upserts.
 func (b *bench) upsertRow(ctx context.Context) error {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// wholeRows measures from the model to the client, with everything between:
-// the real agent and us, and a peer that is both.
+// wholeRows measures the whole way from the model to the client: through the
+// real agent and Runnel, and through a peer that is agent and server in one.
 func (b *bench) wholeRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *bench) wholeRows(ctx context.Context) error {
 		}
 		defer s.stop()
 		b.w.say("warming %s up", s.name())
-		if _, err := measureLatency(ctx, s, overSSE, b.size.paced/10); err != nil { // loads what it loads once
+		if _, err := measureLatency(ctx, s, overSSE, b.size.paced/10); err != nil { // loads everything that is loaded only once
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}
 	}

@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// A workspace is the directory of one run: the programs under test, the data
-// they keep and everything they start are in it and nowhere else.
+// A workspace is the directory of one run. It contains the measured programs,
+// their data and the programs that they start.
 type workspace struct {
-	dir      string // absolute and real
-	root     string // of the repository
+	dir      string // absolute, without symbolic links
+	root     string // root of the repository
 	progress io.Writer
-	sessions map[string]bool // ids of those that our server opened
+	sessions map[string]bool // ids of the sessions that a Runnel server opened
 }
 
-const module = "github.com/runnel-dev/runnel" // what is measured
+const module = "github.com/runnel-dev/runnel" // the measured module
 
-// newWorkspace makes a workspace with the programs that are measured. Without a
-// program to measure it builds one.
+// newWorkspace creates a workspace with the measured programs. program is the
+// path of the runnel program to copy into it; if it is empty newWorkspace
+// builds one.
 func newWorkspace(ctx context.Context, program string, progress io.Writer) (*workspace, error) {
 	root := oneLine(exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module))
 	dir, err := os.MkdirTemp("", "runnel-bench")
@@ -46,7 +47,7 @@ func newWorkspace(ctx context.Context, program string, progress io.Writer) (*wor
 	for target, folder := range targets {
 		w.say("building %s", folder)
 		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(target), ".")
-		build.Dir = filepath.Join(root, folder) // which is in one of two modules
+		build.Dir = filepath.Join(root, folder) // the folders are in different modules
 		if out, err := build.CombinedOutput(); err != nil {
 			return nil, errors.Join(fmt.Errorf("build %s: %w\n%s", folder, err, out), w.close())
 		}
@@ -62,20 +63,20 @@ func (w *workspace) path(elem ...string) string {
 	return filepath.Join(append([]string{w.dir}, elem...)...)
 }
 
-// fresh makes an empty directory that no other call gets.
+// fresh creates an empty directory with a new name.
 func (w *workspace) fresh(name string) (string, error) {
 	return os.MkdirTemp(w.dir, name+"-")
 }
 
-// environ is what programs under test see: nothing of the developer's own
-// configuration, and bin first in PATH.
+// environ returns the environment of the measured programs. It contains none of
+// the developer's own configuration, and bin is first in PATH.
 func (w *workspace) environ(home, bin string, more ...string) []string {
 	return append([]string{
 		"HOME=" + home, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8",
 	}, more...)
 }
 
-// sweep kills what is left of the programs under test.
+// sweep kills the processes of this run that are still running.
 func (w *workspace) sweep() error {
 	for range 50 {
 		left, err := w.processes()
@@ -84,7 +85,7 @@ func (w *workspace) sweep() error {
 		}
 		for _, p := range left {
 			if proc, err := os.FindProcess(p.pid); err == nil {
-				_ = proc.Kill() // it may be gone
+				_ = proc.Kill() // fails if it has ended
 			}
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -103,11 +104,12 @@ func (w *workspace) close() error {
 // A daemon is a server under test.
 type daemon struct {
 	cmd    *exec.Cmd
-	stderr strings.Builder // read after done
+	stderr strings.Builder // read only after done is closed
 	done   chan struct{}
 }
 
-// launch starts a server and returns once ready has taken what it prints.
+// launch starts a server and returns once ready, which reads the server's
+// output, has returned.
 func launch(cmd *exec.Cmd, ready func(stdout io.Reader) error) (*daemon, error) {
 	d := &daemon{cmd: cmd, done: make(chan struct{})}
 	out, err := cmd.StdoutPipe()
@@ -121,8 +123,8 @@ func launch(cmd *exec.Cmd, ready func(stdout io.Reader) error) (*daemon, error) 
 	err = ready(out)
 	go func() {
 		defer close(d.done)
-		_, _ = io.Copy(io.Discard, out) // so that it is never blocked
-		_ = cmd.Wait()                  // how it ended does not matter to a measurement
+		_, _ = io.Copy(io.Discard, out) // so that writing never blocks the server
+		_ = cmd.Wait()                  // the exit code does not matter to a measurement
 	}()
 	if err != nil {
 		d.kill()
@@ -133,13 +135,13 @@ func launch(cmd *exec.Cmd, ready func(stdout io.Reader) error) (*daemon, error) 
 
 func (d *daemon) pid() int { return d.cmd.Process.Pid }
 
-// kill ends the server as the system would, and nothing else.
+// kill kills only the server process.
 func (d *daemon) kill() {
 	_ = d.cmd.Process.Kill()
 	<-d.done
 }
 
-// stop ends the server in order, and by force if it does not.
+// stop stops the server with SIGTERM, and kills it after 30 seconds.
 func (d *daemon) stop() {
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -7,10 +7,11 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// acp speaks version 1 of the Agent Client Protocol. One prompt runs at a time.
+// acp implements version 1 of the Agent Client Protocol. One prompt runs at a
+// time.
 type acp struct {
 	out  *output
-	stop context.CancelFunc // of the last prompt
+	stop context.CancelFunc // cancels the last prompt
 }
 
 func (a *acp) handle(line json.RawMessage) error {
@@ -31,7 +32,7 @@ func (a *acp) handle(line json.RawMessage) error {
 	case "session/new":
 		return answer(object{"sessionId": sessionID})
 	case "session/prompt":
-		plan, _ := load.Parse(string(in.Params)) // without one: no deltas
+		plan, _ := load.Parse(string(in.Params)) // without a plan the answer has no deltas
 		ctx, stop := context.WithCancel(context.Background())
 		a.stop = stop
 		go func() {
@@ -39,7 +40,7 @@ func (a *acp) handle(line json.RawMessage) error {
 			if a.prompt(ctx, plan) != nil {
 				reason = "cancelled"
 			}
-			_ = answer(object{"stopReason": reason}) // nobody reads it: nobody to tell
+			_ = answer(object{"stopReason": reason}) // fails only if the client is gone
 		}()
 	case "session/cancel":
 		if a.stop != nil {
@@ -55,7 +56,7 @@ func (a *acp) handle(line json.RawMessage) error {
 
 func (a *acp) prompt(ctx context.Context, plan load.Plan) error {
 	if plan.Tool {
-		_ = startTool() // the reader counts what is left
+		_ = startTool() // the benchmark counts the processes left
 	}
 	_, err := plan.Write(ctx, func(text string) error {
 		return a.out.write(object{"jsonrpc": "2.0", "method": "session/update", "params": object{

@@ -1,9 +1,9 @@
-// Command agent is an agent without a model: it writes what a load.Plan in the
-// prompt asks for.
+// Command agent is an agent without a model. It writes the deltas that a
+// load.Plan in the prompt requests.
 //
-// The benchmark puts it in PATH as the agents that are measured. It speaks
-// their protocols: stream-json by default, the Agent Client Protocol if it is
-// called with "acp" or under a name that ends in it.
+// The benchmark puts it in PATH in place of the real agents and it implements
+// their protocols. It uses stream-json by default, and the Agent Client
+// Protocol if an argument is "acp" or its program name ends in "acp".
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// eachLine calls f with each line of JSON until there are no more.
+// eachLine calls f with each JSON value of r, up to the end of r.
 func eachLine(r io.Reader, f func(json.RawMessage) error) error {
 	dec := json.NewDecoder(bufio.NewReader(r))
 	for {
@@ -58,8 +58,7 @@ func eachLine(r io.Reader, f func(json.RawMessage) error) error {
 	}
 }
 
-// output writes one message a line, each with a system call of its own, as
-// agents do.
+// output writes one message per line, each with one write call, as agents do.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -83,8 +82,8 @@ const (
 	toolLife = 5 * time.Minute
 )
 
-// startTool leaves a process behind that is in a session of its own, so that
-// whoever ends the agent's process group does not end it.
+// startTool starts a process that outlives this one. It is in a session of its
+// own, so killing the agent's process group does not end it.
 func startTool() error {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// streamJSON speaks the lines of JSON that Claude Code speaks. A turn runs
-// beside the reader, so that it can be interrupted.
+// streamJSON implements Claude Code's protocol of JSON lines. A turn runs in
+// its own goroutine, so that handle can interrupt it.
 type streamJSON struct {
 	out   *output
 	turns int
-	stop  context.CancelFunc // of the last turn
+	stop  context.CancelFunc // cancels the last turn
 }
 
 func (a *streamJSON) handle(line json.RawMessage) error {
@@ -36,7 +36,7 @@ func (a *streamJSON) handle(line json.RawMessage) error {
 			"subtype": "success", "request_id": in.RequestID, "response": object{"commands": []object{}, "models": []object{}},
 		}})
 	case "user":
-		plan, _ := load.Parse(string(in.Message.Content)) // without one: no deltas
+		plan, _ := load.Parse(string(in.Message.Content)) // without a plan the answer has no deltas
 		a.turns++
 		ctx, stop := context.WithCancel(context.Background())
 		a.stop = stop
@@ -47,10 +47,11 @@ func (a *streamJSON) handle(line json.RawMessage) error {
 
 const sessionID = "00000000-0000-4000-8000-000000000000"
 
-// turn writes one answer. Once nobody reads it there is nobody to tell.
+// turn writes the answer of one turn. It ignores write errors, which mean that
+// the client is gone.
 func (a *streamJSON) turn(ctx context.Context, id string, plan load.Plan) {
 	if plan.Tool {
-		_ = startTool() // the reader counts what is left
+		_ = startTool() // the benchmark counts the processes left
 	}
 	write := func(fields object) {
 		fields["session_id"] = sessionID

@@ -1,9 +1,9 @@
-// Package load is what the benchmark's agents are asked to write and how a
-// reader recognises it.
+// Package load defines what the benchmark's agents write and how a reader
+// recognises it.
 //
-// A prompt holds a [Plan]. Each delta of the answer holds a [Stamp] with its
-// number and the time at which it was written, so that whoever reads it at the
-// other end knows how long it took and whether any is missing.
+// A prompt contains a [Plan]. Each delta of the answer contains a [Stamp] with
+// its number and the time at which it was written. The reader at the other end
+// thus knows the latency of each delta and whether any is missing.
 package load
 
 import (
@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// A Plan is one answer of an agent.
+// A Plan describes one answer of an agent.
 type Plan struct {
-	Events int     // deltas
-	Rate   float64 // per second; 0 as fast as possible
-	Tool   bool    // leave a process of its own session behind, as the tools of agents are
+	Events int     // number of deltas
+	Rate   float64 // deltas per second; 0 means as fast as possible
+	Tool   bool    // start a process in its own session, like the tools of agents
 }
 
 const opening = "bench: "
 
-// Prompt returns the words that ask for p.
+// Prompt returns the prompt that requests p.
 func (p Plan) Prompt() string {
 	return fmt.Sprintf("%sevents=%d rate=%g tool=%t", opening, p.Events, p.Rate, p.Tool)
 }
 
-// Parse finds the last plan in a prompt, or in a message that holds some.
+// Parse returns the last plan in text, which may be a prompt or a whole
+// request.
 func Parse(text string) (p Plan, ok bool) {
 	at := strings.LastIndex(text, opening)
 	if at < 0 {
@@ -39,7 +40,7 @@ func Parse(text string) (p Plan, ok bool) {
 }
 
 // Write calls emit for each delta of p, at its time and with its text, until
-// ctx ends. It returns how many there were.
+// ctx ends. It returns how many deltas it emitted.
 func (p Plan) Write(ctx context.Context, emit func(text string) error) (n int, err error) {
 	start := time.Now()
 	timer := time.NewTimer(0)
@@ -63,13 +64,13 @@ func (p Plan) Write(ctx context.Context, emit func(text string) error) (n int, e
 	return n, nil
 }
 
-// A Stamp says which delta this is, from 0, and when it was written.
+// A Stamp holds the number of a delta, from 0, and when it was written.
 type Stamp struct {
 	N  int
 	At time.Time
 }
 
-// String is the delta's text. It needs no escapes in JSON.
+// String returns the delta's text. It needs no escapes in JSON.
 func (s Stamp) String() string { return fmt.Sprintf("%d@%d; ", s.N, s.At.UnixNano()) }
 
 // Stamps returns all stamps in text, in order.
