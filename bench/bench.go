@@ -117,7 +117,7 @@ func (b *bench) runPart(ctx context.Context, p part) error {
 }
 
 // gateways returns the servers that run the agent without a model, Runnel
-// first. A peer that is not installed is left out, and the report says so.
+// first. A peer that is not installed is left out, and the report names it.
 func (b *bench) gateways() ([]subject, error) {
 	ours, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {

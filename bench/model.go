@@ -80,7 +80,7 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	_ = send(map[string]any{"type": "message_start", "message": map[string]any{
 		"id": fmt.Sprintf("msg_%d", time.Now().UnixNano()), "type": "message", "role": "assistant", "model": in.Model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": map[string]any{"input_tokens": 1, "output_tokens": 1},
-	}}) // if the client is gone a later write fails
+	}}) // if the client has disconnected a later write fails
 	_ = send(map[string]any{"type": "content_block_start", "index": 0, "content_block": map[string]any{"type": "text", "text": ""}})
 	if ok && len(in.Tools) > 0 {
 		_, err = plan.Write(r.Context(), text)

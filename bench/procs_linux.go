@@ -46,7 +46,7 @@ func (w *workspace) processes() ([]process, error) {
 }
 
 // readProcess reads the process of a directory in /proc. ok is false if the
-// process is gone or a zombie.
+// process does not exist any more or is a zombie.
 func readProcess(dir string) (p process, ok bool) {
 	fields, err := statFields(dir)
 	if err != nil || fields[0] == "Z" {

@@ -40,7 +40,7 @@ func (a *acp) handle(line json.RawMessage) error {
 			if a.prompt(ctx, plan) != nil {
 				reason = "cancelled"
 			}
-			_ = answer(object{"stopReason": reason}) // fails only if the client is gone
+			_ = answer(object{"stopReason": reason}) // fails only if the client has ended
 		}()
 	case "session/cancel":
 		if a.stop != nil {

@@ -48,7 +48,7 @@ func (a *streamJSON) handle(line json.RawMessage) error {
 const sessionID = "00000000-0000-4000-8000-000000000000"
 
 // turn writes the answer of one turn. It ignores write errors, which mean that
-// the client is gone.
+// the client has ended.
 func (a *streamJSON) turn(ctx context.Context, id string, plan load.Plan) {
 	if plan.Tool {
 		_ = startTool() // the benchmark counts the processes left
