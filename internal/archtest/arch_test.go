@@ -22,11 +22,12 @@ const (
 	module = "github.com/runnel-dev/runnel"
 )
 
-// modules are the folders of our Go modules that have packages.
+// modules are the folders of our Go modules that contain packages.
 var modules = []string{".", "bench"}
 
-// maxLines bounds the text of ARCHITECTURE.md without its figure, so that it
-// stays one read. Most of its lines are the rows of packages.
+// maxLines is the maximum length of ARCHITECTURE.md without its figure, so that
+// a newcomer can read it in one sitting. Most lines are rows of the package
+// table.
 const maxLines = 150
 
 func TestPackagesAreAsDescribed(t *testing.T) {
@@ -45,17 +46,17 @@ func TestArchitectureIsShort(t *testing.T) {
 	}
 }
 
-// pkg is what `go list` says of one of our packages. Paths of ours are
-// relative to the root module; paths of others are as imported.
+// pkg is what `go list` reports about one of our packages. Paths of our
+// packages are relative to the root module; other paths are import paths.
 type pkg struct {
 	Dir         string
 	Documented  bool
-	Imports     []string // of ours
-	Foreign     []string // of other modules, without the standard library
-	TestForeign []string // the same, of its tests
+	Imports     []string // our packages
+	Foreign     []string // packages of other modules, without the standard library
+	TestForeign []string // the same for the tests
 }
 
-// checkPackages compares what is there with the rows of ARCHITECTURE.md.
+// checkPackages compares the packages with the rows of ARCHITECTURE.md.
 func checkPackages(rows map[string][]string, pkgs []pkg) (problems []string) {
 	seen := map[string]bool{}
 	for _, p := range pkgs {
@@ -82,8 +83,8 @@ func checkPackages(rows map[string][]string, pkgs []pkg) (problems []string) {
 	return problems
 }
 
-// checkModules compares what packages import from other modules with the rows
-// of CONTRIBUTING.md. Tests may use any module that is listed.
+// checkModules compares the modules that packages import with the rows of
+// CONTRIBUTING.md. Tests may use any listed module.
 func checkModules(rows map[string][]string, pkgs []pkg) (problems []string) {
 	used := map[string]bool{}
 	module := func(imp string) string {
@@ -126,8 +127,8 @@ var (
 	code = regexp.MustCompile("`([^`]+)`")
 )
 
-// table returns the rows of a Markdown table whose first cell is one piece of
-// code: that cell, and the pieces of code in the last one.
+// table returns the rows of a Markdown table whose first cell is one code span.
+// The key is that code, the value is the code spans of the last cell.
 func table(doc string) map[string][]string {
 	rows := map[string][]string{}
 	for _, m := range row.FindAllStringSubmatch(doc, -1) {
@@ -146,7 +147,7 @@ func matches(patterns []string, s string) bool {
 	})
 }
 
-// list asks the go command about every package of our modules.
+// list returns all packages of our modules, as the go command reports them.
 func list(t *testing.T) (pkgs []pkg) {
 	t.Helper()
 	for _, dir := range modules {

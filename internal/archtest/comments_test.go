@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// A comment that names a function must survive the renaming of the function.
+// A comment that names a function must change when the function is renamed.
 func TestCommentsNameWhatIsDeclared(t *testing.T) {
 	fset := token.NewFileSet()
 	files := map[string]*ast.File{}
-	used := map[string]map[string]bool{} // identifiers of a folder; those of the tree at ""
+	used := map[string]map[string]bool{} // identifiers by folder; "" has those of all folders
 	sources(t, func(file string, src []byte) {
 		if !strings.HasSuffix(file, ".go") {
 			return
@@ -48,8 +48,8 @@ func noteIdents(used map[string]map[string]bool, dir string, f *ast.File) {
 	})
 }
 
-// checkDocs finds the doc comments that begin with a word in lower case other
-// than the name: a sentence begins with a capital letter or with the name.
+// checkDocs reports doc comments whose first word is in lower case but is not
+// the declared name. A sentence begins with a capital letter or with the name.
 func checkDocs(fset *token.FileSet, f *ast.File) (problems []string) {
 	check := func(name *ast.Ident, doc *ast.CommentGroup) {
 		first, _, _ := strings.Cut(strings.TrimSpace(doc.Text()), " ")
@@ -64,7 +64,7 @@ func checkDocs(fset *token.FileSet, f *ast.File) (problems []string) {
 			check(d.Name, d.Doc)
 		case *ast.GenDecl:
 			if d.Lparen.IsValid() || d.Tok == token.IMPORT {
-				continue // it has the doc of a group
+				continue // the doc comment is about a group
 			}
 			switch s := d.Specs[0].(type) {
 			case *ast.TypeSpec:
@@ -82,8 +82,8 @@ var (
 	call    = regexp.MustCompile(`\b(?:\w+\.)*(\w+)\(\)`)
 )
 
-// checkReferences finds the links to names that the folder does not use, and
-// the calls of functions that nothing in the tree uses.
+// checkReferences reports links to names that the folder does not use, and
+// calls of functions that no code in the tree uses.
 func checkReferences(fset *token.FileSet, f *ast.File, folder, tree map[string]bool) (problems []string) {
 	missing := func(c *ast.Comment, what string) {
 		problems = append(problems, fmt.Sprintf("%s: a comment speaks of %s, which is not declared", fset.Position(c.Pos()), what))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The index of the documents has every file among them once.
+// The index of the documents lists each document exactly once.
 func TestIndexOfDocumentsIsComplete(t *testing.T) {
 	index := read(t, "docs/README.md")
 	files, err := os.ReadDir("../../docs")
@@ -27,8 +27,8 @@ func TestIndexOfDocumentsIsComplete(t *testing.T) {
 	}
 }
 
-// Every link to another file of the repository leads to a file, and to a
-// heading where it names one.
+// Every link to a file of the repository leads to an existing file. If it has
+// an anchor, the file has that heading.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -80,7 +80,7 @@ func checkLinks(path, text string) (problems []string) {
 	return problems
 }
 
-// headings returns the anchors that a page's headings have where it is shown.
+// headings returns the anchors that Markdown viewers give to a page's headings.
 func headings(text string) (out []string) {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	for line := range strings.Lines(fences.ReplaceAllString(text, "")) {

@@ -10,7 +10,7 @@ import (
 
 var namedTest = regexp.MustCompile("`([a-z0-9/.]+)\\.(Test[A-Za-z0-9]+)`")
 
-// docs/testing.md names tests that exist, and every row of it names one.
+// Every row of docs/testing.md names a test, and all of these tests exist.
 func TestNamedTestsOfGuaranteesExist(t *testing.T) {
 	for line := range strings.Lines(read(t, "docs/testing.md")) {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| guarantee") {

@@ -10,9 +10,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// A second copy of a mark would go on compiling, and passing its own tests,
-// after the first was renamed: agents would be taken for the user. Tests are
-// searched, too.
+// If code contained a copy of a mark, it would still compile and pass its tests
+// after the original was changed. The server would then mistake agents for the
+// user. This also searches tests.
 func TestMarksAreWrittenOnce(t *testing.T) {
 	var found []string
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {

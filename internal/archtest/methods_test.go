@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// maxMethods bounds the methods of one type in the rooms where a type attracts
-// code that belongs elsewhere. A type that reaches it holds a second idea.
+// maxMethods is the maximum number of methods of a type in the crowded folders,
+// where types attract code that belongs elsewhere. A type with more methods has
+// more than one purpose.
 const maxMethods = 45
 
-// crowded are the folders whose types are counted, each with all below it.
+// crowded are the folders, with all below them, whose types are counted.
 var crowded = []string{"provider", "httpapi", "gateway"}
 
 func TestTypesHaveFewMethods(t *testing.T) {
@@ -33,7 +34,8 @@ func TestTypesHaveFewMethods(t *testing.T) {
 	report(t, checkMethods(methods))
 }
 
-// countMethods adds the methods that a file declares to those of their types.
+// countMethods adds the methods that a file declares to the counts of their
+// types.
 func countMethods(file string, src []byte, methods map[string]int) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every check is shown to fire on the mistake it is for, and to keep quiet
-// otherwise.
+// These tests show that each check reports the mistake that it is made for, and
+// reports nothing else.
 
 func TestSeededPackageMistakes(t *testing.T) {
 	rows := table("| `event` | words | |\n| `store/sqlite` | keeps | `event` `store/*` |\n")

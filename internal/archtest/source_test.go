@@ -14,15 +14,17 @@ import (
 	"testing"
 )
 
-// maxFile bounds the lines of a source file that is not a test or generated.
+// maxFile is the maximum number of lines of a source file that is neither a
+// test nor generated.
 const maxFile = 600
 
-// agents are the names that belong to provider/. Everything else learns of an
-// agent through the contract.
+// agents matches names of agents. Only code in provider/ may contain them.
+// Other code works with any agent through the provider interface.
 var agents = regexp.MustCompile(`(?i)claude|codex|gemini|opencode|qwen|copilot`)
 
-// named says where else an agent may be named in code, and why. The packages
-// are for tests, and TestTestPackagesStayOutOfTheBinary holds them to it.
+// named lists other folders whose code may name agents, with the reason. These
+// packages are for tests; TestTestPackagesStayOutOfTheBinary makes sure of
+// that.
 var named = map[string]string{
 	"internal/realagents":   "finds the pinned agents that tests drive",
 	"internal/agentrig":     "drives the pinned agents through their providers in tests",
@@ -42,7 +44,7 @@ func TestOnlyProvidersNameAgents(t *testing.T) {
 	})
 }
 
-// What the page says of an agent is what the server told it.
+// The page receives all texts about agents from the server.
 func TestThePageNamesNoAgent(t *testing.T) {
 	n := 0
 	sources(t, func(file string, src []byte) {
@@ -89,12 +91,13 @@ func TestHostsAreParsedNotMatched(t *testing.T) {
 	})
 }
 
-// documentation is the part of a struct tag that only the API's document shows.
+// documentation matches the parts of a struct tag that only the document of the
+// API shows.
 var documentation = regexp.MustCompile(`\b(doc|example):"[^"]*"`)
 
-// checkNames finds agents in the identifiers and literals of a file. Comments
-// and the documentation in struct tags may mention them: an example in a
-// contract is not a dependency.
+// checkNames reports names of agents in the identifiers and literals of a file.
+// Comments and the documentation in struct tags may contain them, because an
+// example is not a dependency.
 func checkNames(file string, src []byte) (problems []string) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -117,7 +120,7 @@ func checkNames(file string, src []byte) (problems []string) {
 	return problems
 }
 
-// checkText is checkNames for what is no Go: no word of it names an agent.
+// checkText is checkNames for files that are not Go. No line may name an agent.
 func checkText(file string, src []byte) (problems []string) {
 	n := 0
 	for line := range strings.Lines(string(src)) {
@@ -135,8 +138,8 @@ var (
 	delimiter = regexp.MustCompile(`^"[[:punct:]]"$`)
 )
 
-// checkHosts finds hosts and origins that are compared by a part of their
-// text: "127.evil.example" begins like a loopback address.
+// checkHosts reports code that compares only a part of a host or an origin. For
+// example, "127.evil.example" begins like a loopback address.
 func checkHosts(file string, src []byte) (problems []string) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, file, src, parser.SkipObjectResolution)
@@ -153,7 +156,7 @@ func checkHosts(file string, src []byte) (problems []string) {
 			return true
 		}
 		if lit, ok := call.Args[len(call.Args)-1].(*ast.BasicLit); ok && delimiter.MatchString(lit.Value) {
-			return true // that is parsing
+			return true // the code parses the text and does not compare it
 		}
 		start, end := fset.Position(call.Lparen).Offset, fset.Position(call.Rparen).Offset
 		if args := string(src[start:end]); hostWord.MatchString(args) {
@@ -164,8 +167,7 @@ func checkHosts(file string, src []byte) (problems []string) {
 	return problems
 }
 
-// sources calls f with every source file that is written by hand and is not a
-// test.
+// sources calls f with every source file that is neither a test nor generated.
 func sources(t *testing.T, f func(file string, src []byte)) {
 	t.Helper()
 	n := 0
@@ -218,8 +220,8 @@ func handWritten(file string) bool {
 	return false
 }
 
-// TestReadmeExampleIsCompiled compares the README's Go code with the example
-// that the compiler and the tests see.
+// TestReadmeExampleIsCompiled compares the Go code in the README with the
+// example that the compiler and the tests check.
 func TestReadmeExampleIsCompiled(t *testing.T) {
 	_, rest, _ := strings.Cut(read(t, "README.md"), "```go\n")
 	block, _, found := strings.Cut(rest, "```")

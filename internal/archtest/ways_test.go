@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// The two ways through the program name functions, as folder.Function or
-// folder.Type.Method; the root's folder is called runnel.
+// ARCHITECTURE.md describes two ways through the program. They name functions
+// as folder.Function or folder.Type.Method. The folder of the root is called
+// runnel.
 func TestWaysNameRealFunctions(t *testing.T) {
 	doc := read(t, "ARCHITECTURE.md")
 	for _, title := range []string{"## The way up", "## The way down"} {
@@ -29,7 +30,8 @@ func TestWaysNameRealFunctions(t *testing.T) {
 	}
 }
 
-// section returns the text from the heading that begins with title to the next.
+// section returns the text from the heading that begins with title to the next
+// heading.
 func section(doc, title string) string {
 	_, text, _ := strings.Cut(doc, title)
 	text, _, _ = strings.Cut(text, "\n## ")
@@ -38,7 +40,7 @@ func section(doc, title string) string {
 
 var function = regexp.MustCompile("`([a-z][a-z/]*)((?:\\.[A-Za-z]\\w*){1,2})`")
 
-// fileNames end like functions do, but name files.
+// fileName matches names that look like functions but are files.
 var fileName = regexp.MustCompile(`\.(go|ts|tsx|md)$`)
 
 func functionsNamed(text string) (names []string) {
@@ -50,7 +52,7 @@ func functionsNamed(text string) (names []string) {
 	return names
 }
 
-// checkFunction reports that nothing with this name is declared in its folder.
+// checkFunction returns a problem if the folder does not declare the function.
 func checkFunction(name string, declared func(folder string) map[string]bool) string {
 	folder, name, _ := strings.Cut(name, ".")
 	if !declared(folder)[name] {

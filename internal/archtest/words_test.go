@@ -11,7 +11,7 @@ import (
 )
 
 // plainFolders are the folders whose comments were rewritten in plain English.
-// Add a folder once its comments are.
+// Add a folder after rewriting its comments.
 var plainFolders = []string{
 	".", "event", "upsert", "universal", "store", "store/memory", "store/sqlite",
 	"provider/acp", "provider/all", "provider/claude", "provider/codex", "provider/script",
@@ -20,15 +20,22 @@ var plainFolders = []string{
 	"internal/redact", "internal/supervisor", "internal/translate",
 	"attach", "audit", "auth", "gateway/detect", "gateway/once", "gateway/prewarm", "gateway",
 	"httpapi", "httpapi/access", "httpapi/browser", "httpapi/command", "httpapi/conns", "httpapi/reply", "httpapi/stream", "profile",
+	"bench", "bench/agent", "bench/load", "cmd/runnel", "cmd/runnel/testdata/acpagent", "cmd/supervise",
+	"internal/agentconn", "internal/agentdoc", "internal/agentrig", "internal/agentsnewest", "internal/archtest",
+	"internal/crosscheck", "internal/fakemodel", "internal/gitconfig", "internal/jsonl", "internal/jsonrpc",
+	"internal/private", "internal/proc", "internal/procinfo", "internal/realagents", "internal/recordtest",
+	"internal/redact", "internal/seal", "internal/strictjson", "internal/supervisor", "internal/termtext",
+	"internal/testapi", "internal/testload", "internal/testprogram", "internal/testschema", "internal/text",
+	"internal/translate", "internal/wake",
 }
 
-// unclear matches phrases that make a reader search for their subject. Name the
-// program, value or person instead.
+// unclear matches phrases that do not say what they refer to. Name the program,
+// value or person instead.
 var unclear = regexp.MustCompile(`(?i)\b(what there is( not)?|who it is|what it says of itself|whoever|(is|are) told|be gone|is gone|` +
 	`says? so|has to do with|takes? up|hears of|of its own accord|for good|what is asked|it is there|all the same|as ever|anew|` +
 	`what comes|what it takes|lets go|looks at|nobody wanted|those who take)\b`)
 
-// idioms are names that were private words for things that have a usual name.
+// idioms matches private names for things that have a usual name.
 var idioms = regexp.MustCompile(`^(vigil|farewell|obey|obeys|hear|heard|overhear|fly|aside|told)$`)
 
 func TestCommentsAvoidUnclearPhrases(t *testing.T) {
@@ -48,7 +55,7 @@ func TestSeededUnclearPhrases(t *testing.T) {
 	}
 }
 
-// plainFiles returns the Go files of plainFolders that are no tests.
+// plainFiles returns the Go files of plainFolders except tests.
 func plainFiles(t *testing.T) (files []string) {
 	t.Helper()
 	for _, folder := range plainFolders {
@@ -65,7 +72,8 @@ func plainFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// checkWords returns what is unclear in a file, or in src if that is not nil.
+// checkWords returns the unclear phrases and names in a file, or in src if that
+// is not nil.
 func checkWords(t *testing.T, path string, src any) (problems []string) {
 	t.Helper()
 	fset := token.NewFileSet()
