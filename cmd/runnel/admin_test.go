@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTokenForThisMachineGoesThroughNoProxy is run again below itself: Go reads
-// the settings of the proxy once for a process.
+// TestTokenForThisMachineGoesThroughNoProxy runs itself in child processes,
+// because Go reads the proxy settings once per process.
 func TestTokenForThisMachineGoesThroughNoProxy(t *testing.T) {
 	const role = "RUNNEL_TEST_PROXY_CLIENT"
 	if base := os.Getenv(role); base != "" {

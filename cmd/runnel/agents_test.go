@@ -17,9 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-// TestAgentsOfTheConfiguration runs the scripts with a small agent of our own
-// in PATH, as "my-agent", and with $SNIPPET, what the README says to write to
-// add it.
+// TestAgentsOfTheConfiguration runs the scripts with a small test agent in
+// PATH, called "my-agent". $SNIPPET is the configuration with which the README
+// adds it.
 func TestAgentsOfTheConfiguration(t *testing.T) {
 	bin := t.TempDir()
 	buildAgent(t, bin)
@@ -37,7 +37,7 @@ func TestAgentsOfTheConfiguration(t *testing.T) {
 	testscript.Run(t, p)
 }
 
-// buildAgent builds a small agent of our own as "my-agent".
+// buildAgent builds the small test agent as "my-agent".
 func buildAgent(t *testing.T, dir string) {
 	t.Helper()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "my-agent"), "./testdata/acpagent")
@@ -70,7 +70,7 @@ func TestEveryAbilityHasWords(t *testing.T) {
 }
 
 // TestEachRealAgent runs the scripts with every pinned agent, which the
-// configuration names, and a scripted model on loopback.
+// configuration names, and with a scripted model on loopback.
 func TestEachRealAgent(t *testing.T) {
 	names := []string{"codex", "codex-acp", "gemini"}
 	if os.Getenv("RUNNEL_LONG") != "" {

@@ -21,14 +21,14 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// terminal is the end of a terminal at which a person sits.
+// terminal is a person's end of a pseudo-terminal.
 type terminal struct {
 	*os.File
-	program *os.File // the other end; the program's, and closed once it runs
+	program *os.File // the program's end; closed once the program runs
 	seen    bytes.Buffer
 }
 
-// newTerminal makes a terminal of a width.
+// newTerminal opens a pseudo-terminal of a width.
 func newTerminal(t *testing.T, width uint16) *terminal {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -73,7 +73,7 @@ func (tm *terminal) begin(t *testing.T, cmd *exec.Cmd) {
 	_ = tm.program.Close()
 }
 
-// await reads what the person sees until n times text is part of it.
+// await reads the screen until text has appeared n times.
 func (tm *terminal) await(t *testing.T, text string, n int) {
 	t.Helper()
 	for buf := make([]byte, 4096); strings.Count(tm.seen.String(), text) < n; {
@@ -96,7 +96,7 @@ func (tm *terminal) typeIn(t *testing.T, text string) {
 func (tm *terminal) rest(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	_, err := tm.seen.ReadFrom(tm.File)
-	if err != nil && !errors.Is(err, syscall.EIO) { // nobody has the other end any more
+	if err != nil && !errors.Is(err, syscall.EIO) { // the program's end is closed
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil && cmd.ProcessState == nil {
@@ -113,7 +113,7 @@ func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 		"allowed":            {"", "1\n", exitOK},
 		"denied":             {"", "3\n", exitNotDone},
 		"a line before":      {"1\n", "3\n", exitNotDone},
-		"half a line before": {"1\n1", "\n", -1}, // the empty line is no choice
+		"half a line before": {"1\n1", "\n", -1}, // an empty line chooses nothing
 		"many lines before":  {strings.Repeat("1\n", 50), "3\n", exitNotDone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,13 +145,13 @@ func TestQuestionShowsACommandOnce(t *testing.T) {
 	}
 }
 
-// A program reads of a question and answers it by its id.
+// A program reads an approval and answers it by its id.
 func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 	allow := func(a event.Approval) string {
 		return `{"approvalId":"` + a.ID + `","choice":"allow","argumentsDigest":"` + a.ArgumentsDigest + `"}`
 	}
 	for name, c := range map[string]struct {
-		answer func(a event.Approval) string // a line, or several
+		answer func(a event.Approval) string // one or more lines
 		choice string
 		code   int
 		stderr string
@@ -200,8 +200,8 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 	}
 }
 
-// startAnswered starts a command whose standard input and output are one
-// socket, and returns the other end.
+// startAnswered starts a command that has one end of a socket pair as standard
+// input and output. It returns the other end.
 func startAnswered(t *testing.T, cmd *exec.Cmd) *net.UnixConn {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -223,9 +223,9 @@ func startAnswered(t *testing.T, cmd *exec.Cmd) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// An agent can open what is no socket: a pipe through /proc, in the program
-// that answers, and a file by its name. It could then answer its own question,
-// or show the program another one.
+// An agent can open channels that are not sockets: a pipe through /proc at the
+// answering program's end, and a file by its name. It could then answer its own
+// approval, or show the program another one.
 func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -263,7 +263,7 @@ func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 		"a pipe for everything": {r, w, "standard input"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that is not refused waits for an answer
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without the error the command would wait for an answer
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "runnel", "run", "--agent", "script", "--answers", "-o", "events", "approve")
 			var errOut bytes.Buffer
@@ -276,7 +276,8 @@ func TestAnswersComeThroughSocketsOnly(t *testing.T) {
 	}
 }
 
-// What commands print for a person fits an ordinary terminal, help included.
+// The output of commands for people fits a terminal of usual width, including
+// help.
 func TestOutputFitsTheTerminal(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("RUNNEL_DATA", t.TempDir()+"/data")

@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// Characters that stand unescaped in JSON but are drawn as nothing, begin a
-// control string or turn the text around must not hide what would run.
+// JSON may contain invisible characters, control characters and characters that
+// change the text direction, unescaped. They must not hide what would run.
 func TestQuestionShowsInvisibleCharacters(t *testing.T) {
 	for name, command := range map[string]string{
 		"a control string":     "echo hi \u009d; rm -rf ~ \u009c",
@@ -52,7 +52,7 @@ func TestQuestionShowsInvisibleCharacters(t *testing.T) {
 	}
 }
 
-// An agent may use the id of a question again.
+// An agent may reuse the id of an approval.
 func TestQuestionIsShownTwice(t *testing.T) {
 	s := newSeen()
 	s.note("a")

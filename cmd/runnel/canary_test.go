@@ -22,7 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// canary is a secret that a test plants, in the forms that must not come out.
+// canary is a secret that a test plants, in each form that must not appear.
 type canary struct{ name, value string }
 
 func (c canary) forms() []string {
@@ -35,9 +35,9 @@ func (c canary) forms() []string {
 	return forms
 }
 
-// TestSecretsAppearInNothingShownLoggedOrStored has a real agent read, run and
-// say secrets of every kind. None of them is in anything that the server shows,
-// logs or keeps.
+// TestSecretsAppearInNothingShownLoggedOrStored makes a real agent read, run
+// and print secrets of every kind. No response, log or stored file of the
+// server may contain one.
 func TestSecretsAppearInNothingShownLoggedOrStored(t *testing.T) {
 	agent := realagents.Claude(t)[0]
 	data := filepath.Join(t.TempDir(), "data")
@@ -146,7 +146,7 @@ func TestSecretsAppearInNothingShownLoggedOrStored(t *testing.T) {
 	}
 }
 
-// aServer is a `runnel serve` whose answers and log are kept.
+// aServer is a `runnel serve` whose responses and log are recorded.
 type aServer struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -154,7 +154,7 @@ type aServer struct {
 	url   string
 	token string
 	log   bytes.Buffer
-	shown bytes.Buffer // belongs to the test, not to what copies the log
+	shown bytes.Buffer // used by the test only, not by the goroutine that copies the log
 }
 
 func startServer(t *testing.T, data, token string, env []string, flags ...string) *aServer {
@@ -183,7 +183,7 @@ func startServer(t *testing.T, data, token string, env []string, flags ...string
 	return s
 }
 
-// call returns the body of the answer, whatever its status.
+// call returns the body of the response, whatever its status.
 func (s *aServer) call(method, path, body string) []byte {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
@@ -207,7 +207,7 @@ func (s *aServer) call(method, path, body string) []byte {
 	return answer
 }
 
-// end ends the server and adds its log to what was shown.
+// end stops the server and adds its log to shown.
 func (s *aServer) end() {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {

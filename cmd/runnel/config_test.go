@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// loaded returns the configuration of serve with args, for a file with text.
+// loaded returns the configuration of serve with args and a configuration file
+// that contains text.
 func loaded(t *testing.T, text string, args ...string) (config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
@@ -96,8 +97,8 @@ func TestSettingsNeedNoHomeDirectory(t *testing.T) {
 	}
 }
 
-// Only the exact value permits delegation: a variable that means something else
-// to somebody must not.
+// Only the exact value "true" permits delegation. Other programs' ways to write
+// "yes" must not.
 func TestVariableSwitchesDelegationOnOnlyWithTrue(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "TRUE": false, "1": false, "yes": false, " true": false, "false": false, "": false} {
 		t.Setenv("RUNNEL_GOVERNED_DELEGATION", value)

@@ -14,8 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/all"
 )
 
-// newcomer is somebody who has just built runnel: a home without anything, and
-// no agent in PATH.
+// newcomer is a user who has just built runnel. The home directory is empty and
+// PATH contains no agent.
 type newcomer struct {
 	home string
 	env  []string
@@ -47,7 +47,8 @@ func (n *newcomer) command(t *testing.T, line string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a line at a terminal. It returns what was seen and the exit code.
+// run runs a command line at a terminal. It returns the screen and the exit
+// code.
 func (n *newcomer) run(t *testing.T, line string) (string, int) {
 	t.Helper()
 	tm := newTerminal(t, 120)
@@ -72,7 +73,8 @@ var (
 	agentRow = regexp.MustCompile("(?m)^\\| .*\\| `(npm install -g [^`]+)` \\|.*\\| `(runnel run [^`]+)` \\|$")
 )
 
-// indented returns the lines of the README's code blocks that begin so.
+// indented returns the lines of the README's code blocks that begin with
+// prefix.
 func indented(t *testing.T, prefix string) (lines []string) {
 	t.Helper()
 	for line := range strings.Lines(page(t, "README.md")) {
@@ -83,8 +85,8 @@ func indented(t *testing.T, prefix string) (lines []string) {
 	return lines
 }
 
-// The first look that the README offers works as printed, with nothing
-// installed, and succeeds.
+// The commands of the README's first look succeed as printed, without an agent
+// installed.
 func TestReadmeFirstLook(t *testing.T) {
 	n := newNewcomer(t)
 	firsts := indented(t, "bin/runnel run ")
@@ -100,8 +102,8 @@ func TestReadmeFirstLook(t *testing.T) {
 	}
 }
 
-// A newcomer without an agent is told by each command of the README's table to
-// do what the table says.
+// Each command in the README's table tells a user without an agent what the
+// table says.
 func TestReadmeAgentsSayHowToInstallThem(t *testing.T) {
 	n := newNewcomer(t)
 	rows := agentRow.FindAllStringSubmatch(page(t, "README.md"), -1)
@@ -116,8 +118,8 @@ func TestReadmeAgentsSayHowToInstallThem(t *testing.T) {
 	}
 }
 
-// Every command in the README's list succeeds as printed, in this order, in the
-// home of somebody who has the agent that the README adds.
+// Every command in the README's list succeeds as printed, in this order, if the
+// agent that the README adds is installed.
 func TestReadmeCommandLine(t *testing.T) {
 	n := newNewcomer(t)
 	buildAgent(t, filepath.Join(n.home, "bin"))
@@ -132,7 +134,7 @@ func TestReadmeCommandLine(t *testing.T) {
 			continue
 		}
 		agent, want := "mine", exitOK
-		if strings.Contains(line, "ID=VALUE") { // settings that the small agent lacks
+		if strings.Contains(line, "ID=VALUE") { // the small agent has no settings
 			agent, want = "script", exitNotDone
 		}
 		line = strings.NewReplacer("/backups/", n.home+"/backups/", "ID=VALUE", "pace=fast").Replace(line)
@@ -171,7 +173,7 @@ func (n *newcomer) serve(t *testing.T) {
 	t.Fatal("the server did not start")
 }
 
-// Every piece of configuration in the documents is one that runnel takes.
+// runnel accepts every piece of configuration in the documents.
 func TestConfigurationOfTheDocuments(t *testing.T) {
 	yaml := regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	n := 0

@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// The probe for user namespaces is this program, whichever it is. A test that
-// was started with a command instead ran all of its tests again.
+// The probe for user namespaces starts the running program, here the test
+// binary. The probe must exit at once; otherwise the child would run all tests
+// again.
 func TestNamespaceProbeDoesNothing(t *testing.T) {
 	began := time.Now()
 	cmd := exec.Command("/proc/self/exe")

@@ -56,7 +56,7 @@ func TestSecondInterruptAndTerminateEndTheAgent(t *testing.T) {
 	}
 }
 
-// running is a `runnel run -o events` of the scripted agent.
+// running is a `runnel run -o events` with the scripted agent.
 type running struct {
 	cmd    *exec.Cmd
 	lines  *bufio.Scanner
@@ -79,7 +79,7 @@ func startRun(t *testing.T, prompt string) *running {
 	return r
 }
 
-// next reads an event; false at the end.
+// next reads an event. It returns false at the end.
 func (r *running) next(t *testing.T) bool {
 	t.Helper()
 	if !r.lines.Scan() {
@@ -94,7 +94,7 @@ func (r *running) next(t *testing.T) bool {
 }
 
 // waitFor reads until the agent has begun to answer and an event of b's type
-// has come.
+// has arrived.
 func (r *running) waitFor(t *testing.T, b event.Body) {
 	t.Helper()
 	started := false

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A browser tries [::1] before 127.0.0.1: both must be the server's.
+// A browser tries [::1] before 127.0.0.1, so the server must listen on both.
 func TestServeListensOnBothLoopbackAddresses(t *testing.T) {
 	if !hasIPv6Loopback() {
 		t.Skip("this machine has no [::1]")

@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, p)
 }
 
-// params are what all scripts share.
+// params returns the parameters that all scripts share.
 func params() testscript.Params {
 	return testscript.Params{
 		Setup: setup,
@@ -54,7 +54,7 @@ func params() testscript.Params {
 	}
 }
 
-// setup gives a script a home of its own.
+// setup gives a script its own home directory.
 func setup(env *testscript.Env) error {
 	home := env.WorkDir + "/home"
 	env.Setenv("HOME", home)
@@ -66,8 +66,8 @@ func setup(env *testscript.Env) error {
 	return os.Mkdir(home, 0o700)
 }
 
-// cmdTypes checks that a file holds canonical events, one a line, whose types,
-// with repetitions left out, are the other arguments:
+// cmdTypes checks that a file contains canonical events, one per line. Their
+// types, without repetitions, must be the other arguments:
 //
 //	types FILE TYPE…
 func cmdTypes(ts *testscript.TestScript, neg bool, args []string) {
@@ -89,7 +89,7 @@ func cmdTypes(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdRules checks that a file holds a log of events that keeps the rules:
+// cmdRules checks that a file contains an event log that follows the rules:
 //
 //	rules FILE
 func cmdRules(ts *testscript.TestScript, neg bool, args []string) {
@@ -116,8 +116,7 @@ func cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("text "), n/5+1)[:n], 0o600))
 }
 
-// Whoever reads the output may have seen enough, as head does: that is no
-// fault.
+// A reader may close the output early, as head does. That is no error.
 func TestOutputThatNobodyReads(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, c := range []struct {

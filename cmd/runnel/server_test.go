@@ -20,8 +20,8 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// A server is a `runnel serve` of a script, on a free port, with its data in
-// $WORK/data. URL (of the API), PAGE (of the page), CODE and SERVER_PID are set
+// A server is the `runnel serve` of a script, on a free port, with its data in
+// $WORK/data. It sets URL (of the API), PAGE (of the page), CODE and SERVER_PID
 // once it runs.
 type server struct {
 	cmd    *exec.Cmd
@@ -36,7 +36,7 @@ type server struct {
 
 type serverKey struct{}
 
-// serverEnv is what the server gets of the script's environment.
+// serverEnv are the variables that the server inherits from the script.
 var serverEnv = []string{
 	"HOME", "PATH", "TMPDIR", "GORACE",
 	"CLAUDE_CONFIG_DIR", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "IS_SANDBOX", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER",
@@ -49,11 +49,11 @@ var (
 	link  = regexp.MustCompile(`(https?://\S+)/#c=(\S+)`)
 )
 
-// cmdServer starts and ends the script's server:
+// cmdServer starts and stops the script's server:
 //
 //	server start [FLAG…]
-//	server stop     asks it to end; it has to succeed
-//	server kill     ends it without a word
+//	server stop     stops it with SIGTERM; it must succeed
+//	server kill     kills it with SIGKILL
 func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server start|stop|kill")
@@ -118,7 +118,7 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	}
 }
 
-// end leaves nothing of the script's servers.
+// end ends all processes of the script's servers.
 func (s *server) end() {
 	if s.cmd != nil {
 		s.orphans = append(s.orphans, descendants(s.cmd.Process.Pid)...)
@@ -130,7 +130,8 @@ func (s *server) end() {
 	}
 }
 
-// descendants returns what a process started, where the system tells.
+// descendants returns the processes that a process started, if the system lists
+// them.
 func descendants(pid int) (found []*os.Process) {
 	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range children {
@@ -143,7 +144,7 @@ func descendants(pid int) (found []*os.Process) {
 			if _, err := fmt.Sscan(field, &child); err != nil {
 				continue
 			}
-			if p, err := os.FindProcess(child); err == nil { // a handle: the number may be used again
+			if p, err := os.FindProcess(child); err == nil { // keeps a handle, because the process id may be reused
 				found = append(append(found, p), descendants(child)...)
 			}
 		}
@@ -158,9 +159,9 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
-// cmdHTTP sends a request and prints the status and the body of the answer. The
-// credential is $TOKEN, or else the request is the page's, with the cookie that
-// a login left.
+// cmdHTTP sends a request and prints the status and the body of the response.
+// It authenticates with $TOKEN. Without it the request looks like one of the
+// page, with the cookie of an earlier login.
 //
 //	http METHOD PATH [BODY]
 //	http until=TEXT GET PATH    reads a stream up to the frame with TEXT
@@ -185,7 +186,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if token := ts.Getenv("TOKEN"); token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	} else {
-		_, req.Host, _ = strings.Cut(ts.Getenv("PAGE"), "://") // which few resolvers know
+		_, req.Host, _ = strings.Cut(ts.Getenv("PAGE"), "://") // few resolvers know the page's name
 		req.Header.Set("Sec-Fetch-Site", "same-origin")
 		req.Header.Set("Origin", ts.Getenv("PAGE"))
 		if s.cookie != nil {
@@ -219,8 +220,8 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdLet sets a variable to a member of the JSON in a file, or to the file's
-// text:
+// cmdLet sets a variable to a member of the JSON in a file, or to the text of
+// the file:
 //
 //	let NAME FILE [MEMBER]
 func cmdLet(ts *testscript.TestScript, neg bool, args []string) {
@@ -236,7 +237,7 @@ func cmdLet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], text)
 }
 
-// cmdFuture makes a data directory look as if a later version had written it.
+// cmdFuture changes a data directory as if a later version had written it.
 func cmdFuture(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: future DIR")
@@ -248,7 +249,7 @@ func cmdFuture(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(db.Close())
 }
 
-// cmdNowhere checks that no file under a directory holds a text:
+// cmdNowhere checks that no file below a directory contains a text:
 //
 //	nowhere DIR TEXT
 func cmdNowhere(ts *testscript.TestScript, neg bool, args []string) {

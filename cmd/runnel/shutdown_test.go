@@ -22,8 +22,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// A server that is asked to end tells each of its streams where to go on, ends
-// its turns and is gone, soon.
+// A server that receives SIGTERM sends each stream the cursor at which to
+// resume, ends its turns and exits soon.
 func TestGracefulShutdownTellsEveryStreamWhereToResume(t *testing.T) {
 	data, project := t.TempDir()+"/data", t.TempDir()
 	cmd := exec.Command("runnel", "serve", "--listen", "127.0.0.1:0", "--data", data)
@@ -89,7 +89,7 @@ func TestGracefulShutdownTellsEveryStreamWhereToResume(t *testing.T) {
 		for i := range each {
 			ready.Add(1)
 			switch {
-			case i == 0: // the turn itself
+			case i == 0: // the stream of the turn
 				over.Go(func() {
 					watchSSE(t, do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"hang"}`, made.SessionID)).Body, "session:init", ready.Done)
 				})
@@ -119,7 +119,8 @@ func TestGracefulShutdownTellsEveryStreamWhereToResume(t *testing.T) {
 	t.Logf("%d streams were told after %v, the end was after %v", sessions*each, told, took)
 }
 
-// watchSSE reads a stream to its end, which has to say where to go on.
+// watchSSE reads a stream to its end. The last frame must contain the cursor at
+// which to resume.
 func watchSSE(t *testing.T, body io.ReadCloser, first string, ready func()) {
 	defer body.Close()
 	lines := bufio.NewReader(body)

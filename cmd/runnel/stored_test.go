@@ -23,12 +23,12 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// A transcript is a conversation file that an agent left, as recorded, which a
-// test may change line by line.
+// A transcript is a recorded conversation file of an agent. A test may change
+// its lines.
 type transcript struct {
-	rel   string // below the agent's folder of projects
+	rel   string // path below the agent's folder of projects
 	lines []string
-	more  map[string][]string // the lines of further files
+	more  map[string][]string // lines of further files
 }
 
 func recordedTranscript(t *testing.T, recording string) *transcript {
@@ -71,9 +71,9 @@ func shownBodies(t *testing.T, evs []event.Event) (out []string) {
 	return out
 }
 
-// shows writes the transcript where the agent keeps it, and returns what
-// `runnel translate --history` prints for it. The server's load must log the
-// same.
+// shows writes the transcript where the agent stores it, and returns what
+// `runnel translate --history` prints for it. It checks that a server that
+// loads it logs the same.
 func (tr *transcript) shows(t *testing.T) []string {
 	t.Helper()
 	config := t.TempDir()
@@ -110,7 +110,7 @@ func (tr *transcript) shows(t *testing.T) []string {
 	return want
 }
 
-// loaded returns what a server logs when it loads the conversation.
+// loaded returns the events that a server logs when it loads the conversation.
 func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
 	t.Helper()
 	log := new(runnel.Memory)
@@ -132,7 +132,7 @@ func (tr *transcript) loaded(t *testing.T) (evs []event.Event) {
 	return evs
 }
 
-// A prompt with 17 MiB of documents is one line of the file.
+// A prompt with 17 MiB of documents is a single line of the file.
 func TestHistoryHasPromptsOfAnySize(t *testing.T) {
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestHistoryHasPromptsOfAnySize(t *testing.T) {
 	}
 }
 
-// Each line of a transcript is spoiled in turn. Everything else of the
-// conversation stays, and a notice stands for the line.
+// The test makes each line of a transcript unreadable, one at a time. A notice
+// replaces that line, and the rest of the conversation stays.
 func TestOneUnreadableLineLeavesTheRestOfAHistory(t *testing.T) {
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330"} {
 		t.Run(recording, func(t *testing.T) {
@@ -237,7 +237,7 @@ func TestOutputThatDoesNotNameItsCallIsShown(t *testing.T) {
 	}
 }
 
-// The agent goes on in another file if it is resumed in another directory.
+// An agent that is resumed in another directory continues in another file.
 func TestFilesOfOneConversationAreOne(t *testing.T) {
 	for _, recording := range []string{"text@2.1.197", "text@2.1.330", "tools@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
@@ -260,7 +260,7 @@ func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
 	}
 }
 
-// Some versions do not mark what the harness says about a skill.
+// Some versions do not mark the text that the harness adds for a skill.
 func TestTextOfASkillIsNoPrompt(t *testing.T) {
 	for _, recording := range []string{"skill@2.1.197", "skill@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {
@@ -288,12 +288,12 @@ func rewrite(t *testing.T, line string, fields map[string]any) string {
 	return string(out) + "\n"
 }
 
-// What the agent stores for a command is shown as the user typed it, with what
-// the command printed; the rest of the conversation is shown as before.
+// A command that the agent stores in its own form is shown as the user typed
+// it, with its output. The rest of the conversation is shown as before.
 func TestCommandsAreShownAsTheyWereTyped(t *testing.T) {
 	user := func(text string) map[string]any { return map[string]any{"role": "user", "content": text} }
 	for name, c := range map[string]struct {
-		stored, printed string // what the agent stores
+		stored, printed string // in the form in which the agent stores them
 		typed, shown    string
 	}{
 		"a command of the user's": {
@@ -322,8 +322,8 @@ func TestCommandsAreShownAsTheyWereTyped(t *testing.T) {
 			if err := json.Unmarshal([]byte(*l), &first); err != nil {
 				t.Fatal(err)
 			}
-			*l = rewrite(t, *l, map[string]any{"message": user(c.stored), "promptSource": nil}) // as what was typed in a terminal
-			if c.printed != "" {                                                                // what follows the command follows what it printed
+			*l = rewrite(t, *l, map[string]any{"message": user(c.stored), "promptSource": nil}) // like a line typed in a terminal
+			if c.printed != "" {                                                                // the next line now follows the output
 				for i, line := range tr.lines {
 					tr.lines[i] = strings.Replace(line, `"parentUuid":"`+first.UUID+`"`, `"parentUuid":"`+uuid+`"`, 1)
 				}

@@ -23,7 +23,7 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// callRunnel runs a command line in this process.
+// callRunnel runs a command line of runnel in this process.
 func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
 	a := &app{in: bytes.NewReader(stdin), out: &o, err: &e, providers: all.Providers()}
@@ -31,8 +31,8 @@ func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
 	return o.String(), e.String(), code
 }
 
-// owners says whose the recordings of a folder are. Those of agents that share
-// a protocol are in folders of their own.
+// owners are the agents of the recordings in a folder. Agents that share a
+// protocol have a folder each.
 var owners = map[string]string{"provider/claude/testdata": "claude-code", "provider/codex/testdata": "codex"}
 
 // recordings calls f with every recording in the tree.
@@ -106,7 +106,7 @@ func TestTranslateEveryTranscript(t *testing.T) {
 			if err := os.WriteFile(path, f.Data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Count(rel, "/") == 1 { // deeper ones are what a transcript refers to
+			if strings.Count(rel, "/") == 1 { // a transcript refers to deeper files
 				transcripts = append(transcripts, path)
 			}
 		}
@@ -125,8 +125,8 @@ func TestTranslateEveryTranscript(t *testing.T) {
 	})
 }
 
-// begun puts a head before a recording, so that its times count from the same
-// moment as in the tests of the providers.
+// begun adds a head to a recording, so that its times begin at the same moment
+// as in the providers' tests.
 func begun(t *testing.T, in []byte) []byte {
 	t.Helper()
 	head, err := json.Marshal(recordingHead{Recording: 1, StartedAt: recordtest.Start})
@@ -165,7 +165,7 @@ func providerOf(t *testing.T, agent string) runnel.Provider {
 	return nil
 }
 
-// loadedEvents returns what a gateway has of a transcript after loading it.
+// loadedEvents returns the events of a transcript that a gateway has loaded.
 func loadedEvents(t *testing.T, agent, path string) []event.Event {
 	t.Helper()
 	ref := runnel.Conversation{File: path, Anywhere: true}
@@ -175,8 +175,8 @@ func loadedEvents(t *testing.T, agent, path string) []event.Event {
 	})
 }
 
-// A subagent that goes on in the background reports turns of its own beside the
-// user's.
+// A subagent that continues in the background has its own turns, which run at
+// the same time as the user's.
 func TestTranslateKeepsTurnsBesideEachOther(t *testing.T) {
 	const said = "The second turn has it."
 	for _, version := range []string{"2.1.197", "2.1.330"} {
@@ -210,7 +210,7 @@ func TestTranslateKeepsTurnsBesideEachOther(t *testing.T) {
 	}
 }
 
-// checkEvents reports what checkLog finds.
+// checkEvents reports the problems that checkLog finds.
 func checkEvents(t *testing.T, out string) (turns int) {
 	t.Helper()
 	turns, problems := checkLog(out)
@@ -220,8 +220,9 @@ func checkEvents(t *testing.T, out string) (turns int) {
 	return turns
 }
 
-// checkLog checks lines of events against the rules of a log: positions without
-// holes, one end per turn, one end per item and before its turn's.
+// checkLog checks lines of events against the rules of an event log: sequence
+// numbers without gaps, one end per turn, and one end per item, which is before
+// the end of its turn.
 func checkLog(out string) (turns int, problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	open := map[string]string{} // item → its turn
@@ -326,7 +327,7 @@ func TestTranslateGarbage(t *testing.T) {
 	}
 }
 
-// A transcript of nonsense gives events, or one clear error.
+// A transcript without any meaning gives events, or one clear error.
 func TestTranslateGarbageHistory(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "text": "hello\n", "bytes": "\x00\xff\x1b[2J\n", "other JSON": "{\"a\":1}\n[]\n3\nnull\n",
@@ -369,8 +370,9 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// A transcript gives the events that the server has after loading the
-// conversation, in this order and with these ids: only the session differs.
+// A transcript gives the events that a server has after loading the
+// conversation, in the same order and with the same ids. Only the session
+// differs.
 func TestTranslateHistoryGivesTheServersIDs(t *testing.T) {
 	recordings(t, func(t *testing.T, agent string, a *txtar.Archive) {
 		if agent != "claude-code" {
@@ -434,7 +436,7 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
-// Programs of others that write recordings may count parts of milliseconds.
+// Other programs that write recordings may use fractions of milliseconds.
 func TestTranslateTakesFractionsOfMilliseconds(t *testing.T) {
 	in := `{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"claude-code\",\"startedAt\":\"2026-11-01T09:00:00Z\"}"}
 {"t":1.5,"dir":"in","line":"{\"type\":\"user\",\"uuid\":\"3b241101-e2bb-4255-8caf-4136c566a962\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}"}
@@ -451,8 +453,8 @@ func TestTranslateTakesFractionsOfMilliseconds(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is said with its name and its line, and without a
-// code that would look like a fault of this program.
+// An error about a file contains its name and line. It has no error code, which
+// would look like a fault of runnel.
 func TestTranslateNamesTheDamagedLine(t *testing.T) {
 	dir := t.TempDir()
 	damaged := filepath.Join(dir, "damaged.jsonl")
@@ -467,7 +469,7 @@ func TestTranslateNamesTheDamagedLine(t *testing.T) {
 		t.Errorf("exit %d, %q; want %d and %q", code, errOut, exitFailed, want)
 	}
 
-	// Nothing in a file of something else is a turn: that is no success.
+	// A file that is not a recording contains no turn, which is an error.
 	for name, text := range map[string]string{
 		"binary": "\x7fELF\x02\x01\x01\x00\x00\xff\xfe\n\x00\x01", "empty": "", "text": "hello\n", "other JSON": "{\"a\":1}\n",
 	} {
