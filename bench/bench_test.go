@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// TestBench runs a little of everything against the built server. It judges no
-// times: only that nothing is lost and that every row has its value.
+// TestBench runs a small benchmark with the built server. It checks no times,
+// only that nothing is lost and that every row has a value.
 func TestBench(t *testing.T) {
-	older := filepath.Join(t.TempDir(), "runnel") // the same source, for the part that compares two builds
+	older := filepath.Join(t.TempDir(), "runnel") // the same source, for the part "before"
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-o", older, "./cmd/runnel").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/runnel-dev/runnel/bench/load"
 )
 
-// ended is a writer that says when a line was written that holds a mark.
+// ended is a writer that reports when a line that contains a mark was written.
 type ended struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
