@@ -54,7 +54,8 @@ func TestNewestAsksForEveryPackageButOlderVersions(t *testing.T) {
 	}
 }
 
-// Every agent has a pin: agentsnewest would compare nothing with it.
+// Every agent has a pin. Without one agentsnewest would have nothing to
+// compare.
 func TestEveryAgentIsPinned(t *testing.T) {
 	pins, err := readManifest(filepath.Join("..", "..", "test", "agents", "package.json"))
 	if err != nil {
@@ -67,8 +68,8 @@ func TestEveryAgentIsPinned(t *testing.T) {
 	}
 }
 
-// The suite and the recordings of every provider run, in whichever files of its
-// package they are.
+// The suite and the recordings run for every provider, whichever files of its
+// package contain the tests.
 func TestEveryProviderIsRunAndRecorded(t *testing.T) {
 	for _, s := range steps {
 		found, err := having(s.tests, filepath.Join("..", "..", "provider"))

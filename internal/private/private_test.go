@@ -9,7 +9,7 @@ import (
 
 func TestDirIsMadePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parent", "data")
-	for range 2 { // made, then found
+	for range 2 { // the second call finds the directory
 		if err := Dir(dir); err != nil {
 			t.Fatal(err)
 		}

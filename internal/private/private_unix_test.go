@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// lay makes a folder or, where content is not empty, a file, past the umask.
+// lay creates a folder or, if content is not empty, a file. Its mode is exact,
+// whatever the umask.
 func lay(t *testing.T, path, content string, mode fs.FileMode) string {
 	t.Helper()
 	err := error(nil)
@@ -35,7 +36,7 @@ func link(t *testing.T, target, path string) string {
 	return path
 }
 
-// wantProblem checks that err says what is wrong with which path.
+// wantProblem checks the path, the problem and the fix of an error.
 func wantProblem(t *testing.T, err error, path, problem, fix string) {
 	t.Helper()
 	e, ok := errors.AsType[*Error](err)
