@@ -15,7 +15,7 @@ import (
 type crash struct {
 	seen, kept int    // deltas that the client received; how many of them the log has after the restart
 	ends       int    // number of ends of the turn
-	how        string // the first end
+	how        string // how the turn ended the first time
 	missing    int    // deltas of the plan that are missing after the restart
 	left       int    // processes of the agent 1 s after the kill
 	leftAfter  int    // the same 1 s after restart, end of the turn and end of the session
