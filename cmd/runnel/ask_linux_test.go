@@ -92,7 +92,7 @@ func (tm *terminal) typeIn(t *testing.T, text string) {
 	}
 }
 
-// rest reads until the command has ended, and returns its exit code.
+// rest reads the screen until the command has ended, and returns the exit code.
 func (tm *terminal) rest(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	_, err := tm.seen.ReadFrom(tm.File)

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// onInterrupt calls first at the first Ctrl-C. It calls then at the next
-// Ctrl-C, or at SIGTERM. Later signals are ignored, because the process is
-// about to end and its exit code should report the result of the run. The
-// caller must call stop, which returns once no callback runs.
+// onInterrupt calls the function first at the first Ctrl-C, and the function
+// then at the next Ctrl-C or at SIGTERM. Later signals are ignored, because the
+// process is about to end and its exit code should report the result of the
+// run. The caller must call stop, which returns once neither function runs.
 func (a *app) onInterrupt(first, then func()) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

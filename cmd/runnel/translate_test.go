@@ -106,7 +106,7 @@ func TestTranslateEveryTranscript(t *testing.T) {
 			if err := os.WriteFile(path, f.Data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Count(rel, "/") == 1 { // a transcript refers to deeper files
+			if strings.Count(rel, "/") == 1 { // deeper files belong to a transcript
 				transcripts = append(transcripts, path)
 			}
 		}
@@ -327,7 +327,7 @@ func TestTranslateGarbage(t *testing.T) {
 	}
 }
 
-// A transcript without any meaning gives events, or one clear error.
+// A file that is no transcript gives events or one clear error.
 func TestTranslateGarbageHistory(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "text": "hello\n", "bytes": "\x00\xff\x1b[2J\n", "other JSON": "{\"a\":1}\n[]\n3\nnull\n",
