@@ -59,7 +59,7 @@ func readProcess(dir string) (p process, ok bool) {
 	p.args = strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 	p.pid, err = strconv.Atoi(filepath.Base(dir))
 	p.program = p.args[0]
-	if program, err := os.Readlink(dir + "/exe"); err == nil { // root can read the link even if the process is not dumpable
+	if program, err := os.Readlink(dir + "/exe"); err == nil { // only root can read it if the process hides its memory
 		p.program = program
 	}
 	return p, err == nil
