@@ -56,7 +56,7 @@ func TestHeadOverHTTP2LogsNoError(t *testing.T) {
 
 // An attempt is one request.
 type attempt struct {
-	op     *apiOperation // nil if the request is not for this operation's method
+	op     *apiOperation // nil if the request is not for this operation
 	method string
 	target string
 	host   string
@@ -114,10 +114,24 @@ func (f *fuzzer) attempt(m *maker) *attempt {
 	if !m.deep {
 		f.dress(m, a)
 	}
-	if a.method != op.method || a.header.Get("Service-Worker") != "" { // what asks for a worker gets one that ends itself, everywhere
+	if a.method != op.method || !op.serves(a.target) || a.header.Get("Service-Worker") != "" { // what asks for a worker gets one that ends itself, everywhere
 		a.op = nil
 	}
 	return a
+}
+
+// serves reports whether a target is one of the operation's, segment by
+// segment: with "//" or ".." in it, it may be another operation's or nobody's.
+func (op *apiOperation) serves(target string) bool {
+	path, _, _ := strings.Cut(target, "?")
+	have, want := strings.Split(path, "/"), strings.Split(op.path, "/")
+	return slices.EqualFunc(have, want, func(have, want string) bool {
+		if !strings.HasPrefix(want, "{") {
+			return have == want
+		}
+		value, err := url.PathUnescape(have)
+		return err == nil && value != "" && value != "." && value != ".." && !strings.Contains(value, "/")
+	})
 }
 
 // target makes path and query, and sets the parameters that are headers.

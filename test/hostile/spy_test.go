@@ -178,7 +178,7 @@ func (r *report) processes(o orders) {
 		session, supervisor := procinfo.SupervisedSession(strings.Split(string(line), "\x00"))
 		supervisor = supervisor && (session == o.Own || session == o.Other)
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err == nil {
+		if err == nil && bytes.Contains(env, []byte(filepath.Dir(o.Data))) { // else it is another test's
 			r.look(dir+"/environ", env, o)
 		}
 		switch {
