@@ -100,7 +100,7 @@ func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runn
 
 // DecideAndRemember answers an approval, and stores a rule that answers calls
 // like this one in the same way from now on. It returns the rule as it is
-// stored. If the rule cannot be stored, the approval is answered all the same.
+// stored. If the rule cannot be stored, the approval is answered without it.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -110,9 +110,9 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
 	}
-	// The rule holds only after the decision: a judge that has not passed yet
-	// would find it, and answer in place of the caller. A caller that leaves
-	// does not end the wait for the decision, which may be made all the same.
+	// The rule takes effect only after the decision: a judge that still runs
+	// would find the rule, and answer in place of the caller. The decision is
+	// waited for also when the caller has left, since it may have been made.
 	ctx, decided := context.WithoutCancel(ctx), false
 	stored, err := as.g.rules.addWith(ctx, r, func(rule int64) error {
 		d.Maker.Rule, decided = rule, true

@@ -79,7 +79,7 @@ type watch struct {
 	bound   context.Context          // ends with the credential, and when the client goes
 	rc      *http.ResponseController // of the connection
 	leave   func()                   // returns once hasten is not running and will not be called
-	answers bool                     // the answer is written all the same: the request may have ended its own credential
+	answers bool                     // the answer is written also then: the request may have ended its own credential
 
 	mu    sync.Mutex
 	until time.Time // latest deadline of a write, once hasten has run; zero before

@@ -77,8 +77,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts c in. It returns the connection that has to go for it and the
-// setting that says so, and whether there is a place for c.
+// admit counts c as an open connection if there is a place for it. It returns
+// the connection that is closed in its favour, if any, and the setting whose
+// limit was reached.
 func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
