@@ -107,7 +107,7 @@ func (w *world) idle(session string) {
 // much, and nobody listens, or somebody slow.
 func TestStderrFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
 
-func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 24)}) }
+func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 240)}) }
 
 func flood(t *testing.T, p plan) {
 	for _, slow := range []bool{false, true} {
@@ -138,7 +138,7 @@ func flood(t *testing.T, p plan) {
 			w.idle(id)
 			server := peak(w.cmd.Process.Pid)
 			t.Logf("%d MiB in %v: server at most %d MiB, supervisor %d MiB", p.Stdout+p.Stderr, time.Since(began).Round(time.Millisecond), server>>10, peak(pids[0])>>10)
-			if server > 128<<10 {
+			if server > 240<<10 { // less than the flood; what is not collected yet counts as well
 				t.Error("the server took too much")
 			}
 			if len(pids) != 1 || peak(pids[0]) > 24<<10 {
