@@ -64,7 +64,11 @@ func zoo(args []string) {
 			panic(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "zoo-open"), fmt.Append(nil, len(species)), 0o600); err != nil {
+	open := filepath.Join(dir, "zoo-open") // whole at once: who sees it may have all of this ended
+	if err := os.WriteFile(open+".half", fmt.Append(nil, len(species)), 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(open+".half", open); err != nil {
 		panic(err)
 	}
 	stay(nil)
