@@ -93,9 +93,6 @@ func Unknown(key string, fields map[string]reflect.Type) string {
 	if len(known) == 0 {
 		return Quote(key) + ": unknown field; this request has no fields"
 	}
-	if len(known) == 0 {
-		return Quote(key) + ": unknown field; this request has no fields"
-	}
 	slices.Sort(known)
 	return fmt.Sprintf("%s: unknown field; known are %s", Quote(key), strings.Join(known, ", "))
 }
