@@ -56,13 +56,18 @@ func configured(t *testing.T, p *told, settings string, edit ...func(*gateway.Co
 	return s, dir
 }
 
+// writeSettings replaces the settings file at once, as an editor does: a queued
+// prompt reads it again and again, and an empty file is a valid one.
 func writeSettings(t *testing.T, dir, settings string) {
 	t.Helper()
 	file := filepath.Join(dir, profile.ProjectFile)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
+	if err := os.WriteFile(file+".new", []byte(settings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
 		t.Fatal(err)
 	}
 }
