@@ -88,6 +88,9 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
 BINARY := ./test/kill ./test/e2e ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs
+# What these try is between the server and the agent, where TLS changes nothing:
+# over TLS they run in make test-long only.
+BEHIND_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|OptionsOfATurn|ModeOfATurn|GovernedSession)
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -140,7 +143,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need curl jq
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
-	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 -timeout 30m -count 1 -parallel 4 -- ./test/e2e
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 -skip '$(BEHIND_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents
@@ -155,7 +158,7 @@ agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGEN
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
-	@FUZZTIME=60s .ci/tiers test-cross test-repeat test-race-all test-bench fuzz
+	@FUZZTIME=60s .ci/tiers test-cross test-repeat test-tls test-race-all test-bench fuzz
 
 # Without optimisation: the program has to build; nobody runs it.
 .PHONY: test-cross
@@ -166,6 +169,11 @@ test-cross:
 .PHONY: test-repeat
 test-repeat: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/gotest RUNNEL_LONG=1 -timeout 6h -count 1 -p 1 -- ./...
+
+.PHONY: test-tls
+test-tls: build $(AGENTS_READY)
+	@.ci/need curl jq
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-race-all
 test-race-all: ui $(SUPERVISOR) $(AGENTS_READY) $(CLIENT_READY)
