@@ -20,12 +20,12 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// TestEveryAgent has each agent do the same, through the built program, for a
-// client that draws what the page draws. What an agent cannot do, the suite of
-// its provider has found out.
+// TestEveryAgent runs the same scenarios with each agent, for a client that
+// receives the same upserts as the page. It skips scenarios that the agent
+// cannot do according to the stored report of its provider's tests.
 func TestEveryAgent(t *testing.T) {
 	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
-		t.Parallel() // one of them waits up to a minute before it resumes
+		t.Parallel() // one agent waits up to a minute before it resumes
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newWS(s)
 		a := subject{t, d, found, realagents.WordsOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
@@ -54,8 +54,8 @@ func (a subject) on(t *testing.T) subject {
 	return a
 }
 
-// needs skips the test if the agent cannot do what a test of the suite asks
-// for.
+// needs skips the rest of the test if the named test of the provider's suite
+// does not work with the agent.
 func (a subject) needs(test string) {
 	a.t.Helper()
 	i := slices.IndexFunc(a.found.Results, func(f providertest.Finding) bool { return f.Test == test })
@@ -99,7 +99,7 @@ func (a subject) approvals() {
 		ran    bool
 	}{
 		{allow, []string{"completed"}, true},
-		{deny, []string{"completed", "cancelled"}, false}, // some agents end the turn with it
+		{deny, []string{"completed", "cancelled"}, false}, // some agents end the turn after a denial
 		{stop, []string{"cancelled"}, false},
 		{cancel, []string{"cancelled"}, false},
 	} {
@@ -156,8 +156,8 @@ func (a subject) resume() {
 	}
 }
 
-// reload reads the session's items again: a client that comes late is shown
-// what one was shown that was there.
+// reload reads the session's items again. They must have the texts that the
+// client was shown live.
 func reload(t *testing.T, s *server, d driver) {
 	session, shown := d.shown()
 	var page struct {

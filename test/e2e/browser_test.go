@@ -17,9 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// TestEveryAgentInABrowser has each agent do the same before the eyes of a real
-// browser: ui/e2e/real.test.ts looks at what the page shows of it. It needs a
-// built page, its modules and a Chromium, and RUNNEL_BROWSER=1.
+// TestEveryAgentInABrowser runs the same prompts with each agent in a real
+// browser: ui/e2e/real.test.ts checks what the page shows. The test needs the
+// built page, its Node modules, Chromium and RUNNEL_BROWSER=1.
 func TestEveryAgentInABrowser(t *testing.T) {
 	if os.Getenv("RUNNEL_BROWSER") != "1" {
 		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
@@ -30,7 +30,8 @@ func TestEveryAgentInABrowser(t *testing.T) {
 	})
 }
 
-// watchIt runs the browser's half of the test.
+// watchIt runs the browser's part of the test and checks that the denied
+// command did not run.
 func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents.Words) {
 	t.Helper()
 	cannot := make(map[string]string)
@@ -61,9 +62,10 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 	}
 }
 
-// TestWorkWithRealAgentsInABrowser has people's ways through the page tried
-// with the agents that most people have: ui/e2e/work.test.ts starts the server
-// itself, so that it can restart it. Like the other it needs RUNNEL_BROWSER=1.
+// TestWorkWithRealAgentsInABrowser walks users' journeys through the page with
+// Claude Code and Codex. ui/e2e/work.test.ts starts the server itself, because
+// it also restarts the server. The test needs what TestEveryAgentInABrowser
+// needs.
 func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 	if os.Getenv("RUNNEL_BROWSER") != "1" {
 		t.Skip("RUNNEL_BROWSER=1 looks at the agents in a browser")
@@ -82,7 +84,7 @@ func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 			continue
 		}
 		found = append(found, name)
-		command := filepath.Join(bin, strings.TrimSuffix(name, "-code")) // as it is called in PATH
+		command := filepath.Join(bin, strings.TrimSuffix(name, "-code")) // the program's name in PATH
 		if err := os.Symlink(realagents.Find(t, name).Path, command); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,8 @@ func TestWorkWithRealAgentsInABrowser(t *testing.T) {
 	browse(t, "e2e/work.test.ts", "RUNNEL_WORK="+string(told), "RUNNEL_BIN="+binary)
 }
 
-// browse runs a test file of the page.
+// browse runs a test file of the page in a browser, with env added to the
+// environment.
 func browse(t *testing.T, file string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("node_modules", "vitest", "vitest.mjs"), "run", "--bail", "1", "--config", "vitest.browser.config.ts", file)

@@ -15,9 +15,9 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// TestCommandsPrintOnce has Claude Code run two of its own commands: what the
-// first printed does not come again with the second, whichever client watches,
-// nor in the history.
+// TestCommandsPrintOnce has Claude Code run its own commands. What the first
+// /context printed must not appear again with the second, neither before a
+// restart of the server nor after the session was loaded again.
 func TestCommandsPrintOnce(t *testing.T) {
 	for _, b := range realagents.Claude(t) {
 		t.Run(b.Version, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestCommandsPrintOnce(t *testing.T) {
 	}
 }
 
-// printedOnce checks that every table of /context is in one turn, and is the
-// only answer of that turn.
+// printedOnce checks that exactly two turns have a table of /context, and that
+// each of them has it once.
 func (s *server) printedOnce(session string) {
 	s.t.Helper()
 	var page struct{ Items []frame }
@@ -64,9 +64,9 @@ func (s *server) printedOnce(session string) {
 	}
 }
 
-// TestCommandsNeedTheScopeApprove sends a command of Qwen Code that writes the
-// user's settings, which decide what it does without asking, with a credential
-// that must not approve.
+// TestCommandsNeedTheScopeApprove sends a command with which Qwen Code changes
+// the user's settings. These settings decide which tools run without asking, so
+// the server must reject the command from a token without the scope approve.
 func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	s := serve(t, realagents.Find(t, "qwen"))
 	d := &sse{s, s.create(), "0", make(map[string]string)}
@@ -85,7 +85,8 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	}
 }
 
-// narrower makes a token with some scopes and returns it.
+// narrower creates a token with these scopes, separated by commas, and returns
+// it.
 func (s *server) narrower(scopes string) string {
 	s.t.Helper()
 	binary, err := build()

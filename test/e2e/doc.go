@@ -1,4 +1,4 @@
-// Package e2e drives real agents through the whole of runnel: the built binary
-// serves, a scripted model on loopback answers, and the same scenarios run over
-// HTTP and over the WebSocket.
+// Package e2e tests the built program with real agents. A scripted model on the
+// loopback interface answers the agents. The same scenarios run over HTTP and
+// over the WebSocket.
 package e2e

@@ -19,17 +19,17 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// moment is what a scenario may react to.
+// moment is a kind of point in a turn to which a scenario may react.
 type moment string
 
 const (
-	inText      moment = "text"      // a message grows
-	inArguments moment = "arguments" // a tool call's arguments grow
-	called      moment = "called"    // they are final
-	asked       moment = "asked"     // an approval waits
+	inText      moment = "text"      // a message gets a delta
+	inArguments moment = "arguments" // a tool call's arguments get a delta
+	called      moment = "called"    // a tool call's arguments are final
+	asked       moment = "asked"     // an approval is pending
 )
 
-// reaction is what the person at the client does about it.
+// reaction is what the user of the client does at a moment.
 type reaction string
 
 const (
@@ -38,17 +38,17 @@ const (
 	deny    reaction = "deny"
 	stop    reaction = "deny_stop"
 	cancel  reaction = "cancel"
-	kill    reaction = "kill"    // the agent's process
-	allowed reaction = "allowed" // allow, and cancel once the tool runs: it then writes to the pipe
+	kill    reaction = "kill"    // kill the agent's process
+	allowed reaction = "allowed" // allow, and cancel once the tool has written to the pipe
 )
 
-// outcome is what a client has seen of a turn in the end.
+// outcome is what a client has seen of a turn when the turn ends.
 type outcome struct {
 	Status   string // completed, cancelled, or the code of the error
 	Text     []string
 	Thinking []string
 	Tools    []tool
-	Resolved []string // choice and who made it
+	Resolved []string // choice and who made it, such as "deny user"
 }
 
 type tool struct {
@@ -62,12 +62,13 @@ type tool struct {
 type driver interface {
 	turn(prompt string, react func(moment) reaction) outcome
 
-	// shown returns the session, and what the client was shown of it in the
-	// end: the text of each finished item by its id.
+	// shown returns the session's id and the text of each finished item that
+	// the client was shown, by the item's id.
 	shown() (session string, texts map[string]string)
 }
 
-// act does what a reaction says, the same for every client.
+// act carries out a reaction, in the same way for every kind of client. a is
+// the approval to decide, if any.
 func act(s *server, session string, r reaction, a event.Approval) {
 	s.t.Helper()
 	switch r {
@@ -86,7 +87,7 @@ func act(s *server, session string, r reaction, a event.Approval) {
 		act(s, session, cancel, a)
 	default:
 		i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return string(c.Kind) == string(r) })
-		if i < 0 && r == deny { // there are agents that end the turn with every no
+		if i < 0 && r == deny { // some agents end the turn with every denial
 			i = slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.Kind == event.ChoiceDenyStop })
 		}
 		if i < 0 {
@@ -144,7 +145,7 @@ func (d *sse) turn(prompt string, react func(moment) reaction) outcome {
 		}
 		var ev event.Event
 		if json.Unmarshal([]byte(data), &ev) != nil || ev.Turn != sent.TurnID {
-			continue // the frame that opens the stream, or another turn
+			continue // the opening frame of the stream, or an event of another turn
 		}
 		tr.Apply(ev)
 		if done := d.see(ev, &tr, react, &out); done {
@@ -210,7 +211,7 @@ func (o *outcome) fold(items []event.Item) {
 	}
 }
 
-// ws is a client of the WebSocket: it draws upserts, as the page does.
+// ws is a client of the WebSocket. It shows upserts, as the page does.
 type ws struct {
 	s       *server
 	session string
@@ -244,7 +245,8 @@ func (d *ws) write(v any) {
 	}
 }
 
-// textOf is what a person reads of an item.
+// textOf returns the text of an item that a user reads: a message, a thought or
+// the output of a tool.
 func textOf(u upsert.Upsert) string {
 	switch {
 	case u.Message != nil:
@@ -257,7 +259,7 @@ func textOf(u upsert.Upsert) string {
 	return ""
 }
 
-// frame is what the server says.
+// frame is a message from the server.
 type frame struct {
 	Type    string
 	Payload json.RawMessage
@@ -292,7 +294,7 @@ func (d *ws) turn(prompt string, react func(moment) reaction) outcome {
 		todo := append(f.Entries, f)
 		if f.Type == "response" {
 			turn, todo, early = f.Result.TurnID, early, nil
-		} else if turn == "" { // the turn may be shown before its id is told
+		} else if turn == "" { // upserts of the turn may arrive before the response with its id
 			early = append(early, todo...)
 			continue
 		}

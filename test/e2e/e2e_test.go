@@ -18,7 +18,7 @@ import (
 
 type args map[string]any
 
-// use is a tool call of the model's.
+// use returns a tool call of the model.
 func use(name string, input args) fakemodel.Block {
 	data, err := json.Marshal(input)
 	if err != nil {
@@ -35,7 +35,7 @@ var done = fakemodel.Step{Text: "All done."}
 
 func ignore(moment) reaction { return nothing }
 
-// once reacts to the first of a kind of moments.
+// once reacts with r to the first moment of a kind and ignores all others.
 func once(when moment, r reaction) func(moment) reaction {
 	return func(m moment) reaction {
 		if m != when || r == nothing {
@@ -47,7 +47,7 @@ func once(when moment, r reaction) func(moment) reaction {
 	}
 }
 
-// always reacts to all of a kind of moments.
+// always reacts with r to every moment of a kind and ignores all others.
 func always(when moment, r reaction) func(moment) reaction {
 	return func(m moment) reaction {
 		if m == when {
@@ -99,7 +99,7 @@ func fiveTools(t *testing.T, d driver, file func(string) string) {
 	if got.Status != "completed" || !slices.Contains(got.Text, "All done.") || len(got.Tools) != 5 {
 		t.Fatalf("%+v", got)
 	}
-	if strings.Contains(got.Tools[0].Output, "beta") { // calls of one message run side by side, and may end in either order
+	if strings.Contains(got.Tools[0].Output, "beta") { // calls of one message run in parallel and may end in either order
 		got.Tools[0], got.Tools[1] = got.Tools[1], got.Tools[0]
 	}
 	for i, want := range []tool{

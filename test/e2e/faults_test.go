@@ -10,11 +10,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestFailuresOfTheModelAreClassifiedAlike has the model API refuse real agents
-// in every way that has a code of its own. Agents that try most failures again
-// for minutes are refused in those that they do not try again. Not here are
-// opencode, which does not report the status, and GitHub Copilot. Of a refused
-// key claude-agent-acp reports what it reports of a missing login.
+// TestFailuresOfTheModelAreClassifiedAlike has the model API reject the
+// requests of real agents with every HTTP status that maps to its own error
+// code. Agents that retry most failures for minutes get only the statuses that
+// they do not retry. The test leaves out opencode, which does not report the
+// status, and GitHub Copilot. claude-agent-acp reports a rejected key in the
+// same way as a missing login.
 func TestFailuresOfTheModelAreClassifiedAlike(t *testing.T) {
 	refused := map[int]string{401: "INVALID_API_KEY", 403: "INVALID_API_KEY", 404: "AGENT_ERROR"}
 	adapter := map[int]string{401: "AGENT_NOT_LOGGED_IN", 403: "AGENT_NOT_LOGGED_IN", 404: "AGENT_ERROR"}

@@ -19,14 +19,16 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// harness is a client of the harness face: each turn is a stream of its own.
+// harness is a client of the harness routes, where each turn has its own
+// stream.
 type harness struct {
 	s       *server
 	session string
 	texts   map[string]string
 }
 
-// A harnessSession is what the harness face says of a session.
+// A harnessSession is the response of a harness route that creates or boots a
+// session.
 type harnessSession struct {
 	Session struct{ SessionID, BootFingerprint, BootedAt string }
 	Boot    struct {
@@ -56,7 +58,7 @@ type turnFrame struct {
 		TurnID, ItemID, Text, Name, Output, ErrorType, Choice, By string
 		ModelID, SessionID                                        string
 
-		Status   any // of the turn, or an HTTP status
+		Status   any // status of the turn, or an HTTP status
 		OK       bool
 		Fatal    bool
 		Changes  []any
@@ -77,7 +79,8 @@ func (d *harness) open(ctx context.Context, prompt, key string) *http.Response {
 	return res
 }
 
-// frames yields the frames of a stream.
+// frames calls f with each frame of a stream until f returns false or the
+// stream ends.
 func (d *harness) frames(r io.Reader, f func(turnFrame) bool) {
 	d.s.t.Helper()
 	lines, name := bufio.NewReader(r), ""
@@ -113,7 +116,7 @@ func (d *harness) turn(prompt string, react func(moment) reaction) outcome {
 	return d.read(res.Body, react)
 }
 
-// read follows the stream of a turn to its end, and checks what is true of
+// read reads the stream of a turn to its end and checks the rules that hold for
 // every such stream.
 func (d *harness) read(r io.Reader, react func(moment) reaction) (out outcome) {
 	t := d.s.t
@@ -165,8 +168,8 @@ func (d *harness) read(r io.Reader, react func(moment) reaction) (out outcome) {
 	return out
 }
 
-// booted checks how the agent of the session would be booted now, and returns
-// the fingerprint.
+// booted sends a boot request for the session, checks the reason in the
+// response, and returns the fingerprint of the agent's options.
 func (d *harness) booted(reason string) string {
 	t := d.s.t
 	t.Helper()
@@ -178,8 +181,9 @@ func (d *harness) booted(reason string) string {
 	return b.Session.BootFingerprint
 }
 
-// retried loses the connection of a turn and sends the prompt again: the retry
-// shows the same turn from its beginning, also after the server was restarted.
+// retried cuts the connection of a turn and sends the prompt again with the
+// same key. Each retry must show the same turn from its beginning, also after a
+// restart of the server.
 func (d *harness) retried(prompt string) {
 	t := d.s.t
 	t.Helper()
@@ -203,7 +207,7 @@ func (d *harness) retried(prompt string) {
 			t.Errorf("retry %d: %+v", i, got)
 		}
 		res.Body.Close()
-		react = ignore // the later ones see what was decided
+		react = ignore // the first retry has decided the approval
 		if res.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("retry %d: %v", i, res.Header)
 		}
@@ -214,8 +218,7 @@ func (d *harness) retried(prompt string) {
 	}
 }
 
-// TestHarnessTurn has real agents do their work for a client of the harness
-// face.
+// TestHarnessTurn runs the scenarios with real agents over the harness routes.
 func TestHarnessTurn(t *testing.T) {
 	t.Run("claude-code", func(t *testing.T) {
 		t.Parallel()

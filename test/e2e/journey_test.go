@@ -20,16 +20,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A traveller is an agent on the journey, and what it can do of it.
+// A traveller is an agent of the journey test, with its abilities.
 type traveller struct {
 	named
-	subagent string // its tool for subagents
-	to       string // whom it delegates to
-	asks     bool   // before each delegation
+	subagent string // name of its tool that starts subagents
+	to       string // the subagent that it starts; "" if the tool takes no name
+	asks     bool   // asks before each delegation
 	stops    bool   // ends the turn with every denial
 	reads    bool   // runs git status without asking
-	model    string // another model that one turn may have; "" if the agent knows no other
-	variable string // of its API key; "" if it takes none
+	model    string // another model that a turn can select; "" if there is none
+	variable string // environment variable of its API key; "" if it takes none
 }
 
 var travellers = []traveller{
@@ -40,18 +40,17 @@ var travellers = []traveller{
 	{named: named{"qwen", "run_shell_command"}, subagent: "agent", to: "general-purpose", asks: true, stops: true, reads: true, variable: "OPENAI_API_KEY"},
 }
 
-// A journey is one user's conversation over HTTP, from its profile to the
-// restart of the server.
+// A journey is one user's conversation with one agent over HTTP.
 type journey struct {
 	*harness
 	who   traveller
 	words realagents.Words
 }
 
-// TestJourneyOfAUserThroughTheWholeContract has one user of each agent meet the
-// rules of the contract one after the other, on one server and in one session.
-// Where an agent cannot do a step the user is refused, with the contract's
-// error.
+// TestJourneyOfAUserThroughTheWholeContract takes one user of each agent
+// through the rules of the API, one after the other, on one server and mostly
+// in one session. If an agent cannot do a step, the server must reject the
+// request with the documented error.
 func TestJourneyOfAUserThroughTheWholeContract(t *testing.T) {
 	list := make([]named, len(travellers))
 	for i, who := range travellers {
@@ -61,7 +60,7 @@ func TestJourneyOfAUserThroughTheWholeContract(t *testing.T) {
 		who := travellers[slices.Index(list, n)]
 		s := prepare(t, agent)
 		s.profile("lead", "subagents: [tester, general-purpose]")
-		for _, name := range []string{"tester", "general-purpose"} { // of ours, and of Qwen's own
+		for _, name := range []string{"tester", "general-purpose"} { // the second is built into Qwen Code
 			s.profile(name, "AGENT_TYPE: 2\nAGENT_CLASS: TASK")
 		}
 		s.profile("strict", "disallowed_tools: ["+who.shell+"]\nauto_approve_tools: ["+who.shell+"]")
@@ -87,7 +86,8 @@ func TestJourneyOfAUserThroughTheWholeContract(t *testing.T) {
 	})
 }
 
-// profile writes a profile for the server, which has not been started.
+// profile writes a profile with this YAML head. Call it before the server
+// starts.
 func (s *server) profile(name, head string) {
 	s.t.Helper()
 	dir := filepath.Join(s.home.Dir, "profiles")
@@ -116,7 +116,7 @@ func (j *journey) create(opts map[string]any) (id string, code int, no refused) 
 	return made.Session.SessionID, code, no
 }
 
-// history returns the events of a turn in the session's history.
+// history returns the events of a turn from the session's exported log.
 func (j *journey) history(turn string) (evs []event.Event) {
 	j.s.t.Helper()
 	for line := range strings.Lines((&sse{s: j.s, session: j.session}).log()) {
@@ -128,15 +128,15 @@ func (j *journey) history(turn string) (evs []event.Event) {
 	return evs
 }
 
-// A taken is a turn that the user has seen to its end.
+// A taken is a turn that the user has followed to its end.
 type taken struct {
 	outcome
 	id      string
 	notices []string // code and message of each
 }
 
-// take runs a turn with a word of its own in the prompt, and with options of
-// its own.
+// take runs a turn with its own options. settings finds the turn's requests to
+// the model by word, which is in the prompt.
 func (j *journey) take(word string, opts map[string]any, react func(moment) reaction, steps ...fakemodel.Step) taken {
 	t := j.s.t
 	t.Helper()
@@ -165,13 +165,16 @@ func (j *journey) take(word string, opts map[string]any, react func(moment) reac
 	return out
 }
 
-// noticed reports whether a notice of the turn begins with code and holds text.
+// noticed reports whether the turn has a notice with this code whose message
+// contains text.
 func (tk taken) noticed(code, text string) bool {
 	return slices.ContainsFunc(tk.notices, func(n string) bool { return strings.HasPrefix(n, code+" ") && strings.Contains(n, text) })
 }
 
-// forbiddenTool has the agent call a tool that the profile of the turn forbids:
-// it does not run, and nobody is asked.
+// forbiddenTool has the agent call a tool that the profile of the turn forbids.
+// The tool must not run, and the policy answers instead of the user. An agent
+// that does not ask before delegations also gets a notice that it cannot
+// delegate.
 func (j *journey) forbiddenTool() {
 	t := j.s.t
 	t.Helper()
@@ -185,9 +188,9 @@ func (j *journey) forbiddenTool() {
 	}
 }
 
-// delegations has the agent delegate to a subagent that passes every gate, and
-// then in a turn whose governance refuses it. Neither fails the turn. An agent
-// that does not ask first has no tool to delegate with.
+// delegations has the agent delegate in a turn in which every gate allows it,
+// and in a turn whose governance refuses it. Neither turn may fail. In both, an
+// agent that does not ask before delegations must not reach a subagent.
 func (j *journey) delegations() {
 	t := j.s.t
 	t.Helper()
@@ -214,7 +217,8 @@ func (j *journey) delegations() {
 	}
 }
 
-// delegate is a call with which a subagent says something.
+// delegate returns a tool call that starts a subagent. The subagent's answer is
+// says.
 func (w traveller) delegate(says string) fakemodel.Block {
 	inner := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: says}}}.Prompt("speak")
 	if w.subagent == "spawn_agent" {
@@ -223,8 +227,8 @@ func (w traveller) delegate(says string) fakemodel.Block {
 	return fakemodel.Call(w.subagent, map[string]any{"description": "Speak", "prompt": inner, "subagent_type": w.to, "run_in_background": false})
 }
 
-// optionsOfATurn runs a turn with options of its own between two without. They
-// hold for that turn alone.
+// optionsOfATurn runs a turn with its own options between two turns without.
+// The options must apply to that turn only.
 func (j *journey) optionsOfATurn() {
 	t := j.s.t
 	t.Helper()
@@ -247,13 +251,14 @@ func (j *journey) optionsOfATurn() {
 	}
 }
 
-// settings are those with which a turn ran.
+// settings are the settings with which a turn ran.
 type settings struct {
-	model string // that was asked
-	plan  bool   // the turn was in that mode
+	model string // the model that the agent requested last
+	plan  bool   // the turn was in plan mode
 }
 
-// settings returns those of a turn that had a word in its prompt.
+// settings returns the settings of a completed turn. word is the word that take
+// put into the prompt.
 func (j *journey) settings(tk taken, word string) (s settings) {
 	t := j.s.t
 	t.Helper()
@@ -274,8 +279,9 @@ func (j *journey) settings(tk taken, word string) (s settings) {
 	return s
 }
 
-// rules stores rules that answer what they name. A second command behind one
-// asks the user, who denies it.
+// rules stores rules that allow two commands. The rules must answer the
+// approvals of exactly these commands. A command line that adds a second
+// command must ask the user, who denies it.
 func (j *journey) rules() {
 	t := j.s.t
 	t.Helper()
@@ -297,8 +303,8 @@ func (j *journey) rules() {
 	}
 }
 
-// missingKey takes the API key away from the server: prompts for a session that
-// works with it are refused before a stream opens.
+// missingKey removes the API key from the server's environment. Prompts to a
+// session that uses the key must then be rejected before a stream opens.
 func (j *journey) missingKey(k keyed) {
 	t := j.s.t
 	t.Helper()
@@ -328,9 +334,9 @@ func (j *journey) missingKey(k keyed) {
 	j.s.launch()
 }
 
-// retries loses the connection of a turn that waits for an answer, kills the
-// server, and sends the prompt again after each: it is one turn, which goes on
-// with its agent, and its command runs once.
+// retries cuts the connection of a turn, kills the server while an approval is
+// pending, and sends the same prompt again after each. All requests must show
+// one turn, which continues with its agent and runs its command once.
 func (j *journey) retries() {
 	t := j.s.t
 	t.Helper()

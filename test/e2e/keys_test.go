@@ -19,12 +19,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A keyed is an agent that works with an API key of ours.
+// A keyed is an agent that can work with an API key from the environment of the
+// server.
 type keyed struct {
 	agent    string
-	variable string   // of the key
-	others   []string // variables of the test's environment with further credentials
-	file     string   // an agent's own configuration, below its home, that asks for a login; "" for none
+	variable string   // environment variable of the key
+	others   []string // further variables of the test's environment that hold credentials
+	file     string   // path below the home of the configuration that requireLogin changes; "" for none
 }
 
 // eachKeyed runs f for each agent that works with a key, as a parallel subtest.
@@ -53,8 +54,8 @@ func eachKeyed(t *testing.T, f func(t *testing.T, k keyed, agent realagents.Bina
 
 const testKey = "sk-e2e-Zq3vT8mWx1LkP0"
 
-// server returns a server that has not been started, in whose environment the
-// key has a value, "" for none.
+// server returns a server that has not been started. Its environment has the
+// key with this value; "" removes the key.
 func (k keyed) server(t *testing.T, agent realagents.Binary, value string) *server {
 	t.Helper()
 	s := prepare(t, agent)
@@ -63,8 +64,8 @@ func (k keyed) server(t *testing.T, agent realagents.Binary, value string) *serv
 	return s
 }
 
-// requireLogin has the agent's own configuration, if it has one, ask for a
-// login.
+// requireLogin changes the agent's own configuration so that the agent requires
+// a login. It does nothing for an agent without file.
 func (k keyed) requireLogin(s *server) {
 	s.t.Helper()
 	if k.file == "" {
@@ -94,7 +95,7 @@ func (k keyed) set(s *server, value string) {
 	}
 }
 
-// refused is the body of an error.
+// refused is the body of a response: an error, or the id of the new session.
 type refused struct {
 	Error struct {
 		Type    string         `json:"type"`
@@ -111,9 +112,10 @@ func (s *server) createWith(options map[string]any) (int, refused) {
 	return code, out
 }
 
-// TestAPIKeyIsUsedAndKept has real agents work with an API key: the model gets
-// it, and no file that is left holds it. A missing key is an error before
-// anything starts, also after a restart, and before a stream.
+// TestAPIKeyIsUsedAndKept runs real agents with an API key. The model must
+// receive the key, and neither the remaining files nor the server's log may
+// contain it. After a restart without the key, requests must fail before an
+// agent starts and before a stream opens.
 func TestAPIKeyIsUsedAndKept(t *testing.T) {
 	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
 		s := k.server(t, agent, testKey)
@@ -163,13 +165,13 @@ func TestAPIKeyIsUsedAndKept(t *testing.T) {
 	})
 }
 
-// holds reports the files below dirs that hold what must not be in them.
+// holds fails the test for each file below dirs that contains what.
 func holds(t *testing.T, what []byte, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
-				return nil // removed meanwhile, or no file
+				return nil // removed meanwhile, or not a regular file
 			}
 			if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, what) {
 				t.Errorf("%s holds the key", path)
@@ -179,9 +181,9 @@ func holds(t *testing.T, what []byte, dirs ...string) {
 	}
 }
 
-// TestAgentLoginGetsNoKey has agents that are not logged in run with their own
-// login, although there is a key: they do not get the key, and the session is
-// refused before it begins.
+// TestAgentLoginGetsNoKey creates a session that asks for the agent's own login
+// while the server has a key and the agent is not logged in. The agent must not
+// receive the key, and creating the session must fail.
 func TestAgentLoginGetsNoKey(t *testing.T) {
 	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
 		switch k.agent {
@@ -199,7 +201,7 @@ func TestAgentLoginGetsNoKey(t *testing.T) {
 		if code != http.StatusServiceUnavailable || out.Error.Type != "AGENT_NOT_LOGGED_IN" || out.Error.Details["category"] != "LOGIN_MISSING" {
 			t.Errorf("create: %d %+v", code, out.Error)
 		}
-		for _, r := range s.model.Requests() { // Claude Code 2.1.197 looks whether there is a server
+		for _, r := range s.model.Requests() { // Claude Code 2.1.197 also checks whether the server exists
 			if r.Method == http.MethodPost {
 				t.Errorf("the model was asked: %s", r.Path)
 			}
@@ -207,8 +209,9 @@ func TestAgentLoginGetsNoKey(t *testing.T) {
 	})
 }
 
-// TestLoginThatIsGoneIsAnErrorBeforeTheTurn takes the credential away from real
-// agents that do not run. A prompt that starts one is refused before its turn.
+// TestLoginThatIsGoneIsAnErrorBeforeTheTurn removes the credential of a real
+// agent that is not running. A prompt that starts the agent must be rejected
+// before its turn begins.
 func TestLoginThatIsGoneIsAnErrorBeforeTheTurn(t *testing.T) {
 	eachKeyed(t, func(t *testing.T, k keyed, agent realagents.Binary) {
 		switch k.agent {
@@ -229,7 +232,7 @@ func TestLoginThatIsGoneIsAnErrorBeforeTheTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res.StatusCode == http.StatusOK && waited > 10*time.Second { // no prompt waits longer for an agent
+		if res.StatusCode == http.StatusOK && waited > 10*time.Second { // the longest time that a prompt waits for the login check
 			if !bytes.Contains(body, []byte(`"errorType":"AGENT_NOT_LOGGED_IN"`)) {
 				t.Errorf("the turn of an agent that started slowly: %s", body)
 			}

@@ -12,13 +12,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// liveVar has agents work with the accounts that they are logged in to on this
-// machine. That costs money, and needs the network.
+// liveVar is the variable that enables tests with the accounts that agents are
+// logged in to on this machine. They cost money and need the network.
 const liveVar = "RUN_PROVIDER_LIVE_TESTS"
 
 // TestLiveAccounts drives every agent that is installed and logged in on this
-// machine, with its real model: an answer, a conversation that goes on, also in
-// a new server, a denial and a cancellation.
+// machine with its real model: an answer, a second prompt, a denial, a
+// cancellation, and a prompt after a restart of the server.
 func TestLiveAccounts(t *testing.T) {
 	if os.Getenv(liveVar) != "1" {
 		t.Skip("set " + liveVar + "=1 to use real accounts; docs/playbook.md says more")
@@ -36,8 +36,8 @@ func TestLiveAccounts(t *testing.T) {
 	}
 }
 
-// serveLive starts a server with the environment and configuration of whoever
-// runs the test, and a data directory of its own.
+// serveLive starts a server with the environment and configuration of the user
+// who runs the test, but with its own data directory.
 func serveLive(t *testing.T) *server {
 	t.Helper()
 	binary, err := build()
@@ -57,7 +57,8 @@ func serveLive(t *testing.T) *server {
 	return s
 }
 
-// loggedIn returns the names of the agents that can be used as far as is known.
+// loggedIn returns the names of the installed agents, without those that are
+// known to be logged out.
 func (s *server) loggedIn() (names []string) {
 	s.t.Helper()
 	var list struct {
@@ -80,8 +81,8 @@ func (s *server) loggedIn() (names []string) {
 	return names
 }
 
-// live has one agent do everything. The server is the one to restart, which the
-// copy of it follows.
+// live runs all steps with one agent. s is a copy of shared, the server that
+// live restarts; after the restart s gets the new URL of shared.
 func (s *server) live(shared *server) {
 	d := newSSE(s)
 	says := func(prompt string) {

@@ -21,17 +21,17 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A terminal is how a user runs a prompt from standard input with an agent,
-// without us: in a new conversation, or in one that exists.
+// A terminal says how a user runs a prompt from standard input with an agent's
+// own program, without runnel, in a new or an existing conversation.
 type terminal struct {
-	program   string   // the agent whose program it is
-	begins    []string // arguments
+	program   string   // name of the agent that the program belongs to
+	begins    []string // arguments of a first prompt; continues returns what a later prompt adds
 	continues func(id string) []string
-	id        *regexp.Regexp // finds the conversation's id in what it prints
+	id        *regexp.Regexp // finds the conversation's id in the program's output
 	long      bool           // takes a minute: only with RUNNEL_LONG=1
 }
 
-// terminals are by the agent with which their conversations are loaded.
+// terminals has the terminals by the agent that loads their conversations.
 var terminals = map[string]terminal{
 	"claude-code": claudeTerminal, "claude-agent-acp": claudeTerminal,
 	"codex": {
@@ -56,7 +56,8 @@ var claudeTerminal = terminal{
 	id:        regexp.MustCompile(`"session_id":"([^"]+)"`),
 }
 
-// prompt runs a prompt in the terminal and returns the conversation's id.
+// prompt runs a prompt in the terminal and returns the conversation's id. id is
+// the conversation to continue; "" begins a new one.
 func (term terminal) prompt(s *server, agent realagents.Binary, id, text string) string {
 	s.t.Helper()
 	argv := slices.Clone(term.begins)
@@ -73,9 +74,9 @@ func (term terminal) prompt(s *server, agent realagents.Binary, id, text string)
 	return string(found[1])
 }
 
-// A conversation that began in a terminal and goes on there and here, by turns,
-// is loaded again and again: each time what was said elsewhere is added, and
-// nothing else changes.
+// TestLoadAgainAddsWhatWasSaidInATerminal continues a conversation alternately
+// in a terminal and in runnel, and loads it after each step. Each load must add
+// what was said in the terminal and change nothing else.
 func TestLoadAgainAddsWhatWasSaidInATerminal(t *testing.T) {
 	for name, term := range terminals {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +156,7 @@ func (s *server) load(ref string) string {
 	return got.SessionID
 }
 
-// lastSeq returns the position of a session's newest event.
+// lastSeq returns the seq of a session's newest event.
 func (s *server) lastSeq(session string) string {
 	s.t.Helper()
 	var got struct{ LastSeq json.Number }
@@ -165,7 +166,7 @@ func (s *server) lastSeq(session string) string {
 	return got.LastSeq.String()
 }
 
-// items returns the items of a session.
+// items returns the items of a session as upserts.
 func (s *server) items(session string) (all []upsert.Upsert) {
 	s.t.Helper()
 	var page struct {

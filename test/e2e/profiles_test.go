@@ -16,13 +16,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// A named is an agent whose tools a profile names.
+// A named is an agent, with the name that profiles use for its shell tool.
 type named struct {
 	agent string
-	shell string // its name for the tool that runs commands
+	shell string // the agent's name for the tool that runs commands
 }
 
-// eachNamed runs f for each of the agents, as a parallel subtest.
+// eachNamed runs f as a parallel subtest for each agent in list, and for each
+// installed version of Claude Code.
 func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent realagents.Binary)) {
 	for _, n := range list {
 		t.Run(n.agent, func(t *testing.T) {
@@ -40,8 +41,8 @@ func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent r
 	}
 }
 
-// governed returns a server with profiles, by name, on which governed
-// delegation is switched on.
+// governed starts a server with governed delegation and with these profiles, by
+// name.
 func governed(t *testing.T, agent realagents.Binary, profiles map[string]string) *server {
 	t.Helper()
 	s := prepare(t, agent)
@@ -61,7 +62,7 @@ func governed(t *testing.T, agent realagents.Binary, profiles map[string]string)
 	return s
 }
 
-// begin creates a session and returns a client of it.
+// begin creates a session with a request to route and returns a client of it.
 func (s *server) begin(route string, fields map[string]any) *sse {
 	s.t.Helper()
 	var made struct {
@@ -75,7 +76,7 @@ func (s *server) begin(route string, fields map[string]any) *sse {
 	return &sse{s, made.SessionID + made.Session.SessionID, "0", make(map[string]string)}
 }
 
-// log returns the events of a session, as text.
+// log returns the events of the session as JSON lines.
 func (d *sse) log() string {
 	d.s.t.Helper()
 	res := d.s.do(d.s.t.Context(), "GET", "/api/session/"+d.session+"/export?format=jsonl", nil)
@@ -87,9 +88,9 @@ func (d *sse) log() string {
 	return string(data)
 }
 
-// TestProfileForbidsAndApprovesTools has real agents work under profiles. A
-// tool that is forbidden does not run, and one that is approved runs, although
-// no client answers.
+// TestProfileForbidsAndApprovesTools runs real agents under profiles, with a
+// client that answers no approval. A tool that the profile forbids must not
+// run, even if the profile also approves it. An approved tool must run.
 func TestProfileForbidsAndApprovesTools(t *testing.T) {
 	list := []named{{"claude-code", "Bash"}, {"codex", "shell"}, {"claude-agent-acp", "Bash"}, {"opencode", "bash"}, {"qwen", "run_shell_command"}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
@@ -124,9 +125,10 @@ func TestProfileForbidsAndApprovesTools(t *testing.T) {
 // delegators are agents that ask before each delegation.
 var delegators = []named{{"claude-code", ""}, {"claude-agent-acp", ""}}
 
-// TestGovernedDelegation has real agents delegate through the gates: an allowed
-// subagent works, a turn without governance refuses it, and a session that may
-// delegate to nobody has no tool for it.
+// TestGovernedDelegation has real agents delegate under governance. A subagent
+// that passes every gate works. A turn with empty governance refuses the
+// subagent. In a session without governance the model gets no tool for
+// subagents.
 func TestGovernedDelegation(t *testing.T) {
 	eachNamed(t, delegators, func(t *testing.T, n named, agent realagents.Binary) {
 		s := governed(t, agent, map[string]string{
@@ -175,19 +177,21 @@ func TestGovernedDelegation(t *testing.T) {
 	})
 }
 
-// delegate is a call with which a subagent says something.
+// delegate returns a tool call that starts the subagent tester. The subagent's
+// answer is says.
 func delegate(says string) fakemodel.Block {
 	inner := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: says}}}
 	return fakemodel.Call("Agent", map[string]any{"description": "Speak", "prompt": inner.Prompt("speak"), "subagent_type": "tester", "run_in_background": false})
 }
 
-// TestGovernedSessionHasNoToolForSubagents looks at what the model is offered.
+// TestGovernedSessionHasNoToolForSubagents checks that requests to the model
+// offer a tool for subagents only if the agent may delegate.
 func TestGovernedSessionHasNoToolForSubagents(t *testing.T) {
 	list := []named{{"codex", ""}, {"codex-acp", ""}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
 		s := governed(t, agent, nil)
 		for delegation, want := range map[string]bool{"governed": false, "agent": true} {
-			opts := map[string]any{"delegation": delegation, "model": "gpt-6.1-sol"} // others have no tool for subagents
+			opts := map[string]any{"delegation": delegation, "model": "gpt-6.1-sol"} // other models get no tool for subagents
 			d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": opts})
 			before := len(s.model.Requests())
 			if got := d.turn(play(done), ignore); got.Status != "completed" {

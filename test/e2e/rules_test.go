@@ -15,8 +15,8 @@ import (
 )
 
 // TestStoredRulesAnswerAgents has real agents ask for commands that a stored
-// rule is about. The rule answers the one that it names; a second command
-// behind it asks a person, although the first is allowed.
+// rule names. The rule must answer for exactly that command. A command line
+// that adds a second command must ask the user, although the first is allowed.
 func TestStoredRulesAnswerAgents(t *testing.T) {
 	list := []named{{"claude-code", ""}, {"codex", ""}, {"claude-agent-acp", ""}, {"opencode", ""}, {"qwen", ""}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
@@ -48,7 +48,7 @@ func TestStoredRulesAnswerAgents(t *testing.T) {
 	})
 }
 
-// allow stores a rule for a command.
+// allow stores a rule that allows a command.
 func (s *server) allow(command string) {
 	s.t.Helper()
 	var out struct{ Error any }
@@ -57,8 +57,8 @@ func (s *server) allow(command string) {
 	}
 }
 
-// resolvedBy reports whether approvals were asked for, and all were resolved by
-// the same.
+// resolvedBy reports whether the turn had approvals and by resolved all of
+// them.
 func resolvedBy(o outcome, by string) bool {
 	for _, r := range o.Resolved {
 		if !strings.HasSuffix(r, " "+by) {

@@ -28,8 +28,8 @@ import (
 // patience bounds every wait for the server or an agent.
 const patience = 90 * time.Second
 
-// overTLS has every server of the suite speak TLS, and every client HTTP/2
-// where its protocol has it.
+// overTLS makes every server of the suite use TLS, and every client use HTTP/2
+// except on the WebSocket.
 var overTLS = os.Getenv("RUNNEL_TLS") == "1"
 
 func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }
@@ -42,16 +42,16 @@ type server struct {
 	t     *testing.T
 	url   string
 	page  string // origin of the page
-	login string // link that lets one browser in
+	login string // link that logs in one browser
 	token string
 	home  realagents.Home
 	model *fakemodel.Server
-	agent string // name of its provider
+	agent string // name of the agent's provider
 	pid   int
 	env   []string // of the server and the agents
-	data  string   // its data directory
+	data  string   // data directory of the server
 	cmd   *exec.Cmd
-	said  *bytes.Buffer // its stderr
+	said  *bytes.Buffer // stderr of the server
 	keys  *keyPair      // nil without TLS
 }
 
@@ -72,7 +72,8 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 	return s
 }
 
-// prepare returns a server that has not been started.
+// prepare returns a server that has not been started, with its own home, model
+// and token.
 func prepare(t *testing.T, agent realagents.Binary) *server {
 	t.Helper()
 	binary, err := build()
@@ -86,7 +87,7 @@ func prepare(t *testing.T, agent realagents.Binary) *server {
 	t.Cleanup(func() { _ = model.Close() })
 	home := realagents.NewHome(t, model.URL())
 	bin, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
-	command := strings.TrimSuffix(agent.Name, "-code") // as it is called in PATH
+	command := strings.TrimSuffix(agent.Name, "-code") // the program's name in PATH
 	if err := os.Symlink(agent.Path, filepath.Join(bin, command)); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,8 @@ func prepare(t *testing.T, agent realagents.Binary) *server {
 	return s
 }
 
-// start starts the server's process.
+// start starts the server's process and returns when the server has printed its
+// addresses.
 func (s *server) start(binary string) {
 	s.t.Helper()
 	flags := []string{"serve", "--listen", "127.0.0.1:0", "--data", s.data}
@@ -135,7 +137,7 @@ func (s *server) start(binary string) {
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
 }
 
-// stop ends the server's process as a service manager does.
+// stop stops the server with SIGTERM, as a service manager does.
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	if err := s.cmd.Wait(); err != nil {
@@ -143,7 +145,7 @@ func (s *server) stop() {
 	}
 }
 
-// launch starts a server that does not run.
+// launch starts a server that is not running.
 func (s *server) launch() {
 	s.t.Helper()
 	binary, err := build()
@@ -153,7 +155,7 @@ func (s *server) launch() {
 	s.start(binary)
 }
 
-// crash ends the server as the system does when it is out of memory.
+// crash kills the server, as the system does when it is out of memory.
 func (s *server) crash() {
 	s.t.Helper()
 	if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
@@ -162,7 +164,7 @@ func (s *server) crash() {
 	_ = s.cmd.Wait()
 }
 
-// restart ends the server and starts it again over the same data.
+// restart stops the server and starts it again with the same data directory.
 func (s *server) restart() {
 	s.t.Helper()
 	s.stop()
@@ -197,7 +199,7 @@ func (s *server) do(ctx context.Context, method, path string, body any) *http.Re
 	return s.keyed(ctx, method, path, "", body)
 }
 
-// keyed sends a request with an Idempotency-Key; "" for none.
+// keyed sends a request with this Idempotency-Key; "" sends none.
 func (s *server) keyed(ctx context.Context, method, path, key string, body any) *http.Response {
 	s.t.Helper()
 	var r io.Reader
@@ -233,8 +235,8 @@ func (s *server) keyed(ctx context.Context, method, path, key string, body any) 
 	return res
 }
 
-// webSocketClient returns the client for WebSockets, which have no HTTP/2 here;
-// nil is the default one.
+// webSocketClient returns the HTTP client for WebSockets, which use HTTP/1.1;
+// nil means the default client.
 func (s *server) webSocketClient() *http.Client {
 	if s.keys == nil {
 		return nil
@@ -256,8 +258,8 @@ func (s *server) create() string {
 	return made.SessionID
 }
 
-// killAgents kills the agents' processes, as the system would when it is out
-// of memory.
+// killAgents kills the server's child processes, as the system would when it is
+// out of memory. These are the supervisors, and their agents end with them.
 func (s *server) killAgents() {
 	s.t.Helper()
 	killed := 0

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A keyPair is the certificate of a server under test, with clients that trust
-// it.
+// A keyPair is the certificate and key of a server under test, with HTTP
+// clients that trust the certificate.
 type keyPair struct {
 	cert, key    string // paths of PEM files
 	http1, http2 *http.Client

@@ -16,9 +16,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// TestOptionsOfATurnAreRestored has real agents run turns with options of their
-// own: the model is asked as the options say, and the next turn is as the
-// session has it, also if the agent or the server died in between.
+// TestOptionsOfATurnAreRestored runs turns with their own options. The agent's
+// requests to the model must follow these options. The next turn must use the
+// session's settings again, also if the agent or the server was killed in
+// between.
 func TestOptionsOfATurnAreRestored(t *testing.T) {
 	type driven struct {
 		realagents.Binary
@@ -45,8 +46,8 @@ func TestOptionsOfATurnAreRestored(t *testing.T) {
 	}
 }
 
-// TestModeOfATurnIsRestored has agents that speak ACP run a turn in another
-// mode.
+// TestModeOfATurnIsRestored runs one turn of an ACP agent in plan mode. The
+// next turn must run in the session's mode.
 func TestModeOfATurnIsRestored(t *testing.T) {
 	for _, agent := range []string{"opencode", "qwen"} {
 		t.Run(agent, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestModeOfATurnIsRestored(t *testing.T) {
 	}
 }
 
-// mode returns the agent's own word for its mode.
+// mode returns the agent's own name for the session's current mode.
 func (c *turns) mode() string {
 	c.t.Helper()
 	var st struct{ Config []event.ConfigOption }
@@ -94,15 +95,15 @@ func modeIn(config []event.ConfigOption) string {
 	return ""
 }
 
-// turns sends the prompts of one session.
+// turns sends the prompts of one session and checks which models they used.
 type turns struct {
 	t       *testing.T
 	root    *server
-	s       *server // root, for the running test
+	s       *server // root, reporting to t
 	session string
 	other   string // model of the turns with options
-	usual   string // model of the others, once it is known
-	asked   int    // requests to the model that were looked at
+	usual   string // model of turns without options, once it is known
+	asked   int    // number of requests to the model that were already checked
 }
 
 func (c *turns) on(t *testing.T) *turns {
@@ -147,7 +148,8 @@ func (c *turns) await(what string, f func(event.Event) bool) {
 	c.t.Fatalf("no %s", what)
 }
 
-// over waits for the end of a turn.
+// over waits for the end of a turn. want is "completed" for an end without an
+// error, even if the turn was cancelled; otherwise it is the error's code.
 func (c *turns) over(turn, want string) {
 	c.t.Helper()
 	c.await("end of the turn", func(ev event.Event) bool {
@@ -165,8 +167,8 @@ func (c *turns) over(turn, want string) {
 	})
 }
 
-// models returns the models that were asked with a word of a prompt since the
-// last call.
+// models returns the models of all requests since the last call whose body
+// contains word.
 func (c *turns) models(word string) (models []string) {
 	c.t.Helper()
 	all := c.s.model.Requests()
@@ -180,7 +182,8 @@ func (c *turns) models(word string) (models []string) {
 	return models
 }
 
-// ran checks the model of the turns since the last call.
+// ran checks that every request since the last call whose body contains word
+// used the model want. If want is "", any one model except c.other will do.
 func (c *turns) ran(word, want string) {
 	c.t.Helper()
 	models := c.models(word)
@@ -200,7 +203,8 @@ func (c *turns) ran(word, want string) {
 	}
 }
 
-// usually runs a turn without options.
+// usually runs a turn without options and checks that it used the session's
+// model and mode.
 func (c *turns) usually(word string) {
 	c.t.Helper()
 	c.over(c.send(c.words(word, done), nil, false), "completed")
@@ -216,8 +220,8 @@ func (c *turns) words(word string, steps ...fakemodel.Step) string {
 	return fakemodel.Scenario{Steps: steps}.Prompt(word)
 }
 
-// tools runs a turn without a tool, and one in which the tool is back: the
-// agent asks before it uses it.
+// tools runs a turn that forbids a tool, and then a turn in which the tool is
+// available again, so that the agent asks before it uses the tool.
 func (c *turns) tools() {
 	call := fakemodel.Step{Blocks: []fakemodel.Block{{Type: "tool_use", Name: "Bash", Input: json.RawMessage(`{"command":"touch ran","description":"Touch"}`)}}}
 	asked := func(turn string) (n int) {
@@ -277,7 +281,7 @@ func (c *turns) queued(options map[string]any) {
 		if json.Unmarshal(r.Body, &body) != nil {
 			continue
 		}
-		for _, word := range []string{"queued-then", "queued-with"} { // a later prompt comes with those before it
+		for _, word := range []string{"queued-then", "queued-with"} { // a request also contains the earlier prompts, so the latest comes first
 			if bytes.Contains(r.Body, []byte(word)) {
 				got = append(got, word+" "+body.Model)
 				break
@@ -304,8 +308,8 @@ func (c *turns) killed(options map[string]any) {
 	c.usually("after-death")
 }
 
-// outlived kills the server: the turn goes on with its agent, and a server
-// after it restores what the turn replaced.
+// outlived kills the server during a turn with options. The turn continues with
+// its agent, and the next server restores the session's settings.
 func (c *turns) outlived(options map[string]any) {
 	turn := c.send(c.words("outlives", stalled), options, false)
 	c.streams(turn)
