@@ -17,13 +17,13 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// eachAgent runs a test with every agent but the one that the other tests are
-// about, in a world of its own.
+// eachAgent runs a test with every agent except Claude Code, which the other
+// tests use. Each agent gets its own world with this reattach window.
 func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
 	t.Helper()
 	t.Parallel()
 	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
-		t.Parallel() // one of them waits up to a minute before it resumes
+		t.Parallel() // one agent waits up to a minute before it resumes
 		w := newWorldOf(t, found.Agent, window, filepath.Join(t.TempDir(), "data"))
 		w.start()
 		test(t, w, found)
@@ -38,8 +38,8 @@ func works(found providertest.Report, test string) bool {
 }
 
 // TestTurnsOfEveryAgentContinueAfterAKill kills the server in each phase of a
-// turn of each agent: the turn goes on to its end, and the client has seen all
-// of it once.
+// turn of each agent. The turn must continue to its end, and the client must
+// receive every event once.
 func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 	eachAgent(t, "60s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
@@ -52,7 +52,7 @@ func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 			turn := c.Send(w.turnPrompt(i))
 			at, ok := reach(c, turn, ph.name)
 			if !ok {
-				if ph.name != "thinking" && ph.name != "arguments" { // not all agents tell them
+				if ph.name != "thinking" && ph.name != "arguments" { // not all agents report these
 					t.Errorf("a turn without the phase %s", ph.name)
 				}
 				continue
@@ -74,14 +74,14 @@ func TestTurnsOfEveryAgentContinueAfterAKill(t *testing.T) {
 	})
 }
 
-// said checks that nothing of what the agent said in a turn is missing.
+// said checks that a turn has both texts of the agent, once and in order.
 func (w *world) said(c *testapi.Client, turn string) {
 	w.t.Helper()
 	var texts []string
 	for _, ev := range c.Events {
 		if b, ok := ev.Body.(event.ItemDone); ok && ev.Turn == turn {
 			m, ok := b.FinalItem.(event.Message)
-			if ok && m.Origin == event.OriginAgent && (m.Content == before || m.Content == after) { // an agent may say that it was cut off
+			if ok && m.Origin == event.OriginAgent && (m.Content == before || m.Content == after) { // ignores an agent's note that it was interrupted
 				texts = append(texts, m.Content)
 			}
 		}
@@ -91,7 +91,7 @@ func (w *world) said(c *testapi.Client, turn string) {
 	}
 }
 
-// runs waits for a process with this command line.
+// runs waits for a process of the world whose command line contains line.
 func (w *world) runs(line string) {
 	w.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -106,9 +106,10 @@ func (w *world) runs(line string) {
 	}
 }
 
-// TestTurnsOfEveryAgentCloseWithoutTakeover kills the server where nobody waits
-// for the next one: nothing of the agent is left, its turn is closed once, and
-// the conversation goes on if the agent can.
+// TestTurnsOfEveryAgentCloseWithoutTakeover kills the server when supervisors
+// do not wait for the next server. No process of the agent may remain. Its turn
+// must be closed once, and the next turn must resume the conversation if the
+// agent can.
 func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, found providertest.Report) {
 		c := w.Follow(w.create())
@@ -140,8 +141,8 @@ func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 }
 
 // TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start
-// processes that do what they can to be left behind, and ends the session, its
-// turn, or the server.
+// processes that detach themselves and ignore signals. It then kills the
+// session or the server. None of the processes may remain.
 func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 	eachAgent(t, "-1s", func(t *testing.T, w *world, _ providertest.Report) {
 		for name, end := range map[string]func(session string){
@@ -166,11 +167,12 @@ func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 				t.Fatal(name)
 			}
 			if !long() {
-				break // one of them, whichever comes first
+				break // only one of the two, at random
 			}
 		}
 	})
 }
 
-// zoo starts what outlives a shell, and then waits itself.
+// zoo is a shell command that starts processes which outlive their shell, and
+// then waits.
 const zoo = "setsid sleep 4321 & nohup sleep 4321 >/dev/null 2>&1 & (trap '' HUP INT TERM; sleep 4321) & disown -a; (setsid nohup sleep 4321 >/dev/null 2>&1 &); sleep 4321"

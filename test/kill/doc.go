@@ -1,4 +1,4 @@
-// Package kill ends servers, supervisors and agents at the worst moments of
-// real turns and looks at what is left: in the log, at the clients, among the
-// processes.
+// Package kill kills servers and supervisors during turns of real agents, at
+// the worst moments. It then checks the log, what clients received, and which
+// processes remain.
 package kill

@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// fill takes all that is left of a disk. The returned func gives it back.
+// fill writes a file into dir until the disk is full. free removes the file.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -35,10 +35,10 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// TestFullDiskDuringRealTurnsLosesNothing fills the disk in the middle of real
-// turns, and kills the server while it is full. What clients saw is in the log,
-// every turn has one end, and with the space everything else comes back by
-// itself.
+// TestFullDiskDuringRealTurnsLosesNothing fills the disk during real turns, and
+// every second time also kills the server while the disk is full. What clients
+// saw must be in the log, and every turn must end once. Turns must work again
+// as soon as there is space.
 func TestFullDiskDuringRealTurnsLosesNothing(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=32m,mode=0700"); err != nil {

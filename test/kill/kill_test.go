@@ -23,17 +23,19 @@ const (
 	after  = "and then there was nothing more to be said about the matter, so it ended here"
 )
 
-// turnPrompt is a turn of about a second that has all there is: thinking, text,
-// arguments, an approval, a tool that takes its time, and text again.
+// turnPrompt returns the prompt of turn n. The turn takes a second or two and
+// has every phase: thinking, text, arguments, an approval, a slow tool, and
+// text again.
 func (w *world) turnPrompt(n int) string { return w.prompt(n) }
 
-// heldPrompt is such a turn that cannot end before the test opens its gate: its
-// last words wait there, so that a kill is never too late.
+// heldPrompt is like turnPrompt, but the last text of the turn waits at a gate.
+// The turn cannot end before the test opens the gate, so a kill is never too
+// late.
 func (w *world) heldPrompt(n int) string {
 	return w.prompt(n, fakemodel.Fault{Kind: fakemodel.Stall, After: 1, Gate: gateOf(n)})
 }
 
-// gateOf returns the name of the gate in the turn with this number.
+// gateOf returns the name of the gate in turn n.
 func gateOf(n int) string { return fmt.Sprintf("end of turn %d", n) }
 
 func (w *world) prompt(n int, last ...fakemodel.Fault) string {
@@ -46,22 +48,24 @@ func (w *world) prompt(n int, last ...fakemodel.Fault) string {
 	}}.Prompt(fmt.Sprintf("turn %d", n))
 }
 
-// turnTime is how long such a turn takes, about.
+// turnTime is about how long the turn of turnPrompt takes.
 const turnTime = 1400 * time.Millisecond
 
-// reasons are the codes of turns that end because something else did.
+// reasons are the error codes with which turns end because of a kill or a full
+// disk.
 var reasons = map[string]bool{
 	"PROCESS_CRASH":         true,
 	"SESSION_CREATE_FAILED": true, // the agent was killed while it was started for the turn
 	"STORE_UNAVAILABLE":     true, // the disk was full
 }
 
-// tally is what became of the turns in which something was killed.
+// tally counts the turns that ran to their own end, and those that were closed
+// with an error.
 type tally struct{ continued, closed int }
 
-// moments has clients run turns, each in a session of its own, and does
-// something at a random moment of all of them. It checks each turn to the last
-// event, and says how they ended.
+// moments runs repeat rounds. In each round, each of several clients runs a
+// turn in its own session, and moments calls act at a random time during the
+// turns. It checks all events of the turns and returns how they ended.
 func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 	t := w.t
 	t.Helper()
@@ -111,7 +115,7 @@ func (w *world) moments(seed uint64, repeat, sessions int, act func()) tally {
 	return sum
 }
 
-// whole checks that nothing of a turn that ended well is missing.
+// whole checks that a turn that completed has both texts and the tool's output.
 func (w *world) whole(c *testapi.Client, turn string) {
 	t := w.t
 	t.Helper()
@@ -139,7 +143,7 @@ func (w *world) whole(c *testapi.Client, turn string) {
 	}
 }
 
-// pass lets time pass: what is under test happens at its own pace.
+// pass waits for d, because real agents and servers run in real time.
 func pass(d time.Duration) { <-time.After(d) }
 
 func seed(t *testing.T) uint64 {
@@ -153,9 +157,9 @@ func seed(t *testing.T) uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// TestKilledServerLosesNothing kills the server at random moments of real
-// turns. The turns go on to their own end, and every client sees all of it
-// once.
+// TestKilledServerLosesNothing kills the server at random times during real
+// turns. The turns must continue to their own end, and every client must
+// receive every event once.
 func TestKilledServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
@@ -172,8 +176,8 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestUpgradeUnderRunningTurns asks the server to end, as a service manager
-// does, and starts another build of it.
+// TestUpgradeUnderRunningTurns stops the server with SIGTERM, as a service
+// manager does, and starts another build of it. No turn may be lost.
 func TestUpgradeUnderRunningTurns(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
@@ -192,7 +196,8 @@ func TestUpgradeUnderRunningTurns(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestFrozenServerLosesNothing stops the server for a while: nothing is lost.
+// TestFrozenServerLosesNothing suspends the server's process for a while during
+// turns. No turn may be lost.
 func TestFrozenServerLosesNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()
@@ -211,8 +216,8 @@ func TestFrozenServerLosesNothing(t *testing.T) {
 	}
 }
 
-// TestKilledSupervisorClosesItsTurn kills the supervisors: their turns are
-// closed with the reason, at once, and nothing is left of their agents.
+// TestKilledSupervisorClosesItsTurn kills the supervisors. Their turns must be
+// closed at once, with a reason, and no process of their agents may remain.
 func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
@@ -227,17 +232,17 @@ func TestKilledSupervisorClosesItsTurn(t *testing.T) {
 }
 
 // TestKilledServerAndSupervisorsLeaveNothing kills the server and the
-// supervisors at once. The agents end at once, what they had started with the
-// next start.
+// supervisors at the same time. After the next start of the server, neither the
+// agents nor what they had started may run.
 func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.begun = true
 	w.start()
 	sum := w.moments(seed(t), rounds(10, 2), 3, func() {
 		both := append(w.supervisors(), w.cmd.Process.Pid)
-		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped, none acts on the other's end
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // while suspended, none can react to the end of another
 			for _, pid := range both {
-				_ = syscall.Kill(pid, sig) // some agents have ended
+				_ = syscall.Kill(pid, sig) // some may have ended already
 			}
 		}
 		_ = w.cmd.Wait()
@@ -247,10 +252,10 @@ func TestKilledServerAndSupervisorsLeaveNothing(t *testing.T) {
 	t.Logf("%+v", sum)
 }
 
-// TestWindowEnds leaves the supervisors without a server: when their window is
-// over, all are gone within a second.
+// TestWindowEnds leaves a supervisor without a server. Within a second after
+// its reattach window, no process may remain.
 func TestWindowEnds(t *testing.T) {
-	window := testload.Room(2 * time.Second) // in which the test has to see the supervisor
+	window := testload.Room(2 * time.Second) // long enough for the test to see the supervisor
 	w := newWorld(t, window.String())
 	w.start()
 	c := w.Follow(w.create())
@@ -269,7 +274,7 @@ func TestWindowEnds(t *testing.T) {
 		t.Errorf("the turn ended with %+v", end.Body)
 	}
 	c.Agrees(turn, w.Log(c.Session, end.Seq))
-	turn = c.Send(w.turnPrompt(2)) // the agent's own resume
+	turn = c.Send(w.turnPrompt(2)) // the agent resumes the conversation from its own files
 	if _, ok := c.End(turn).Body.(event.ResponseDone); !ok {
 		t.Error("the next turn did not end well")
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// phases are the moments of a turn that differ in what is unfinished.
+// phases are the points of a turn at which the server is killed. They differ in
+// what is unfinished. of has the types of items by their ids.
 var phases = []struct {
 	name string
 	when func(ev event.Event, of map[string]event.ItemType) bool
@@ -35,7 +36,7 @@ var phases = []struct {
 	}},
 }
 
-// grows is true for a delta of an item of this type.
+// grows returns a condition that is true for deltas of items of this type.
 func grows(typ event.ItemType) func(event.Event, map[string]event.ItemType) bool {
 	return func(ev event.Event, of map[string]event.ItemType) bool {
 		b, ok := ev.Body.(event.ItemDelta)
@@ -43,8 +44,9 @@ func grows(typ event.ItemType) func(event.Event, map[string]event.ItemType) bool
 	}
 }
 
-// reach waits for a phase of a turn. It reports false if the turn ended without
-// it: not all agents tell their thoughts, or arguments while they are written.
+// reach waits for a phase of a turn and returns the event that began it. It
+// returns false if the turn ended without the phase: not all agents report
+// their thinking, or arguments while they are written.
 func reach(c *testapi.Client, turn, phase string) (at event.Event, ok bool) {
 	of := make(map[string]event.ItemType)
 	for _, ph := range phases {
@@ -62,26 +64,26 @@ func reach(c *testapi.Client, turn, phase string) (at event.Event, ok bool) {
 	return at, ok
 }
 
-// TestRestartInEachPhaseOfATurn kills the server in each phase of a turn: once
-// where its agent waits for the next one, and the turn goes on; once where it
-// does not, and the turn is closed with all that was open in it, and the next
-// one resumes the conversation.
+// TestRestartInEachPhaseOfATurn kills the server in each phase of a turn. With
+// a reattach window, the agent waits for the next server and the turn must
+// continue. Without a window, the turn must be closed with everything that was
+// open in it, and the next turn must resume the conversation.
 func TestRestartInEachPhaseOfATurn(t *testing.T) {
 	for _, window := range []string{"60s", "-1s"} {
 		t.Run("window="+window, func(t *testing.T) { restartInPhases(t, newWorld(t, window), "") })
 	}
 }
 
-// restartInPhases does so in those that a turn of the agent has, but for the
-// two that an agent may be without, as named.
+// restartInPhases kills the server in each phase of a turn. without contains
+// the names of the phases that turns of the agent do not have.
 func restartInPhases(t *testing.T, w *world, without string) {
 	w.start()
 	c := w.Follow(w.create())
 	defer c.Leave()
 	for i, ph := range phases {
-		c.Answers.Store(ph.name != "approval") // there it is answered by the next server's client
+		c.Answers.Store(ph.name != "approval") // in that phase, the test decides after the restart
 		if strings.Contains(without, ph.name) {
-			w.model.Gate(gateOf(2 * i)).Open() // the turn ends without the phase
+			w.model.Gate(gateOf(2 * i)).Open() // the phase never comes, so the turn must be able to end
 		}
 		turn := c.Send(w.heldPrompt(2 * i))
 		at, ok := reach(c, turn, ph.name)
@@ -107,7 +109,8 @@ func restartInPhases(t *testing.T, w *world, without string) {
 	w.empty(time.Second)
 }
 
-// afterRestart checks how a turn ended in which the server was killed.
+// afterRestart checks how a turn ended during which the server was killed.
+// Without a reattach window it also runs turn number next.
 func (w *world) afterRestart(c *testapi.Client, phase, turn string, next int) {
 	t := w.t
 	t.Helper()
@@ -131,7 +134,7 @@ func (w *world) afterRestart(c *testapi.Client, phase, turn string, next int) {
 	w.whole(c, turn)
 }
 
-// closed checks that nothing of a turn that is over is open.
+// closed checks that every item and approval of an ended turn has ended.
 func (w *world) closed(c *testapi.Client, turn string) {
 	w.t.Helper()
 	open := make(map[string]bool)
@@ -159,8 +162,8 @@ func (w *world) closed(c *testapi.Client, turn string) {
 	}
 }
 
-// TestQueueSurvives kills the server while one prompt runs and another waits:
-// both have their turn, in order.
+// TestQueueSurvives kills the server while one prompt runs and another waits in
+// the queue. Both must get their turn, in order.
 func TestQueueSurvives(t *testing.T) {
 	w := newWorld(t, "60s")
 	w.start()

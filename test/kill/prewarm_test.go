@@ -21,14 +21,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// newWarmWorld returns a world whose server keeps one agent ready.
+// newWarmWorld returns a world whose server keeps one prewarmed agent.
 func newWarmWorld(t *testing.T, agent, window string) *world {
 	w := newWorldOf(t, agent, window, filepath.Join(t.TempDir(), "data"))
 	w.settings = []string{"RUNNEL_PREWARM=1"}
 	return w
 }
 
-// metric returns a line of the server's metrics.
+// metric returns the value of one of the server's metrics; "" if it is missing.
 func (w *world) metric(name string) string {
 	w.t.Helper()
 	res, err := w.Do(w.t.Context(), "GET", "/metrics", nil)
@@ -48,7 +48,7 @@ func (w *world) metric(name string) string {
 	return ""
 }
 
-// warm waits until an agent is ready for nobody yet.
+// warm waits until a prewarmed agent is ready.
 func (w *world) warm() {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -60,7 +60,7 @@ func (w *world) warm() {
 	}
 }
 
-// supervisorOf returns the number of a session's supervisor.
+// supervisorOf returns the process id of a session's supervisor.
 func (w *world) supervisorOf(session string) int {
 	w.t.Helper()
 	var record struct{ Supervisor struct{ Pid int } }
@@ -74,8 +74,8 @@ func (w *world) supervisorOf(session string) int {
 	return record.Supervisor.Pid
 }
 
-// firstWord creates a session, sends a prompt and returns when the first word
-// of the answer was there.
+// firstWord creates a session, sends a prompt, and returns how long it took
+// until the first word of the answer arrived.
 func (w *world) firstWord() (session string, took time.Duration) {
 	w.t.Helper()
 	at := time.Now()
@@ -94,7 +94,8 @@ func (w *world) firstWord() (session string, took time.Duration) {
 	return session, took
 }
 
-// The first word comes from a process that ran before anyone asked for it.
+// TestAnAgentThatWaitedAnswers checks that a new session gets the prewarmed
+// agent, whose process ran before the session was created.
 func TestAnAgentThatWaitedAnswers(t *testing.T) {
 	agents := []string{"claude-code", "codex", "gemini"}
 	if long() {
@@ -135,7 +136,8 @@ func answersWarm(t *testing.T, agent string) {
 		t.Errorf("under it ran %v, and run %v", was, is)
 	}
 
-	// It is the session's like any other: a turn of it survives the server.
+	// The session keeps this agent like any other: its turn survives a kill of
+	// the server.
 	w.warm()
 	c := w.Follow(session)
 	defer c.Leave()
@@ -151,7 +153,8 @@ func answersWarm(t *testing.T, agent string) {
 	}
 }
 
-// Whatever becomes of the server, no agent that waits outlives it for long.
+// TestAgentsThatWaitEndWithTheServer checks that prewarmed agents end soon
+// after their server, however the server ends.
 func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 	const window = 2 * time.Second
 	for _, tt := range []struct {
@@ -179,7 +182,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		})
 	}
 	t.Run("killed and started", func(t *testing.T) {
-		w := newWarmWorld(t, "claude-code", "1h") // the next server ends it, not time
+		w := newWarmWorld(t, "claude-code", "1h") // so that the next server stops the prewarmed agent, not the window's end
 		w.start()
 		session, _ := w.firstWord()
 		w.warm()
@@ -198,8 +201,8 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 	})
 }
 
-// A server that is told to end before it serves ends what it has just taken
-// over.
+// TestInterruptedWhileItTakesOver interrupts a server that has taken over an
+// agent but does not serve yet. The server must stop the agent.
 func TestInterruptedWhileItTakesOver(t *testing.T) {
 	w := newWorld(t, "1h")
 	w.start()
@@ -221,7 +224,7 @@ func TestInterruptedWhileItTakesOver(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, stderr) // until it ends
+	_, _ = io.Copy(io.Discard, stderr) // until the server ends
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("serve: %v", err)
 	}

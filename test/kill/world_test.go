@@ -25,7 +25,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// binaryDir is where build puts the two builds of the program.
+// binaryDir is the folder into which build writes the two builds of the
+// program.
 var binaryDir string
 
 func TestMain(m *testing.M) {
@@ -39,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the program twice for the first test that needs it, and returns
-// the paths: the second build is the first's update.
+// build builds the program twice when the first test needs it, and returns the
+// paths. The second build serves as an update of the first.
 var build = sync.OnceValues(func() (binaries [2]string, err error) {
 	for i := range binaries {
 		binaries[i] = filepath.Join(binaryDir, "runnel"+strconv.Itoa(i))
@@ -53,11 +54,11 @@ var build = sync.OnceValues(func() (binaries [2]string, err error) {
 	return binaries, nil
 })
 
-// long reports whether there is time for the many repetitions that a rare
-// moment takes.
+// long reports whether to repeat tests often enough to hit rare races.
 func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
 
-// rounds is how often something is done: often, and seldom where time is short.
+// rounds returns how many times to repeat something: often if long reports
+// true, else seldom.
 func rounds(often, seldom int) int {
 	if long() {
 		return often
@@ -65,22 +66,22 @@ func rounds(often, seldom int) int {
 	return seldom
 }
 
-// world is one machine as far as a test goes: a home, a model, a data directory
-// and, most of the time, a server with real agents.
+// world is the environment of one test: a home, a model, a data directory and,
+// most of the time, a server with real agents.
 type world struct {
 	testapi.Server
 	t        *testing.T
-	agent    string // name of its provider
+	agent    string // name of the agent's provider
 	home     realagents.Home
 	model    *fakemodel.Server
-	bin      string // the directory that PATH begins with
+	bin      string // first directory in PATH
 	data     string
 	window   string
 	binary   string
 	binaries [2]string // what build returns
-	begun    bool      // something is done only after all turns have begun to say something
+	begun    bool      // moments calls act only after every turn has a delta
 
-	settings []string // further ones of the server, as variables
+	settings []string // further environment variables of the server
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -97,8 +98,8 @@ func newWorldIn(t *testing.T, window, data string) *world {
 	return newWorldOf(t, "claude-code", window, data)
 }
 
-// newWorldOf returns one whose sessions are of the agent with this provider's
-// name.
+// newWorldOf returns a world whose sessions use the agent of the named
+// provider.
 func newWorldOf(t *testing.T, agent, window, data string) *world {
 	t.Helper()
 	program := realagents.Find(t, agent)
@@ -115,7 +116,7 @@ func newWorldOf(t *testing.T, agent, window, data string) *world {
 		Server: testapi.Server{T: t, Addr: testapi.FreeAddr(t)}, t: t, home: realagents.NewHome(t, model.URL()), model: model, bin: t.TempDir(), data: data,
 		window: window, binary: binaries[0], binaries: binaries, agent: agent,
 	}
-	command := strings.TrimSuffix(agent, "-code") // as it is called in PATH
+	command := strings.TrimSuffix(agent, "-code") // the program's name in PATH
 	if err := os.Symlink(program.Path, filepath.Join(w.bin, command)); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func (w *world) environ() []string {
 	return append(append(w.home.EnvironFor(w.agent), w.settings...), "PATH="+w.bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1", "GORACE=atexit_sleep_ms=0")
 }
 
-// start starts the server and returns when it answers.
+// start starts the server and returns when it is ready for requests.
 func (w *world) start() {
 	w.t.Helper()
 	if said := w.tryStart(); said != "" {
@@ -142,8 +143,8 @@ func (w *world) start() {
 	}
 }
 
-// refusesOrStarts starts the server where it may be that it cannot: then it
-// says why, and what to do.
+// refusesOrStarts starts the server on a full disk. If the server does not
+// start, it must name the missing space as the reason.
 func (w *world) refusesOrStarts() {
 	w.t.Helper()
 	if said := w.tryStart(); said != "" && !strings.Contains(said, "space") {
@@ -151,7 +152,8 @@ func (w *world) refusesOrStarts() {
 	}
 }
 
-// tryStart returns what the server said if it does not start.
+// tryStart starts the server. It returns "", or what the server printed if it
+// does not start.
 func (w *world) tryStart() string {
 	w.t.Helper()
 	cmd := exec.Command(w.binary, "serve", "--listen", w.Addr, "--data", w.data, "--reattach-window", w.window, "--log-level", "info")
@@ -177,17 +179,17 @@ func (w *world) tryStart() string {
 	return ""
 }
 
-// kill ends the server without a word.
+// kill kills the server with SIGKILL.
 func (w *world) kill() {
 	w.t.Helper()
 	if err := w.cmd.Process.Kill(); err != nil {
 		w.t.Fatal(err)
 	}
 	_ = w.cmd.Wait()
-	http.DefaultClient.CloseIdleConnections() // no prompt is sent into a dead one
+	http.DefaultClient.CloseIdleConnections() // so that no prompt is sent on a dead connection
 }
 
-// stop asks the server to end.
+// stop stops the server with a signal and waits for its end.
 func (w *world) stop(sig syscall.Signal) {
 	w.t.Helper()
 	if err := w.cmd.Process.Signal(sig); err != nil {
@@ -199,7 +201,8 @@ func (w *world) stop(sig syscall.Signal) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// end leaves nothing of a world behind, whatever became of its server.
+// end kills every process of the world. If the test failed, it logs what the
+// last server printed.
 func (w *world) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,15 +218,15 @@ func (w *world) end() {
 	}
 }
 
-// process is one of the machine that belongs to the world.
+// process is a process that belongs to the world.
 type process struct {
 	pid, ppid  int
 	supervisor bool
 	line       string
 }
 
-// processes returns those with the world's home in their environment, and the
-// supervisors, which show none. The server itself is not among them.
+// processes returns the processes with the world's home in their environment,
+// and the supervisors, which hide their environment. It leaves out the server.
 func (w *world) processes() []process {
 	var found []process
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -263,7 +266,7 @@ func (w *world) isSession(id string) bool {
 	return false
 }
 
-// supervisors returns the numbers of the supervisors.
+// supervisors returns the process ids of the supervisors.
 func (w *world) supervisors() []int {
 	var pids []int
 	for _, p := range w.processes() {
@@ -274,12 +277,12 @@ func (w *world) supervisors() []int {
 	return pids
 }
 
-// slack limits how much longer everything may take on a loaded machine. It is
-// far below the times after which leftovers would end by themselves.
+// slack limits how much longer empty may wait on a loaded machine. It is far
+// below the times after which leftover processes would end by themselves.
 const slack = 10 * time.Second
 
-// empty waits until nothing of the world runs but its server. That must happen
-// within the given time, which grows with the load of the machine.
+// empty waits until no process of the world runs except its server. That must
+// happen within the given time, which grows with the load of the machine.
 func (w *world) empty(within time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -298,7 +301,7 @@ func (w *world) empty(within time.Duration) {
 	}
 }
 
-// create makes a session of the real agent.
+// create creates a session with the world's agent and returns its id.
 func (w *world) create() string {
 	w.t.Helper()
 	var made struct {
