@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A provider starts agents for one process of ours.
+// A provider starts agents for one incarnation.
 type provider struct{ inc *incarnation }
 
 func (provider) Name() string { return "sim" }
@@ -54,8 +54,8 @@ func (p provider) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Ba
 	return &conn{inc: p.inc, a: a, pos: len(a.said), closed: make(chan struct{})}, back, nil
 }
 
-// A conn is the tie of one process of ours to an agent. Once that process is
-// dead nothing it does has an effect.
+// A conn connects one incarnation to an agent. Once the incarnation is dead,
+// the methods of the conn have no effect.
 type conn struct {
 	inc    *incarnation
 	a      *agent
@@ -149,18 +149,18 @@ func (c *conn) Detach() bool {
 	})
 }
 
-// A wish is what an agent is told.
+// A wish is a message to an agent: a prompt, an interrupt or a decision.
 type wish struct {
-	prompt    string // the turn
+	prompt    string // id of the prompt's turn
 	after     int64
 	text      string
 	interrupt bool
-	decide    string // the approval
+	decide    string // id of the decided approval
 	choice    string
 }
 
-// An agent does things of its own making, takes its time, and does not always
-// keep to the rules. Its goroutine is run.
+// An agent does random work with random delays, and sometimes breaks the rules.
+// One goroutine per agent runs run.
 type agent struct {
 	w      *world
 	rng    *rand.Rand // belongs to run
@@ -171,11 +171,11 @@ type agent struct {
 	mu      sync.Mutex // guards the rest
 	said    []event.Event
 	more    chan struct{} // closed and replaced when said grows
-	began   int           // where in said the last turn begins
-	after   int64         // position of the log before it; -1 before the first
-	given   []string      // prompts
-	waiting string        // the approval it waits for
-	left    bool          // nobody is connected: it may be adopted
+	began   int           // index in said at which the last turn begins
+	after   int64         // log position before that turn; -1 before the first turn
+	given   []string      // turns of the received prompts
+	waiting string        // the approval that the agent waits for
+	left    bool          // no process is connected, so the agent can be adopted
 
 	turn    string // belongs to run, as does the rest
 	ordinal int
@@ -199,7 +199,8 @@ func (a *agent) alive() bool {
 	}
 }
 
-// leave lets the agent be adopted; take reports whether it could be, once.
+// leave makes the agent available for adoption. take adopts it and reports
+// whether it was available.
 func (a *agent) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +215,7 @@ func (a *agent) take() bool {
 	return left
 }
 
-// tell hands a wish over.
+// tell sends a wish to the agent. It fails if the agent is dead.
 func (a *agent) tell(w wish) error {
 	if !a.alive() {
 		return errGone()
@@ -248,7 +249,7 @@ func (a *agent) run() {
 
 func (a *agent) chance(percent int) bool { return a.rng.IntN(100) < percent }
 
-// say says something, if only the agent is still there.
+// say emits events unless the agent is dead.
 func (a *agent) say(bodies ...event.Body) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -262,7 +263,7 @@ func (a *agent) say(bodies ...event.Body) {
 	a.more = make(chan struct{})
 }
 
-// What comes of a pause.
+// outcome is how a pause or an activity of the agent ended.
 type outcome int
 
 const (
@@ -271,7 +272,8 @@ const (
 	died
 )
 
-// pause takes a while. Decisions that come too late are dropped.
+// pause waits for a random time, or until an interrupt or the agent's death. It
+// drops decisions, which come too late.
 func (a *agent) pause(mean time.Duration) outcome {
 	t := time.NewTimer(time.Duration(a.rng.ExpFloat64() * float64(mean)))
 	defer t.Stop()
@@ -289,7 +291,7 @@ func (a *agent) pause(mean time.Duration) outcome {
 	}
 }
 
-// play does one turn and reports whether the agent is still there.
+// play plays one turn and reports whether the agent is still alive.
 func (a *agent) play(turn string) bool {
 	a.turn, a.ordinal = turn, 0
 	a.noise()
@@ -309,7 +311,7 @@ func (a *agent) play(turn string) bool {
 		}
 		how := act()
 		if a.chance(3) {
-			a.kill() // it crashes
+			a.kill() // the agent crashes
 			return false
 		}
 		switch how {
@@ -319,7 +321,7 @@ func (a *agent) play(turn string) bool {
 			return a.stop()
 		}
 	}
-	if a.chance(4) { // it hangs
+	if a.chance(4) { // the agent hangs
 		if how := a.pause(time.Hour); how == died {
 			return false
 		} else if how == interrupted {
@@ -330,10 +332,11 @@ func (a *agent) play(turn string) bool {
 	return true
 }
 
-// stop obeys an interruption, more or less.
+// stop handles an interrupt: it ignores it, or ends the turn as completed or
+// cancelled. It reports whether the agent is still alive.
 func (a *agent) stop() bool {
 	switch {
-	case a.chance(15): // it does not
+	case a.chance(15): // ignores the interrupt
 		select {
 		case <-a.dead:
 		case <-time.After(time.Hour):
@@ -347,7 +350,8 @@ func (a *agent) stop() bool {
 	return true
 }
 
-// end ends the turn, sometimes more than once.
+// end ends the turn with b or, sometimes, with an error. Sometimes it ends the
+// turn twice.
 func (a *agent) end(b event.Body) {
 	if a.chance(10) {
 		b = event.ResponseError{Error: event.Fault{Code: "AGENT_ERROR", Message: "no more"}}
@@ -358,7 +362,7 @@ func (a *agent) end(b event.Body) {
 	}
 }
 
-// noise is what an agent should not say.
+// noise sometimes emits an event that the core has to drop or to tolerate.
 func (a *agent) noise() {
 	if !a.chance(10) {
 		return
@@ -380,10 +384,10 @@ func (a *agent) next() string {
 	return fmt.Sprintf("%s:%d:0", a.turn, a.ordinal)
 }
 
-// secret is what nobody is to be shown.
+// secret must never appear in the log.
 const secret = "correct-horse-17"
 
-// speak says a message in deltas, sometimes very many at once.
+// speak emits a message in deltas, sometimes very many at once.
 func (a *agent) speak() outcome {
 	id := a.next()
 	a.say(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
@@ -399,7 +403,7 @@ func (a *agent) speak() outcome {
 			}
 		}
 		word := fmt.Sprintf("%d.%d ", a.ordinal, i)
-		switch { // what it should not have said comes in pieces, whole or not
+		switch { // some deltas have the first or the second part of the secret
 		case a.chance(85):
 		case a.chance(50):
 			word += secret[:6]
@@ -409,7 +413,7 @@ func (a *agent) speak() outcome {
 		text += word
 		a.say(event.ItemDelta{ItemID: id, DeltaContent: word})
 	}
-	if a.chance(3) { // it forgets to end it
+	if a.chance(3) { // the agent forgets to finish the message
 		a.ordinal++
 		return goOn
 	}
@@ -423,7 +427,7 @@ var choices = []event.Choice{
 	{ID: "stop", Kind: event.ChoiceDenyStop, Label: "Stop"},
 }
 
-// tool calls a tool, often after asking.
+// tool calls a tool, often after asking for approval.
 func (a *agent) tool() outcome {
 	id := a.next()
 	call := "call-" + id
@@ -446,7 +450,8 @@ func (a *agent) tool() outcome {
 	return goOn
 }
 
-// ask waits for an answer, or loses patience and takes the question back.
+// ask requests an approval and waits for the decision. It withdraws the
+// approval after an hour, or sometimes after a short random time.
 func (a *agent) ask(id, call string, args json.RawMessage) (string, outcome) {
 	approval := "ask-" + id
 	a.mu.Lock()

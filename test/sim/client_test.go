@@ -12,17 +12,18 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A client follows the session, loses its connection and resumes where it was.
+// A client follows the session's events. It loses its connection at random and
+// resumes at its cursor.
 type client struct {
 	w    *world
 	name string
 	rng  *rand.Rand
 
 	mu   sync.Mutex
-	view []event.Event // what it was shown: view[i] has position i+1
+	view []event.Event // received events: view[i] has seq i+1
 }
 
-// run follows until all is over.
+// run connects again and again until the world ends.
 func (c *client) run() {
 	for {
 		inc := c.w.current()
@@ -38,7 +39,7 @@ func (c *client) run() {
 	}
 }
 
-// follow is one connection.
+// follow reads events on one connection until that breaks.
 func (c *client) follow(inc *incarnation) {
 	ctx, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -97,7 +98,8 @@ func (c *client) see(ev event.Event) {
 	c.view = append(c.view, ev)
 }
 
-// approvals returns those that c knows to be pending, and those that are not.
+// approvals returns the approvals that are pending according to c's events, and
+// those that were resolved.
 func (c *client) approvals() (pending, old []event.Approval) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,8 +117,8 @@ func (c *client) approvals() (pending, old []event.Approval) {
 	return pending, old
 }
 
-// forget drops what a loss of power may take: what came after the last thing
-// that was decided. All before it has to be there still.
+// forget drops from all views what a power loss may remove: the events after
+// the last one that [event.Decides] accepts. The log must still have the rest.
 func (w *world) forget() {
 	w.mu.Lock()
 	clients, turns, p := w.clients, w.turns, w.paced
@@ -126,7 +128,7 @@ func (w *world) forget() {
 		c.view = certain(c.view)
 		c.mu.Unlock()
 	}
-	for _, v := range turns { // nobody adds to them: every process is dead
+	for _, v := range turns { // needs no lock: every process is dead, so no view grows
 		v.events = certain(v.events)
 	}
 	if p != nil {
@@ -142,7 +144,8 @@ func certain(view []event.Event) []event.Event {
 	return view[:n:n]
 }
 
-// A paced client is shown whole items, as often as it can take them.
+// A paced client receives whole items through an [upsert.Pacer], which it calls
+// at random intervals.
 type paced struct {
 	w   *world
 	rng *rand.Rand
@@ -150,7 +153,7 @@ type paced struct {
 	mu     sync.Mutex
 	pacer  *upsert.Pacer
 	cursor int64
-	batch  []event.Event // arrived and not folded
+	batch  []event.Event // received, and not yet given to pacer
 	outs   []upsert.Out
 }
 
@@ -160,7 +163,8 @@ func (p *paced) reset() {
 	p.pacer, p.cursor, p.batch, p.outs = new(upsert.Pacer), 0, nil, nil
 }
 
-// run follows until all is over; its connection lasts as long as the process.
+// run follows the session until the world ends. Each connection lasts as long
+// as the process.
 func (p *paced) run() {
 	p.w.work.Go(p.take)
 	for {
@@ -199,7 +203,7 @@ func (p *paced) see(ev event.Event) {
 	p.cursor = ev.Seq
 }
 
-// take shows what has piled up, now and then.
+// take gives the batch to the pacer at random intervals and keeps its output.
 func (p *paced) take() {
 	for {
 		select {
@@ -215,15 +219,15 @@ func (p *paced) take() {
 	}
 }
 
-// A turnView is what one reader of a turn was shown, and told of its end, by a
-// process that was alive.
+// A turnView is what one reader of a turn received from a live process: the
+// turn's events and its final status.
 type turnView struct {
 	turn   string
 	events []event.Event
-	status event.TurnStatus // "": its end was not told
+	status event.TurnStatus // "" if the end was not reported
 }
 
-// watch reads a turn through its handle.
+// watch reads a turn through the handle that Send returned.
 func (w *world) watch(inc *incarnation, t *runnel.Turn) {
 	v := &turnView{turn: t.ID}
 	w.mu.Lock()

@@ -13,21 +13,21 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A disk holds the log of the one session. What was written outlives the
-// process, what was synced outlives a loss of power as well.
+// A disk holds the log of the one session. Written events survive the death of
+// the process. Synced events also survive a power loss.
 type disk struct {
 	writer chan struct{} // holds a token while an Append is under way
 
 	mu      sync.Mutex // never held while time passes
 	rng     *rand.Rand
 	events  []event.Event // written
-	synced  int           // of them
-	visible int           // of them; what readers get
+	synced  int           // number of events that are synced
+	visible int           // number of events that readers see
 	grown   chan struct{} // closed and replaced when visible grows
-	gen     int           // the process that owns the disk
-	slow    time.Duration // how long an access takes
-	failing int           // so many syncs will fail
-	failed  int           // so many did
+	gen     int           // number of the process that owns the disk
+	slow    time.Duration // mean duration of an access
+	failing int           // number of syncs that will fail
+	failed  int           // number of syncs that failed
 	shown   func(event.Event)
 }
 
@@ -37,7 +37,7 @@ func newDisk(seed uint64) *disk {
 
 var errSync = errors.New("sim: the disk failed to sync")
 
-// access is the time that an access takes.
+// access waits for the random duration of one access.
 func (d *disk) access() {
 	d.mu.Lock()
 	took := time.Duration(d.rng.ExpFloat64() * float64(d.slow))
@@ -55,8 +55,8 @@ func (d *disk) write(gen int, head int64, evs []event.Event) error {
 	return nil
 }
 
-// sync makes what was written durable. What a failed one leaves is as good as
-// not written: nobody may rely on another try.
+// sync makes the written events durable. If the sync fails, the events after
+// head are lost, so that no caller can rely on a retry.
 func (d *disk) sync(gen int, head int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (d *disk) sync(gen int, head int64) error {
 	return nil
 }
 
-// show makes what was written visible.
+// show makes the written events visible to readers.
 func (d *disk) show(gen int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,22 +86,23 @@ func (d *disk) show(gen int) error {
 	return nil
 }
 
-// told calls shown for what became visible since the first n events.
+// told calls shown for the visible events after the first n.
 func (d *disk) told(n int) {
 	for _, ev := range d.snapshot()[n:] {
 		d.shown(ev)
 	}
 }
 
-// fail lets the next n syncs fail.
+// fail makes the next n syncs fail.
 func (d *disk) fail(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failing = n
 }
 
-// restart gives the disk to a new process, after a loss of power if powerless.
-// Whoever opens a log makes durable what is in it before anyone relies on it.
+// restart gives the disk to a new process and returns the number of that
+// process. If powerless, it drops the unsynced events. It syncs the events that
+// remain, because opening a log makes them durable before anyone reads them.
 func (d *disk) restart(powerless bool) (gen int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +117,7 @@ func (d *disk) restart(powerless bool) (gen int) {
 	return d.gen
 }
 
-// snapshot returns what readers can see.
+// snapshot returns the visible events.
 func (d *disk) snapshot() []event.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()

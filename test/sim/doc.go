@@ -1,12 +1,13 @@
-// Package sim runs the whole core in one bubble of fake time: a session, a log
-// over a disk that loses what was not synced, an agent, and clients that come
-// and go, while processes are killed, fenced and restarted and power fails.
+// Package sim runs the whole core in one testing/synctest bubble with fake
+// time: a session, a log on a disk that loses unsynced data, an agent, and
+// clients that connect and disconnect. Meanwhile processes are killed, fenced
+// and restarted, and the power fails.
 //
-// A seed decides everything that happens, and when. It is printed with a
-// failure and run again with
+// A seed decides everything that happens, and when. A failure prints its seed.
+// To run the seed again:
 //
-//	go test ./test/sim -run K01 -sim.seed=N
+//	go test ./test/sim -run NAME_OF_THE_TEST -sim.seed=N
 //
-// Goroutines that are ready at the same moment run in an order that no seed
-// decides: a failure that does not come back at once does with -sim.runs=100.
+// The seed does not decide the order of goroutines that are ready at the same
+// time. If the failure does not recur at once, add -count=100.
 package sim

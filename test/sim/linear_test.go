@@ -10,17 +10,17 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestAnswersToUsersAreLinearizable has several users do the same things at the
-// same time. What each was told fits one order of it all: of several answers to
-// an approval one counts and the others come too late, and of several prompts
-// one begins a turn while none runs. What the log says happened in it, too.
+// TestAnswersToUsersAreLinearizable has several users send prompts and decide
+// approvals at the same time. One sequential order must explain all responses
+// and the log: of several decisions of an approval one takes effect and the
+// others come too late, and a prompt begins a turn only while no turn runs.
 func TestAnswersToUsersAreLinearizable(t *testing.T) {
 	first, runs := seeds(t, 600)
 	for i := range runs {
 		seed := first + uint64(i)
 		p := makePlan(seed + 1<<33)
 		p.users, p.ops, p.pace, p.faults = 5, 8, 20*time.Millisecond, false
-		p.kinds = slices.DeleteFunc(p.kinds, func(f fate) bool { return f == fenced }) // who has lost the log may answer from memory
+		p.kinds = slices.DeleteFunc(p.kinds, func(f fate) bool { return f == fenced }) // a process that lost the log may answer from memory
 		w := run(t, seed, p)
 		if t.Failed() {
 			return
@@ -39,8 +39,9 @@ func TestAnswersToUsersAreLinearizable(t *testing.T) {
 // checkTime bounds the search for an order.
 const checkTime = 20 * time.Second
 
-// operation is the k-th of what is given to the check: an op, or what the log
-// says. out is "ok", "refused", or "unknown" where nobody was told.
+// operation is an input of the linearizability check: an op of a user, or a
+// fact from the log. out is the result as in op; "unknown" means that the user
+// got no response. For a rejected prompt, choice is the running turn.
 type operation struct{ kind, arg, choice, out string }
 
 func history(ops []op, also []porcupine.Operation, in func(op) (operation, bool)) []porcupine.Operation {
@@ -52,9 +53,9 @@ func history(ops []op, also []porcupine.Operation, in func(op) (operation, bool)
 	return also
 }
 
-// checkApprovals looks for an order for each approval by itself. Its state is
-// the choice that was made. That somebody else resolved it, such as a timeout,
-// happened at some moment before the log had it.
+// checkApprovals searches an order for each approval separately. The state is
+// the choice that was made. A resolution by anything but a user, such as a
+// timeout, took effect at some time before it became visible in the log.
 func checkApprovals(w *world) porcupine.CheckResult {
 	var also []porcupine.Operation
 	last := w.tick()
@@ -80,7 +81,7 @@ func checkApprovals(w *world) porcupine.CheckResult {
 				return only(made == "", o.choice)
 			case o.out == "gone":
 				return only(made != "", made)
-			case made == "": // unknown: it may have counted
+			case made == "": // unknown: the decision may have taken effect
 				return []any{made, o.choice}
 			}
 			return []any{made}
@@ -90,9 +91,9 @@ func checkApprovals(w *world) porcupine.CheckResult {
 	}))
 }
 
-// checkTurns looks for an order of the prompts and the ends of turns. The state
-// is the turn that runs. A turn ended at some moment between its prompt and the
-// moment at which the log had its end.
+// checkTurns searches an order of the prompts and the ends of turns. The state
+// is the running turn. A turn ended at some time between its prompt and the
+// time at which its end became visible in the log.
 func checkTurns(w *world) porcupine.CheckResult {
 	var also []porcupine.Operation
 	calls := make(map[string]op)
@@ -137,7 +138,7 @@ func check(m porcupine.NondeterministicModel, ops []porcupine.Operation) porcupi
 	return porcupine.CheckOperationsTimeout(m.ToModel(), ops, checkTime)
 }
 
-// only is the one next state, if the step is possible.
+// only returns the single next state, or none if the step is impossible.
 func only(possible bool, next string) []any {
 	if !possible {
 		return nil

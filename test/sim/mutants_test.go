@@ -14,11 +14,11 @@ import (
 // root is the module's directory.
 const root = "../.."
 
-// A mutant is the program with one mistake. It says nothing about the program,
-// but about this simulation: one that does not find it proves nothing.
+// A mutant is the program with one seeded mistake. It tests this simulation,
+// which must find the mistake.
 type mutant struct {
 	name    string
-	file    string // of the engine, or the disk where the mistake is a log's
+	file    string // the changed file: of the engine, or the disk for a mistake of a log
 	patches [][2]string
 }
 
@@ -70,11 +70,11 @@ var mutants = []mutant{
 	{"two turns at a time", "actor.go", [][2]string{{"	if len(s.live) > 0 {\n		return nil, &Error{Code: TurnInProgress", "	if len(s.live) > 1 {\n		return nil, &Error{Code: TurnInProgress"}}},
 }
 
-// mutantRuns is how many seeds a mutant has to survive to count as not found.
+// mutantRuns is how many seeds run before a mutant counts as not found.
 const mutantRuns = "4000"
 
-// TestSimulationFindsSeededBugs builds this simulation over each mistake and
-// has it found.
+// TestSimulationFindsSeededBugs builds the simulation with each mistake. The
+// simulation must fail. Without RUNNEL_LONG only every sixth mistake runs.
 func TestSimulationFindsSeededBugs(t *testing.T) {
 	if testing.Short() || slower > 1 { // a build without the race detector finds the same
 		t.Skip("builds the program once for each mistake")
@@ -92,10 +92,11 @@ func TestSimulationFindsSeededBugs(t *testing.T) {
 
 var (
 	evidence = regexp.MustCompile(`(?m)(seed \d+), plan.*\n\s*(\S.*)`)
-	broken   = regexp.MustCompile(`(?m)^\s*(rules\.go.*|panic: .*)$`) // a rule of turns, or the program itself
+	broken   = regexp.MustCompile(`(?m)^\s*(rules\.go.*|panic: .*)$`) // a broken rule of turns, or a panic
 )
 
-// found runs the simulation over the mutant and returns what it found first.
+// found runs the simulation with the mutant and returns its first finding. It
+// fails the test if the simulation finds nothing.
 func (m mutant) found(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// live runs the world to its end and holds what happened to the promises.
+// live runs the world to its end and checks that what happened keeps the
+// guarantees.
 func (w *world) live() {
 	w.boot(w.disk.restart(false))
 	for i := range 3 {
@@ -52,7 +53,8 @@ func (w *world) live() {
 	}
 }
 
-// fates ends processes as planned.
+// fates ends processes as planned. It returns false if the next process could
+// not start.
 func (w *world) fates() (up bool) {
 	r := w.source()
 	for _, how := range w.plan.kinds {
@@ -74,7 +76,8 @@ func (w *world) last() *incarnation {
 	return w.now
 }
 
-// rest waits until no turn runs, and helps where somebody is waited for.
+// rest waits until no turn runs. It denies pending approvals and cancels turns
+// so that they end. It returns false if a turn does not end.
 func (w *world) rest() bool {
 	w.mu.Lock()
 	w.calm = true
@@ -117,7 +120,7 @@ func (w *world) probe() bool {
 	return w.rest()
 }
 
-// level checks that everyone who is connected has everything, a moment later.
+// level waits for five seconds and checks that every client has all events.
 func (w *world) level(when string) {
 	time.Sleep(5 * time.Second)
 	head := int64(len(w.disk.snapshot()))
@@ -133,7 +136,7 @@ func (w *world) level(when string) {
 	}
 }
 
-// judge holds what everyone saw and was told to the log.
+// judge compares with the log what clients, users and agents received.
 func (w *world) judge() {
 	log := w.disk.snapshot()
 	if w.disk.synced != len(log) {
@@ -166,7 +169,7 @@ func (w *world) judge() {
 	}
 }
 
-// same checks that view is how the log begins.
+// same checks that view is a prefix of log.
 func (w *world) same(who string, view, log []event.Event) {
 	if len(view) > len(log) {
 		w.violation("%s was shown %d events, the log has %d", who, len(view), len(log))
@@ -185,7 +188,7 @@ func show(ev event.Event) string {
 	return fmt.Sprintf("%d %.200s", ev.Seq, text)
 }
 
-// judgeTurn checks what a reader of one turn saw.
+// judgeTurn compares with the log what a reader of one turn received.
 func (w *world) judgeTurn(v *turnView, log []event.Event) {
 	of := slices.DeleteFunc(slices.Clone(log), func(ev event.Event) bool { return ev.Turn != v.turn })
 	w.same("a reader of the turn "+v.turn, v.events, of)
@@ -208,7 +211,7 @@ func statusOf(b event.Body) event.TurnStatus {
 	return ""
 }
 
-// judgeOps checks that what users were told is so.
+// judgeOps checks that the log has every prompt and decision that was accepted.
 func (w *world) judgeOps(log []event.Event) {
 	began, resolved := make(map[string]bool), make(map[string]event.ApprovalResolved)
 	for _, ev := range log {
@@ -232,7 +235,8 @@ func (w *world) judgeOps(log []event.Event) {
 	}
 }
 
-// judgeEffects checks that what reached agents is in the log at the end, too.
+// judgeEffects checks that the final log has every prompt and decision that
+// reached an agent.
 func (w *world) judgeEffects(log []event.Event) {
 	known := make(map[string]bool)
 	for _, ev := range log {
@@ -252,8 +256,8 @@ func (w *world) judgeEffects(log []event.Event) {
 	}
 }
 
-// judgeAgent checks that a turn that the agent completed lacks nothing of what
-// the agent finished in it.
+// judgeAgent checks that the log has every item that the agent finished in a
+// turn that completed.
 func (w *world) judgeAgent(log []event.Event) {
 	done, completed := make(map[string]bool), make(map[string]bool)
 	for _, ev := range log {
@@ -273,9 +277,8 @@ func (w *world) judgeAgent(log []event.Event) {
 	}
 }
 
-// judgePaced checks that a client that is shown whole items ends up with what
-// the log has: every finished message whole and once, every approval, and one
-// end of every turn.
+// judgePaced checks that the paced client ends up with what the log has: every
+// finished message whole and once, every approval, and one end of every turn.
 func (w *world) judgePaced(log []event.Event) {
 	whole, ends, asked := make(map[string][]string), make(map[string][]event.TurnStatus), make(map[string]bool)
 	for _, out := range w.paced.outs {

@@ -20,13 +20,15 @@ var (
 	traceAll = flag.Bool("sim.trace", false, "print what happened also where nothing is wrong")
 )
 
-// slower is how much longer a run takes in this build.
+// slower divides the default number of runs. It is greater than 1 in builds
+// whose runs take longer, such as those with the race detector.
 var slower = 1
 
-// long reports whether there is time for everything.
+// long reports whether to run many more seeds and every mutant.
 func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
 
-// seeds returns the first seed and how many runs, n by default.
+// seeds returns the first seed and the number of runs. The default number is n,
+// which the mode of the test run scales.
 func seeds(t *testing.T, n int) (first uint64, runs int) {
 	first, runs = *seedFlag, *runsFlag
 	if v := os.Getenv("SIM_SEED"); v != "" && first == 0 {
@@ -51,10 +53,11 @@ func seeds(t *testing.T, n int) (first uint64, runs int) {
 	return first, runs
 }
 
-// run lives through a seed and reports what went wrong.
+// run runs the world of a seed. It fails the test with the violations and the
+// story if anything went wrong.
 func run(t *testing.T, seed uint64, p plan) *world {
 	var w *world
-	broken := false // the rules of a turn
+	broken := false // CheckLog has found a broken rule of turns
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(seed, p)
 		w.live()
@@ -67,7 +70,8 @@ func run(t *testing.T, seed uint64, p plan) *world {
 	return w
 }
 
-// story is what happened, and the log that came of it.
+// story returns the trace of the run and the resulting log, cut after about
+// 40 KiB.
 func (w *world) story() string {
 	var b strings.Builder
 	lines := w.trace
@@ -83,8 +87,9 @@ func (w *world) story() string {
 	return b.String()
 }
 
-// spread runs seeds on all processors. It fails if one of kinds never happened:
-// then the runs show less than they seem to.
+// spread runs seeds in parallel on all processors. With at least 500 runs, it
+// fails if one of kinds never happened, because the runs then test less than
+// they should.
 func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	first, runs := seeds(t, n)
 	began, counts := time.Now(), make([]map[string]int, runtime.GOMAXPROCS(0))
@@ -116,8 +121,8 @@ func spread(t *testing.T, n int, plan func(seed uint64) plan, kinds ...string) {
 	}
 }
 
-// TestRandomSchedulesKeepTheInvariants runs the core through schedules of
-// everything that happens to it.
+// TestRandomSchedulesKeepTheInvariants runs the core through random schedules
+// of requests, crashes and faults.
 func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 	spread(t, 10_000, makePlan,
 		"process killed", "process powerless", "process fenced", "process detached", "agent adopted", "sync failed",
@@ -126,8 +131,8 @@ func TestRandomSchedulesKeepTheInvariants(t *testing.T) {
 		"turn completed", "turn cancelled", "turn ended as AGENT_ERROR", "turn ended as PROCESS_CRASH")
 }
 
-// TestReconnectingClientsMissNothing is the same with connections that hardly
-// last, and processes that are killed all the time.
+// TestReconnectingClientsMissNothing runs the core with very short connections
+// and with processes that end again and again.
 func TestReconnectingClientsMissNothing(t *testing.T) {
 	spread(t, 10_000, func(seed uint64) plan {
 		p := makePlan(seed + 1<<32)

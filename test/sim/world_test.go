@@ -17,13 +17,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/redact"
 )
 
-// random returns the n-th source of a seed.
+// random returns the n-th random source of a seed.
 func random(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
 
 // session is the one session of a world.
 const session = "s"
 
-// A plan is what a seed decides before anything happens.
+// A plan has the choices that a seed makes before the run begins.
 type plan struct {
 	users, ops int
 	crashes    int
@@ -41,7 +41,7 @@ type fate string
 const (
 	killed    fate = "killed"
 	powerless fate = "powerless"
-	fenced    fate = "fenced" // it goes on, but the disk has another owner
+	fenced    fate = "fenced" // the process goes on, but the disk has another owner
 	detached  fate = "detached"
 )
 
@@ -60,24 +60,24 @@ func makePlan(seed uint64) plan {
 	return p
 }
 
-// A world is one run of everything. Its goroutines are in work.
+// A world is one run of the simulation. work waits for its goroutines.
 type world struct {
 	seed uint64
 	plan plan
 	disk *disk
 	work sync.WaitGroup
-	over chan struct{} // closed when everyone is to go home
+	over chan struct{} // closed when all goroutines must end
 
 	mu      sync.Mutex // never held while time passes; guards the rest
 	rng     *rand.Rand
 	sources uint64
-	clock   int64 // of operations
+	clock   int64 // logical time of operations and events
 	wrong   []string
 	trace   []string
-	seen    map[string]int64 // when the log had an event, by its id
-	effects map[string]int   // what reached an agent, and how often
-	agent   *agent           // the newest
-	now     *incarnation     // nil while no process is up
+	seen    map[string]int64 // clock when an event became visible, by the event's id
+	effects map[string]int   // prompts and decisions that reached an agent, and how often
+	agent   *agent           // the newest agent
+	now     *incarnation     // the process that is up; nil if none is
 	changed chan struct{}    // closed and replaced when now changes
 	all     []*incarnation
 	calm    bool // no connection is cut any more
@@ -103,7 +103,7 @@ func newWorld(seed uint64, p plan) *world {
 	return w
 }
 
-// source returns a new source of chance.
+// source returns a new random source.
 func (w *world) source() *rand.Rand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *world) span(mean time.Duration) time.Duration {
 	return time.Duration(w.rng.ExpFloat64() * float64(mean))
 }
 
-// chance is true once in n times.
+// chance returns true with a probability of 1/n.
 func (w *world) chance(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,8 +151,8 @@ func (w *world) tick() int64 {
 	return w.clock
 }
 
-// effect notes that something decided reaches an agent: once, and not before
-// the log has it for good.
+// effect notes that a prompt or decision reaches an agent. That may happen only
+// once, and only after the event that recorded accepts is durable in the log.
 func (w *world) effect(what string, recorded func(event.Event) bool) {
 	w.note("agent: %s", what)
 	w.disk.mu.Lock()
@@ -170,7 +170,7 @@ func (w *world) effect(what string, recorded func(event.Event) bool) {
 	}
 }
 
-// machine makes a the agent that runs.
+// machine makes a the running agent. The agent before it must be dead.
 func (w *world) machine(a *agent) {
 	w.mu.Lock()
 	before := w.agent
@@ -191,21 +191,22 @@ func (w *world) running() *agent {
 	return w.agent
 }
 
-// An incarnation is one process of ours.
+// An incarnation is one simulated process of runnel.
 type incarnation struct {
 	w       *world
 	n       int
 	log     *diskLog
 	session *runnel.Session
-	killed  chan struct{} // closed with dead
+	killed  chan struct{} // closed when dead becomes true
 
 	mu    sync.Mutex
 	dead  bool
 	how   fate // how it ended, or is about to
-	taint bool // the log may fail it: the disk has another owner, or it is detached
+	taint bool // the log may fail, because the process is ending or lost the disk
 }
 
-// reach calls f, which takes no time, unless the process is dead.
+// reach calls f unless the process is dead, and reports whether the process is
+// alive. f must take no time.
 func (inc *incarnation) reach(f func()) bool {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
@@ -253,7 +254,7 @@ func (w *world) boot(gen int) (up bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if a := w.running(); a != nil && a.take() { // nobody came for it
+	if a := w.running(); a != nil && a.take() { // the new session did not adopt the agent
 		a.kill()
 	}
 	w.mu.Lock()
@@ -266,7 +267,8 @@ func (w *world) boot(gen int) (up bool) {
 	return true
 }
 
-// current waits for a process that is up; nil when all is over.
+// current returns the process that is up, and waits for one if there is none.
+// It returns nil when the world ends.
 func (w *world) current() *incarnation {
 	for {
 		w.mu.Lock()
@@ -300,7 +302,7 @@ func (w *world) strike(how fate) (up bool) {
 		}
 		inc.end(how, true)
 	}
-	for _, old := range before { // what was fenced before is gone by now
+	for _, old := range before { // processes that were fenced earlier die now
 		old.end(how, how != fenced || old != inc)
 	}
 	shown := len(w.disk.snapshot())
@@ -313,7 +315,7 @@ func (w *world) strike(how fate) (up bool) {
 		switch {
 		case how == killed && w.plan.survive:
 			a.leave()
-		case how != detached: // its supervisor ends it
+		case how != detached: // as the agent's supervisor would
 			a.kill()
 		}
 	}
@@ -329,21 +331,21 @@ func (w *world) strike(how fate) (up bool) {
 	return w.boot(gen)
 }
 
-// An op is something a user did.
+// An op is an operation of a user, with its result.
 type op struct {
 	user      int
 	kind      string // send, decide, cancel
-	arg       string // the turn, the approval
+	arg       string // id of the turn or of the approval
 	choice    string
 	call, ret int64
 	out       string // ok, busy, gone, unknown; else an error
 	busy      string // the turn that is running, if busy
-	stale     bool   // it is about other arguments than those that were asked about
+	stale     bool   // the decision has the digest of other arguments
 }
 
 const forever = int64(1) << 62
 
-// do does one operation and remembers it.
+// do runs one operation and records it with its result.
 func (w *world) do(inc *incarnation, o op, f func() error) op {
 	o.call = w.tick()
 	err := f()
@@ -354,7 +356,7 @@ func (w *world) do(inc *incarnation, o op, f func() error) op {
 	e, _ := errors.AsType[*runnel.Error](err)
 	switch {
 	case !inc.reach(func() {}) && inc.how != detached:
-		o.out, o.ret = "unknown", forever // nobody was told
+		o.out, o.ret = "unknown", forever // the user got no response
 	case err == nil:
 	case e != nil && e.Code == runnel.TurnInProgress:
 		o.out = "busy"
@@ -378,7 +380,7 @@ func (w *world) do(inc *incarnation, o op, f func() error) op {
 	return o
 }
 
-// user does the operations of user n, who sees what client c sees.
+// user runs the operations of user n, who knows what client c has received.
 func (w *world) user(n int, c *client) {
 	r := w.source()
 	for range w.plan.ops {
