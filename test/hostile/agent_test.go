@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// plan is what a prompt asks of the agent.
+// plan is what a prompt tells the agent to do.
 type plan struct {
-	Deltas   int           `json:"deltas,omitzero"`   // of text
-	Pace     time.Duration `json:"pace,omitzero"`     // between two
-	Ask      bool          `json:"ask,omitzero"`      // for one permission
-	Tool     []string      `json:"tool,omitzero"`     // what is run, without waiting for the answer
-	Deep     int           `json:"deep,omitzero"`     // levels of lists in the call's arguments
-	Await    bool          `json:"await,omitzero"`    // the tool's end
-	Stubborn bool          `json:"stubborn,omitzero"` // nothing but SIGKILL ends it
-	Stdout   int           `json:"stdout,omitzero"`   // MiB of messages of one each
-	Pages    int           `json:"pages,omitzero"`    // messages of 4 KiB
-	Stderr   int           `json:"stderr,omitzero"`   // MiB
-	DieAt    int           `json:"dieAt,omitzero"`    // exits after that many bytes of this turn
-	Tell     string        `json:"tell,omitzero"`     // a variable whose value is said at the end
+	Deltas   int           `json:"deltas,omitzero"`   // number of text deltas
+	Pace     time.Duration `json:"pace,omitzero"`     // time before each delta
+	Ask      bool          `json:"ask,omitzero"`      // ask for one permission
+	Tool     []string      `json:"tool,omitzero"`     // command that runs before the agent asks
+	Deep     int           `json:"deep,omitzero"`     // levels of nested lists in the call's arguments
+	Await    bool          `json:"await,omitzero"`    // wait for the command's end
+	Stubborn bool          `json:"stubborn,omitzero"` // ignore interrupts and all signals but SIGKILL
+	Stdout   int           `json:"stdout,omitzero"`   // number of messages of 1 MiB
+	Pages    int           `json:"pages,omitzero"`    // number of messages of 4 KiB
+	Stderr   int           `json:"stderr,omitzero"`   // MiB to write to standard error
+	DieAt    int           `json:"dieAt,omitzero"`    // exit after this many bytes of the turn
+	Tell     string        `json:"tell,omitzero"`     // variable whose value the agent writes at the end
 }
 
 const planWord = "plan: "
@@ -46,17 +46,17 @@ func (p plan) prompt() string {
 
 type object = map[string]any
 
-// deepValue stands for the lists in lists of a plan.
+// deepValue is a placeholder that write replaces with nested lists.
 const deepValue = "lists in lists"
 
-// agent speaks the lines of JSON that Claude Code speaks.
+// agent speaks the protocol of Claude Code, which consists of JSON lines.
 type agent struct {
 	mu      sync.Mutex
 	w       *bufio.Writer
 	session string
 	turns   int
-	left    int           // bytes until it exits, if it does
-	deep    int           // levels of lists in place of deepValue
+	left    int           // bytes to write before the agent exits; 0 for no limit
+	deep    int           // levels of nested lists that replace deepValue
 	stop    chan struct{} // closed when the running turn is interrupted
 	answers chan json.RawMessage
 }
@@ -111,7 +111,7 @@ func (a *agent) take(line json.RawMessage) {
 			close(a.stop)
 			a.stop = nil
 		}
-		if in.Request.Subtype == "mcp_set_servers" { // what it was given is for the test to read
+		if in.Request.Subtype == "mcp_set_servers" { // the test reads this file
 			if err := os.WriteFile("servers", in.Request.Servers, 0o600); err != nil {
 				panic(err)
 			}
@@ -146,7 +146,7 @@ func (a *agent) write(v object) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.deep > 0 { // by hand: more levels cannot be encoded
+	if a.deep > 0 { // by hand, because json.Marshal limits the levels
 		line = bytes.ReplaceAll(line, []byte(`"`+deepValue+`"`), []byte(strings.Repeat("[", a.deep)+strings.Repeat("]", a.deep)))
 	}
 	line = append(line, '\n')
@@ -172,7 +172,7 @@ func (a *agent) message(id string, content object) object {
 	return object{"id": id, "type": "message", "role": "assistant", "model": "hostile", "content": []object{content}, "stop_reason": nil, "usage": object{"input_tokens": 1, "output_tokens": 1}}
 }
 
-// turn is one answer: text, then the tool, then a word.
+// turn plays one turn: text, then the tool, then the result.
 func (a *agent) turn(p plan, stop chan struct{}) {
 	a.mu.Lock()
 	a.left, a.deep = p.DieAt, p.Deep
@@ -233,7 +233,7 @@ func (a *agent) page(id string) {
 	a.event(object{"type": "content_block_stop", "index": 0})
 }
 
-// mebibyte writes a message of about that size.
+// mebibyte writes a message of about 1 MiB.
 func (a *agent) mebibyte(id string) {
 	a.begin(id)
 	text := strings.Repeat("flood of text. ", 32<<10/15)
@@ -244,7 +244,7 @@ func (a *agent) mebibyte(id string) {
 	a.event(object{"type": "content_block_stop", "index": 0})
 }
 
-// flood writes that many MiB to standard error.
+// flood writes mib MiB to standard error.
 func (a *agent) flood(mib int) {
 	line := append(bytes.Repeat([]byte("a line on standard error "), 40), '\n')
 	chunk := bytes.Repeat(line, 1<<20/len(line)+1)

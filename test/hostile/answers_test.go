@@ -13,9 +13,9 @@ import (
 	"unicode"
 )
 
-// TestAnswersOfAnotherServerAreOnlyData has the command line ask a server of
-// somebody else's, which RUNNEL_URL names. What that answers must neither write
-// to the terminal as it likes nor choose what the browser opens.
+// TestAnswersOfAnotherServerAreOnlyData runs commands against a foreign server,
+// which RUNNEL_URL names. Its responses must neither write control characters
+// or extra lines to the terminal nor choose what the browser opens.
 func TestAnswersOfAnotherServerAreOnlyData(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	touch, ran := w.marks()

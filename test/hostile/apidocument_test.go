@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// An apiSchema is what the fuzzers read of a schema.
+// An apiSchema is the part of a JSON schema that the fuzzers use.
 type apiSchema struct {
 	Ref        string `json:"$ref"`
 	Type       any
@@ -49,8 +49,8 @@ type apiDocument struct {
 		Client, Server *apiSchema
 	} `json:"x-websocket"`
 
-	list     []*apiOperation  // in a fixed order, so that a seed means the same each time
-	statuses map[string][]int // of errors, by type
+	list     []*apiOperation  // in a fixed order, so that a seed makes the same requests
+	statuses map[string][]int // HTTP statuses of errors, by error type
 }
 
 func parseDocument(data []byte) (*apiDocument, error) {
@@ -89,9 +89,10 @@ func (d *apiDocument) members(union *apiSchema) []string {
 	return slices.Sorted(maps.Keys(d.resolve(union).Discriminator.Mapping))
 }
 
-// judge returns what is wrong with an answer; "" if nothing is. Success must be
-// as listed for the operation, which is nil where the request may have been for
-// any; every error must have the form of the API, and a status of its type.
+// judge returns what is wrong with a response; "" if nothing is. A success must
+// have a status that the document lists for the operation. op is nil if the
+// request may have been for any operation. Every error must have the form of
+// the API and a status that belongs to its type.
 func (d *apiDocument) judge(op *apiOperation, res *http.Response, body []byte) string {
 	switch {
 	case res.StatusCode == http.StatusInternalServerError:
@@ -123,8 +124,8 @@ func (d *apiDocument) judge(op *apiOperation, res *http.Response, body []byte) s
 	return ""
 }
 
-// problem returns what is wrong with the body of an error; status is 0 where it
-// has none.
+// problem returns what is wrong with an error object; "" if nothing is. status
+// is 0 for an error without an HTTP status.
 func (d *apiDocument) problem(data []byte, status int) string {
 	var p struct {
 		Type, Message string
@@ -147,7 +148,8 @@ func (d *apiDocument) problem(data []byte, status int) string {
 	return ""
 }
 
-// strict decodes one JSON value that has no other members than v.
+// strict decodes one JSON value into v. It rejects unknown members and data
+// after the value.
 func strict(data []byte, v any) error {
 	dec := json.NewDecoder(strings.NewReader(string(data)))
 	dec.DisallowUnknownFields()

@@ -12,14 +12,14 @@ import (
 	"sync"
 )
 
-// A valuePool holds values that the server takes, by the names of properties
-// and parameters. It learns ids from answers.
+// A valuePool holds values that the server accepts, by the names of properties
+// and parameters. It learns ids from responses.
 type valuePool struct {
 	mu    sync.Mutex
 	known map[string][]any
 }
 
-const pooled = 48 // values of a name
+const pooled = 48 // maximum number of values of a name
 
 func newValuePool(w *world) *valuePool {
 	texts := []any{"hello", plan{Deltas: 3}.prompt(), plan{Deltas: 1, Ask: true}.prompt(), " ", "ünï©ode \u202e 💥"}
@@ -35,11 +35,12 @@ func newValuePool(w *world) *valuePool {
 		"after": {0, 1, 5}, "limit": {1, 10, 1000}, "Last-Event-ID": {"0", "3"}, "nonce": {strings.Repeat("n", 30)},
 		"turnId":          {"", "", "", "01890a5d-ac96-774b-bcce-b302099a8057", "9e0bf65a-d1bb-4ba9-bdc4-3543065d331a", "one"},
 		"Idempotency-Key": {"a", "b"}, "idempotencyKey": {"", "", "a", "b"},
-		"newOrigin": {false}, // another origin would end the browser's credential
+		"newOrigin": {false}, // a new origin would end the browser's credential
 	}}
 }
 
-// add has the pool keep a value.
+// add adds a value. If the name has the maximum number of values, it replaces a
+// random one.
 func (p *valuePool) add(rnd *rand.Rand, name string, v any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,14 +58,14 @@ func (p *valuePool) forget(name string) {
 	delete(p.known, name)
 }
 
-// of returns values of a name.
+// of returns the values of a name.
 func (p *valuePool) of(name string) []any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.known[name])
 }
 
-// learn keeps the ids that an answer holds.
+// learn adds the ids in a response to the pool.
 func (p *valuePool) learn(rnd *rand.Rand, path string, body []byte) {
 	var v any
 	if json.Unmarshal(body, &v) != nil {
@@ -94,31 +95,32 @@ func (p *valuePool) walk(rnd *rand.Rand, v any) {
 	}
 }
 
-// How far a value is from what its schema describes.
+// The kinds of values, by how far they are from their schema.
 const (
 	valid = iota
 	nearly
 	hostile
 )
 
-// A maker makes values; it belongs to one goroutine.
+// A maker makes random values. It belongs to one goroutine.
 type maker struct {
 	*rand.Rand
 	doc  *apiDocument
 	pool *valuePool
-	deep bool // the request reaches the handler, and is bad only in its body
+	deep bool // the request must reach its handler, so only its body may be invalid
 }
 
-// odds reports true one time in n.
+// odds returns true with a probability of 1/n.
 func (m *maker) odds(n int) bool { return m.IntN(n) == 0 }
 
 func pick[T any](m *maker, from []T) T { return from[m.IntN(len(from))] }
 
-// kind returns how good the next value is: most are good enough to reach what
-// is behind the checks.
+// kind returns the kind of the next value. Half of the values are valid, so
+// that they pass the first checks of the server.
 func (m *maker) kind() int { return pick(m, []int{valid, valid, valid, nearly, nearly, hostile}) }
 
-// body returns a JSON text of a kind for a schema.
+// body returns the body of a request for a schema. kind decides how far it is
+// from the schema.
 func (m *maker) body(s *apiSchema, kind int) []byte {
 	if kind == hostile && m.odds(2) {
 		return m.notJSON()
@@ -183,7 +185,7 @@ func (m *maker) value(name string, s *apiSchema, depth int) any {
 	return nil
 }
 
-// text returns a text of any form.
+// text returns a random text: ordinary, hostile or very long.
 func (m *maker) text() string {
 	switch m.IntN(12) {
 	case 0:
@@ -204,7 +206,7 @@ func hostileTexts() []string {
 	}
 }
 
-// hostileValue returns a value of any type.
+// hostileValue returns a random value of any type.
 func (m *maker) hostileValue(depth int) any {
 	n := 11
 	if depth > 4 {
@@ -233,7 +235,7 @@ func (m *maker) hostileValue(depth int) any {
 	return list
 }
 
-// change returns a value that differs in one place.
+// change returns a copy of v that differs in one place.
 func (m *maker) change(v any, depth int) any {
 	o, ok := v.(object)
 	if !ok || len(o) == 0 || m.odds(8) {
@@ -262,8 +264,8 @@ func (m *maker) change(v any, depth int) any {
 	return o
 }
 
-// notJSON returns bytes that are no valid JSON, or more of it than anyone
-// sends.
+// notJSON returns bytes that a strict JSON decoder rejects, such as unclosed
+// brackets, invalid UTF-8, duplicate names or only spaces.
 func (m *maker) notJSON() []byte {
 	switch m.IntN(8) {
 	case 0:

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// borrow runs a program that changes its user, as every user can with
-// newuidmap, and reports what that was answered.
+// borrow is the role of an agent's tool. It runs a helper that becomes another
+// user, as every user can with newuidmap, and reports what the helper printed.
 func borrow(args []string) {
 	dir, helper := args[0], args[1]
 	cmd := exec.Command(helper, "play-become", dir)
@@ -23,8 +23,9 @@ func borrow(args []string) {
 	writeResult(filepath.Join(dir, "borrowed"), words(out, err))
 }
 
-// become is run as root. It becomes another user, of whose processes ours
-// cannot see what they hold open, and sends the parcel in a directory.
+// become is the role of the helper, which starts as root. It becomes the user
+// nobody and sends the parcel in a directory. The server cannot see which files
+// the processes of that user have open.
 func become(args []string) {
 	var p parcel
 	awaitOrders(filepath.Join(args[0], "parcel"), &p)
@@ -40,9 +41,9 @@ func become(args []string) {
 	sendRequest([]string{string(text)})
 }
 
-// TestAgentsProcessOfAnotherUserCannotUseAToken lets an agent's tool become
-// another user and call with a token that it found. Another user whom no agent
-// started may use it.
+// TestAgentsProcessOfAnotherUserCannotUseAToken has an agent's tool become
+// another user and send a request with a token that it found. The server must
+// reject it. A process of that user that no agent started may use the token.
 func TestAgentsProcessOfAnotherUserCannotUseAToken(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")

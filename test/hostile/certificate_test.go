@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// certificate returns a certificate for this machine, and its key.
+// certificate returns a self-signed certificate for 127.0.0.1 and its key, both
+// as PEM.
 func certificate(w *world) (cert, key string) {
 	w.t.Helper()
 	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

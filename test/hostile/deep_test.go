@@ -10,8 +10,8 @@ import (
 )
 
 // TestDeeplyNestedArgumentsLeaveTheSessionReadable has an agent call a tool
-// with arguments that a decoder of JSON just accepts, but no longer inside an
-// event, and with arguments that it does not accept.
+// with deeply nested arguments: some that a JSON decoder accepts alone but not
+// inside an event, and some that it does not accept at all.
 func TestDeeplyNestedArgumentsLeaveTheSessionReadable(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

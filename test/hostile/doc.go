@@ -1,4 +1,4 @@
-// Package hostile lets programs under an agent attack the server that runs it,
-// and looks at what they get and what they leave; it also lets agents run for
-// long while things are killed.
+// Package hostile runs programs under an agent that attack the server, and
+// checks what they reach and what they leave behind. It also fuzzes and floods
+// the server, and runs agents for a long time while processes are killed.
 package hostile

@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// holders returns the files below the data directory that hold text.
+// holders returns the files below the data directory that contain text.
 func (w *world) holders(text string) (names []string) {
 	w.t.Helper()
 	err := filepath.WalkDir(w.data, func(path string, d fs.DirEntry, err error) error {
@@ -37,9 +37,9 @@ func (w *world) holders(text string) (names []string) {
 	return names
 }
 
-// TestDeletedTranscriptLeavesNoBytes reads the files of the data directory as a
-// thief would, while the server runs: once a session was deleted no file may
-// hold anything of it.
+// TestDeletedTranscriptLeavesNoBytes reads the files of the data directory
+// while the server runs, as a thief would. Soon after a session was deleted, no
+// file may contain text of the session.
 func TestDeletedTranscriptLeavesNoBytes(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -48,7 +48,7 @@ func TestDeletedTranscriptLeavesNoBytes(t *testing.T) {
 	defer other.Leave()
 	c := w.Follow(w.create())
 	defer c.Leave()
-	for range 20 { // mixed with another session, as on a real server
+	for range 20 { // alternating with another session, as on a real server
 		c.End(c.Send(strings.Repeat(mark, 100) + plan{Deltas: 3}.prompt()))
 		other.End(other.Send(plan{Deltas: 3}.prompt()))
 	}

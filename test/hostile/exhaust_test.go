@@ -21,25 +21,26 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// exhaust tells an agent's tool to send a request, and to take the server's
-// descriptors from it while that looks who sent it.
+// exhaust holds the orders for an agent's tool: to send a request, and to lower
+// the server's limit of descriptors while the server looks up the sender.
 type exhaust struct {
-	Target int    `json:"target"` // the server
+	Target int    `json:"target"` // process id of the server
 	Addr   string `json:"addr"`
-	Socket string `json:"socket,omitzero"` // called instead, if it is set
+	Socket string `json:"socket,omitzero"` // if set, the unix socket to use instead of Addr
 	Say    []byte `json:"say"`
 }
 
-// exhausted is what became of it.
+// exhausted is the tool's result.
 type exhausted struct {
 	Err      string      `json:"err"`
 	Tries    int         `json:"tries"`
-	Statuses map[int]int `json:"statuses"` // how often each was answered
+	Statuses map[int]int `json:"statuses"` // number of responses by HTTP status; 0 is no response
 }
 
-// play waits for its orders in a directory, and writes its result there.
+// play is the tool's role. It waits for its orders in a directory and writes
+// its result there.
 func (exhaust) play(args []string) {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // nobody sees what this process holds
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // hides the open files of this process
 		panic(err)
 	}
 	var e exhaust
@@ -56,7 +57,7 @@ func (exhaust) play(args []string) {
 	<-time.After(testapi.Patience)
 }
 
-const patience = time.Second // with an answer
+const patience = time.Second // maximum wait for a response
 
 func (e exhaust) run(r *exhausted) error {
 	var limit unix.Rlimit
@@ -65,7 +66,7 @@ func (e exhaust) run(r *exhausted) error {
 	}
 	longest := time.Duration(0)
 	for began := time.Now(); time.Since(began) < 10*time.Second && r.Statuses[http.StatusOK] == 0; r.Tries++ {
-		// Somewhere in the time that an answer takes, another place each time.
+		// Each try lowers the limit at another point of the response time.
 		const steps = 97
 		took, status, err := e.try(limit, longest*time.Duration(r.Tries*61%steps)/steps, r.Tries > 0)
 		if err != nil {
@@ -80,8 +81,9 @@ func (e exhaust) run(r *exhausted) error {
 }
 
 // try connects, gives the server five milliseconds to accept, and sends the
-// request. With lower it takes the server's descriptors away once after has
-// passed, and gives them back when it returns.
+// request. If lower is true, it sets the server's limit of descriptors to zero
+// once the time after has passed, and restores the limit when it returns. It
+// returns how long the response took, and its status; 0 if there was none.
 func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took time.Duration, status int, err error) {
 	c, err := net.Dial("tcp", e.Addr)
 	if err != nil {
@@ -90,7 +92,7 @@ func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took t
 	defer c.Close()
 	time.Sleep(5 * time.Millisecond)
 	began := time.Now()
-	if _, err := c.Write(e.Say); err != nil { // the server has closed it
+	if _, err := c.Write(e.Say); err != nil { // the server has closed the connection
 		return time.Since(began), 0, nil
 	}
 	if lower {
@@ -107,14 +109,14 @@ func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took t
 		return 0, 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil { // it may have got no answer without descriptors
+	if err != nil { // without descriptors the server may not respond
 		return time.Since(began), 0, nil
 	}
 	return time.Since(began), answer.StatusCode, answer.Body.Close()
 }
 
-// runSocket calls again and again, while it lowers and raises the limit all the
-// time.
+// runSocket sends requests to the unix socket again and again, while it lowers
+// and raises the limit all the time.
 func (e exhaust) runSocket(r *exhausted) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(e.Target, unix.RLIMIT_NOFILE, nil, &limit); err != nil {
@@ -142,13 +144,14 @@ func (e exhaust) runSocket(r *exhausted) error {
 	return nil
 }
 
-// spin is busy for a random time.
+// spin keeps the CPU busy for a random time.
 func spin(atMost time.Duration) {
 	for began, d := time.Now(), rand.N(atMost); time.Since(began) < d; {
 	}
 }
 
-// call returns the status of the answer; 0 if there is none.
+// call sends the request to the unix socket. It returns the status of the
+// response; 0 if there is none.
 func (e exhaust) call() int {
 	c, err := net.Dial("unix", e.Socket)
 	if err != nil {
@@ -167,7 +170,8 @@ func (e exhaust) call() int {
 	return answer.StatusCode
 }
 
-// exhaustDetached runs play in a process that has lost its parent and its mark.
+// exhaustDetached is a role. It runs play in a process that has neither its
+// parent nor the agent's mark in its environment.
 func exhaustDetached(args []string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -180,9 +184,10 @@ func exhaustDetached(args []string) {
 	}
 }
 
-// TestAgentCannotTakeDescriptorsToHideItsSupervisor has a tool without a mark
-// call by the unix socket, below an agent that the server took over, while it
-// lowers and raises the server's limit of descriptors.
+// TestAgentCannotTakeDescriptorsToHideItsSupervisor has a tool without the
+// agent's mark send requests to the unix socket, while the tool lowers and
+// raises the server's limit of descriptors. The server has taken the agent over
+// from another server. It must not take the tool for the user.
 func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -209,15 +214,15 @@ func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 		if r.Statuses[http.StatusOK] > 0 {
 			t.Errorf("the agent passed for the user in try %d: %v", r.Tries, r.Statuses)
 		}
-		c.Leave()                                 // it reconnects all the time
-		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
+		c.Leave()                                 // c reconnects all the time
+		http.DefaultClient.CloseIdleConnections() // a connection that was rejected stays rejected
 		w.killSessions()
 	})
 }
 
-// TestAgentCannotTakeDescriptorsToBeAStranger has an agent's tool answer its
-// own question with a token that it found, while it lowers the server's limit
-// of descriptors, as any process of its user can.
+// TestAgentCannotTakeDescriptorsToBeAStranger has an agent's tool decide the
+// agent's approval with a token that it found, while the tool lowers the
+// server's limit of descriptors, as any process of the same user can.
 func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -238,15 +243,15 @@ func TestAgentCannotTakeDescriptorsToBeAStranger(t *testing.T) {
 		if r.Statuses[http.StatusOK] > 0 {
 			t.Errorf("the agent answered its own question in try %d: %v", r.Tries, r.Statuses)
 		}
-		c.Leave()                                 // it reconnects all the time
-		http.DefaultClient.CloseIdleConnections() // one that was judged meanwhile stays refused
+		c.Leave()                                 // c reconnects all the time
+		http.DefaultClient.CloseIdleConnections() // a connection that was rejected stays rejected
 		w.killSessions()
 	})
 }
 
-// TestUserIsJudgedAnewOnceDescriptorsAreBack refuses a user while the server
-// has no descriptors to look who calls. The next request of the same client is
-// served.
+// TestUserIsJudgedAnewOnceDescriptorsAreBack sends a request while the server
+// has no descriptors to look up the sender. The server must reject it, and must
+// accept the same client's next request once it has descriptors again.
 func TestUserIsJudgedAnewOnceDescriptorsAreBack(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -268,7 +273,7 @@ func TestUserIsJudgedAnewOnceDescriptorsAreBack(t *testing.T) {
 		}
 		return answer.StatusCode
 	}
-	if status := get("/api/health"); status != http.StatusOK { // the connection is made, and nobody has asked whose it is
+	if status := get("/api/health"); status != http.StatusOK { // opens the connection; this route does not look up the sender
 		t.Fatal(status)
 	}
 	var limit unix.Rlimit

@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// delegate makes a cgroup that belongs to the world's user, and has its servers
-// start there, as a service manager does.
+// delegate creates a cgroup that belongs to the world's user. The world's
+// servers then start in the cgroup, as under a service manager.
 func (w *world) delegate() {
 	w.t.Helper()
 	root := ""
@@ -32,7 +32,7 @@ func (w *world) delegate() {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil { // what is inside would be left
+		if err := os.Remove(dir); err != nil { // fails if a process is left in the cgroup
 			w.t.Error(err)
 		}
 	})
@@ -46,9 +46,9 @@ func (w *world) delegate() {
 }
 
 // TestCgroupEndsWhatSurvivesServerAndSupervisor kills the server and its
-// supervisors at once, with the zoo open. What lost all that it could be known
-// by is ended by its cgroup when the server starts again, before anyone is
-// served.
+// supervisors at the same time, while the zoo runs. Some of the processes that
+// are left can be recognised only by their cgroup. The next server must kill
+// all of them.
 func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	if !proc.CanFence() || os.Getuid() != 0 {
 		t.Skip("no cgroup to delegate")
@@ -56,13 +56,13 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
 		w.delegate()
-		t.Cleanup(w.end) // before its cgroup goes
+		t.Cleanup(w.end) // runs before the cgroup is removed
 		w.start()
 		c, turn := w.openZoo(plan{Stubborn: true})
 		defer c.Leave()
 		n := len(w.processes())
 		both := append(w.supervisors(), w.cmd.Process.Pid)
-		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped, none acts on the other's end
+		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // while suspended, none can react to the end of another
 			for _, pid := range both {
 				if err := syscall.Kill(pid, sig); err != nil {
 					t.Error(err)

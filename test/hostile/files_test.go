@@ -16,7 +16,7 @@ import (
 )
 
 // serveOnce starts a server with these flags and stops it once it is ready. It
-// returns what a server printed that does not start, and whether it started.
+// returns the server's standard error, and whether the server started.
 func (w *world) serveOnce(flags ...string) (said string, started bool) {
 	w.t.Helper()
 	cmd := w.command(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", w.data}, flags...)...)
@@ -45,7 +45,8 @@ func (w *world) serveOnce(flags ...string) (said string, started bool) {
 	return stderr.String(), false
 }
 
-// mendAsTold runs the command that an error ends with, as the world's user.
+// mendAsTold runs the command at the end of an error message, as the world's
+// user.
 func (w *world) mendAsTold(said string) {
 	w.t.Helper()
 	_, command, ok := strings.Cut(said, "; run: ")
@@ -61,7 +62,7 @@ func (w *world) mendAsTold(said string) {
 	}
 }
 
-// put writes a file of the world's user, past the umask.
+// put writes a file that belongs to the world's user, with exactly this mode.
 func (w *world) put(path, content string, mode os.FileMode) {
 	w.t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode)); err != nil {
@@ -70,7 +71,8 @@ func (w *world) put(path, content string, mode os.FileMode) {
 	w.own(path)
 }
 
-// folder makes a folder of the world's user, past the umask.
+// folder makes a folder that belongs to the world's user, with exactly this
+// mode, and returns its path.
 func (w *world) folder(path string, mode os.FileMode) string {
 	w.t.Helper()
 	if err := os.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
@@ -83,9 +85,9 @@ func (w *world) folder(path string, mode os.FileMode) string {
 	return path
 }
 
-// TestFilesOfOthersAreRefused gives the server files that others of the machine
-// can change, or read where they hold secrets. It must not start before the
-// command that it prints was run.
+// TestFilesOfOthersAreRefused gives the server files that other users can
+// change, or secrets that other users can read. The server must not start until
+// the command that it prints has been run.
 func TestFilesOfOthersAreRefused(t *testing.T) {
 	const plain, secret = "log-level: warn\n", "agents:\n  claude: {env: {MY_API_KEY: 6f1ed002ab5595859014ebf0951522d9}}\n"
 	in := func(w *world, parts ...string) string { return filepath.Join(append([]string{w.dir}, parts...)...) }
@@ -95,7 +97,7 @@ func TestFilesOfOthersAreRefused(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		make  func(w *world) []string // returns the flags
+		make  func(w *world) []string // returns the server's flags
 		wants string
 	}{
 		"configuration": {func(w *world) []string {
@@ -171,7 +173,8 @@ func TestFilesOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// TestFilesOfAnotherUserAreRefused needs a second user.
+// TestFilesOfAnotherUserAreRefused gives the server files and folders that
+// belong to another user. The server must not start.
 func TestFilesOfAnotherUserAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be two users")
@@ -211,9 +214,9 @@ func TestFilesOfAnotherUserAreRefused(t *testing.T) {
 	}
 }
 
-// TestFilesThatOthersMayReadAreTaken checks what must go on to work: a
-// configuration without secrets that others may read, and a data directory
-// below one like /tmp.
+// TestFilesThatOthersMayReadAreTaken checks what the server must accept: a
+// configuration without secrets that others can read, and a data directory
+// below a sticky folder such as /tmp.
 func TestFilesThatOthersMayReadAreTaken(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")

@@ -26,8 +26,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// fuzzTime is how long a fuzzer runs: RUNNEL_FUZZ, or minutes with RUNNEL_LONG,
-// or seconds.
+// fuzzTime returns how long a fuzzer runs: RUNNEL_FUZZ, or ten minutes with
+// RUNNEL_LONG, or four seconds.
 func fuzzTime(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("RUNNEL_FUZZ"); s != "" {
@@ -43,9 +43,9 @@ func fuzzTime(t *testing.T) time.Duration {
 	return 4 * time.Second
 }
 
-// fuzzSeed is RUNNEL_FUZZ_SEED, or another one each time. It decides what each
-// worker sends; the ids in it and the order of the workers depend on the
-// server.
+// fuzzSeed returns RUNNEL_FUZZ_SEED, or a new seed. The seed decides what each
+// worker sends, but not the ids in it and not the order of the workers, which
+// depend on the server.
 func fuzzSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -62,31 +62,32 @@ func fuzzSeed(t *testing.T) uint64 {
 
 const (
 	fuzzWorkers = 4
-	fuzzFaults  = 10 // after which a fuzzer stops
+	fuzzFaults  = 10 // number of faults after which a fuzzer stops
 )
 
 // A fuzzer sends requests to a world's server.
 type fuzzer struct {
 	*world
-	admin  string // a token with every scope, of which no request knows
+	admin  string // a token with every scope that no fuzzed request uses
 	doc    *apiDocument
 	pool   *valuePool
 	client *http.Client
-	tls    *tls.Config // nil: no TLS
+	tls    *tls.Config // nil without TLS
 	keys   []credential
 	faults atomic.Int32
 	sent   atomic.Int64
 	counts sync.Map // of answers, by status: *atomic.Int64
 }
 
-// A credential is what a request shows.
+// A credential is what a request authenticates with.
 type credential struct {
 	name   string
 	header http.Header
-	host   string // "" for the address
+	host   string // Host header; "" for the server's address
 }
 
-// newFuzzer starts a server, gives it some sessions, and reads its document.
+// newFuzzer starts a server, with TLS if secure is true, makes credentials, and
+// reads the server's OpenAPI document.
 func newFuzzer(t *testing.T, secure bool) *fuzzer {
 	t.Helper()
 	w := newWorld(t, nil, "60s")
@@ -134,7 +135,8 @@ func (f *fuzzer) scheme() string {
 	return "http"
 }
 
-// tokens makes a token of every scope, and others.
+// tokens makes tokens with various scopes, and adds them and invalid ones to
+// the credentials.
 func (f *fuzzer) tokens() {
 	bearer := func(name string, values ...string) {
 		f.keys = append(f.keys, credential{name: name, header: http.Header{"Authorization": values}})
@@ -144,7 +146,7 @@ func (f *fuzzer) tokens() {
 	}
 	f.admin = make("watcher", "--scope", "read,send,approve,admin")
 	all := make("all scopes", "--scope", "read,send,approve,admin")
-	bearer("all scopes", all) // the first: of requests that are to reach their handlers
+	bearer("all scopes", all) // keys[0], for requests that must reach their handlers
 	for _, scope := range []string{"read", "send", "approve", "admin"} {
 		bearer(scope, make(scope, "--scope", scope))
 	}
@@ -155,7 +157,8 @@ func (f *fuzzer) tokens() {
 	f.keys = append(f.keys, credential{name: "nothing"})
 }
 
-// browser logs a browser in.
+// browser logs a browser in and adds its credential, complete and without its
+// key.
 func (f *fuzzer) browser() {
 	both, _ := f.browse(f.link())
 	cookie, key, _ := strings.Cut(both, " ")
@@ -167,7 +170,7 @@ func (f *fuzzer) browser() {
 	f.keys = append(f.keys, credential{"browser", page, host}, credential{"browser", page, host}, credential{"half a browser", halved, host})
 }
 
-// get asks the server as the watcher.
+// get sends a GET request with the token admin.
 func (f *fuzzer) get(path string) (*http.Response, []byte) {
 	f.t.Helper()
 	return f.ask("GET", path, nil)
@@ -197,12 +200,12 @@ func (f *fuzzer) ask(method, path string, body io.Reader) (*http.Response, []byt
 // dial opens a connection to the server.
 func (f *fuzzer) dial() (net.Conn, error) {
 	if f.tls != nil {
-		return tls.Dial("tcp", f.Addr, f.tls) // HTTP/1.1: it names no other protocol
+		return tls.Dial("tcp", f.Addr, f.tls) // HTTP/1.1, because the handshake offers no other protocol
 	}
 	return net.Dial("tcp", f.Addr)
 }
 
-// fault reports what is wrong, and what was sent.
+// fault fails the test with what is wrong, what was sent, and the response.
 func (f *fuzzer) fault(what string, sent, answer []byte) {
 	f.faults.Add(1)
 	short := func(b []byte) string { return strconv.Quote(string(b[:min(len(b), 2000)])) }
@@ -226,7 +229,8 @@ func (f *fuzzer) summary() string {
 	return b.String()
 }
 
-// run has workers fuzz for a time, each with numbers of its own.
+// run opens the sessions and has each worker call once again and again for the
+// time d. Each worker has its own random numbers.
 func (f *fuzzer) run(seed uint64, d time.Duration, once func(*maker)) {
 	f.t.Helper()
 	f.open()
@@ -243,8 +247,8 @@ func (f *fuzzer) run(seed uint64, d time.Duration, once func(*maker)) {
 	all.Wait()
 }
 
-// open makes the sessions that a run begins with, of which one has a history
-// and a question that waits.
+// open creates the sessions that a run begins with. One of them has a history
+// and a pending approval.
 func (f *fuzzer) open() {
 	f.t.Helper()
 	f.pool.forget("sessionId")
@@ -272,8 +276,9 @@ func (f *fuzzer) open() {
 	}
 }
 
-// fillRedactor makes as many secrets as the server remembers in order to redact
-// them. What a fuzzer makes then replaces others, and costs no more memory.
+// fillRedactor creates as many tokens as the server remembers in order to
+// redact them. Tokens of the fuzzer then replace older ones and take no more
+// memory.
 func (f *fuzzer) fillRedactor() {
 	f.t.Helper()
 	const remembered = 512
@@ -284,7 +289,7 @@ func (f *fuzzer) fillRedactor() {
 	}
 }
 
-// holding is what a server holds, once it has collected its garbage.
+// holding is what a server holds after a garbage collection.
 type holding struct {
 	heap, resident  float64 // bytes
 	goroutines, fds float64
@@ -294,8 +299,8 @@ func (h holding) String() string {
 	return fmt.Sprintf("%.1f MiB of heap, %.1f MiB resident, %.0f goroutines, %.0f descriptors", h.heap/(1<<20), h.resident/(1<<20), h.goroutines, h.fds)
 }
 
-// measure deletes the sessions and returns the least that the server holds in
-// some samples, each after a garbage collection.
+// measure deletes all sessions and returns the least that the server holds in
+// several samples, each after a garbage collection.
 func (f *fuzzer) measure() holding {
 	f.t.Helper()
 	f.deleteAll()
@@ -311,11 +316,11 @@ func (f *fuzzer) measure() holding {
 	return least
 }
 
-// collected makes the server collect its garbage, by requests that cost memory,
-// and returns what it holds then.
+// collected sends large requests until the server has collected its garbage
+// twice, and returns what the server holds then.
 func (f *fuzzer) collected() holding {
 	f.t.Helper()
-	large := strings.Repeat(" ", 1<<20-1) // it is read, and then refused
+	large := strings.Repeat(" ", 1<<20-1) // the server reads it and then rejects it
 	before := f.sample("go_gc_duration_seconds_count")
 	for {
 		f.ask("POST", "/api/session/create", strings.NewReader(large))
@@ -324,7 +329,7 @@ func (f *fuzzer) collected() holding {
 		}
 	}
 	resident, _ := rss(f.cmd.Process.Pid)
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.cmd.Process.Pid)) // of a process that hides itself: root only
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.cmd.Process.Pid)) // only root can list them, because the server hides itself
 	return holding{f.sample("go_memstats_heap_alloc_bytes"), float64(resident) * 1024, f.sample("go_goroutines"), float64(len(fds))}
 }
 
@@ -358,26 +363,28 @@ func (f *fuzzer) deleteAll() {
 	}
 }
 
-// settleTime is how long the server has to give back what it took: to end
-// connections and agents, and to return memory to the system.
+// settleTime is how long the server may take to end connections and agents, and
+// to return memory to the system.
 const settleTime = 30 * time.Second
 
-// cached is what a cache may have gained, in bytes: a fifth of the heap of an
-// idle server is less than a megabyte.
+// cached is by how many bytes caches may grow. It is added to the fifth of the
+// heap that settles allows, because a fifth of an idle server's heap is less
+// than a megabyte.
 const cached = 4 << 20
 
-// stacks ends the server and returns what its goroutines did.
+// stacks kills the server with SIGQUIT and returns the stacks of its
+// goroutines.
 func (f *fuzzer) stacks() string {
 	said := len(f.stderr.String())
 	if err := f.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		f.t.Fatal(err)
 	}
-	_ = f.cmd.Wait() // it ends with an error
+	_ = f.cmd.Wait() // the server ends with an error
 	return f.stderr.String()[said:]
 }
 
-// settles checks that the server lives, has logged no error of its own, and
-// gives back what it took since it was measured.
+// settles checks that the server is healthy, has logged no error, and releases
+// what it has taken since before was measured.
 func (f *fuzzer) settles(before holding) {
 	f.t.Helper()
 	if res, _ := f.get("/api/health"); res.StatusCode != http.StatusOK {
@@ -402,7 +409,7 @@ func (f *fuzzer) settles(before holding) {
 	f.logsNoError()
 }
 
-// logsNoError checks that the server has logged no error of its own.
+// logsNoError checks that the server has logged neither errors nor panics.
 func (f *fuzzer) logsNoError() {
 	f.t.Helper()
 	for line := range strings.Lines(f.stderr.String()) {

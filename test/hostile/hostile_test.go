@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// users calls f as whoever runs the test and, if that is root, as a stranger,
-// whom other rules hold for.
+// users calls f for the user who runs the test, which is nil, and, if that is
+// root, also for an ordinary user, for whom other rules hold.
 func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	if os.Getuid() != 0 {
 		f(t, nil)
@@ -29,16 +29,16 @@ func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	t.Run("stranger", func(t *testing.T) { f(t, stranger) })
 }
 
-// TestAgentCannotAnswerItsOwnQuestion lets a program under an agent try
-// everything to answer the agent's question, or to find what would let it: as
-// the agent's tool, and detached from all it came from.
+// TestAgentCannotAnswerItsOwnQuestion has a program under an agent try
+// everything to decide the agent's approval, or to find a credential for that.
+// The program runs as the agent's tool and as a detached process.
 func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
 		w.start()
 		other := w.Follow(w.create())
 		defer other.Leave()
-		other.End(other.Send(plan{Deltas: 1}.prompt())) // its agent stays
+		other.End(other.Send(plan{Deltas: 1}.prompt())) // its agent keeps running
 
 		c := w.Watch(w.create())
 		defer c.Leave()
@@ -77,8 +77,8 @@ func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 	})
 }
 
-// orders gathers what the spy is told: secrets that it found, and disguised
-// ones that it must not find.
+// orders returns the orders for the spy: credentials as if it had found them,
+// and, disguised, secrets that it must not find.
 func (w *world) orders(own, other string, approval event.Approval) orders {
 	w.t.Helper()
 	stolen, _ := w.browse(w.link())
@@ -96,15 +96,15 @@ func (w *world) orders(own, other string, approval event.Approval) orders {
 	return o
 }
 
-// link returns the code of a new link to the page.
+// link returns the code of a new login link.
 func (w *world) link() string {
 	w.t.Helper()
 	_, code := w.pageAndCode()
 	return code
 }
 
-// pageAndCode returns the two parts of a new link: the page's origin and the
-// code.
+// pageAndCode returns the two parts of a new login link: the page's origin and
+// the code.
 func (w *world) pageAndCode(flags ...string) (origin, code string) {
 	w.t.Helper()
 	origin, code, ok := strings.Cut(w.runnel(append([]string{"login", "--data", w.data}, flags...)...), "/#c=")
@@ -114,15 +114,16 @@ func (w *world) pageAndCode(flags ...string) (origin, code string) {
 	return origin, code
 }
 
-// asPage makes a request that the page sends, to whichever address it goes.
+// asPage sets the headers of a request as if the page sent it. The request may
+// go to any address.
 func asPage(req *http.Request, origin string) {
 	req.Header.Set("Origin", origin)
 	req.Header.Set("Sec-Fetch-Site", "same-origin")
 	_, req.Host, _ = strings.Cut(origin, "://")
 }
 
-// browse logs a browser in and returns its cookie and key; twice, for the two
-// things to do with them.
+// browse logs a browser in and returns its cookie and key with a space in
+// between. Both results are the same text.
 func (w *world) browse(code string) (string, string) {
 	w.t.Helper()
 	body, err := json.Marshal(object{"code": code})
@@ -151,13 +152,13 @@ func (w *world) browse(code string) (string, string) {
 	return both, both
 }
 
-// give puts a file into the project, whole.
+// give writes v as JSON into a file of the project, atomically.
 func (w *world) give(name string, v any) {
 	w.t.Helper()
 	w.putJSON(w.project, name, v)
 }
 
-// forge puts a file into the data directory, as an agent can.
+// forge writes v as JSON into a file of the data directory, as an agent can.
 func (w *world) forge(name string, v any) {
 	w.t.Helper()
 	w.putJSON(w.data, name, v)
@@ -179,14 +180,14 @@ func (w *world) putJSON(dir, name string, v any) {
 	}
 }
 
-// report waits for what a spy has to say.
+// report waits for the report of a spy.
 func (w *world) report(way string) (r report) {
 	w.t.Helper()
 	w.file("report-"+way, &r)
 	return r
 }
 
-// file waits for a file in the project.
+// file waits for a file in the project and decodes it into v.
 func (w *world) file(name string, v any) {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -202,8 +203,8 @@ func (w *world) file(name string, v any) {
 	}
 }
 
-// judge looks at what a spy got. Of root nothing can be hidden but what is not
-// there.
+// judge checks the report of a spy. hidden is false for root, from whom nothing
+// that exists can be hidden.
 func (w *world) judge(way string, r report, hidden bool) {
 	t := w.t
 	t.Helper()
@@ -226,13 +227,13 @@ func (w *world) judge(way string, r report, hidden bool) {
 	}
 }
 
-// refused reports whether an attempt failed as it should.
+// refused reports whether the server rejected an attempt as it should.
 func refused(what, answer string) bool {
 	status, _, _ := strings.Cut(answer, " ")
 	door, act, _ := strings.Cut(what, ": ")
 	switch {
 	case what == "hit and run":
-		return true // what became of it shows in the log
+		return true // it reads no response; the log shows its effect
 	case strings.HasPrefix(what, "supervisor "):
 		return strings.Contains(answer, "a process that an agent started")
 	case strings.HasPrefix(what, "runnel "):
@@ -252,7 +253,7 @@ func (w *world) killSessions() {
 	}
 }
 
-// openZoo starts a turn whose tool is the zoo, and returns once that runs.
+// openZoo starts a turn whose tool is the zoo, and returns once the zoo runs.
 func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	w.t.Helper()
 	c = w.Watch(w.create())
@@ -270,11 +271,11 @@ func (w *world) openZoo(p plan) (c *testapi.Client, turn string) {
 	return c, turn
 }
 
-// TestStopEndsTheWholeProcessTree ends agents whose tools are hard to get rid
-// of, in every way there is.
+// TestStopEndsTheWholeProcessTree ends agents whose tools are hard to kill, in
+// all ways in which an agent can end. No process may remain.
 func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
-		short := testload.Room(time.Second) // in which the test has to see the supervisor
+		short := testload.Room(time.Second) // long enough for the test to see the supervisor
 		for name, end := range map[string]func(w *world, c *testapi.Client){
 			"killed": func(w *world, _ *testapi.Client) { w.killSessions() },
 			"cancelled": func(w *world, c *testapi.Client) {

@@ -22,15 +22,16 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// Requests that are made from the OpenAPI document, and worse ones, never fail
-// inside the server, are answered in the form of the API with the statuses of
-// the document, and leave nothing behind.
+// TestServerWithstandsFuzzedRequests sends requests that are made from the
+// OpenAPI document, and invalid ones. The server must not fail internally, must
+// respond in the form of the API with the statuses of the document, and must
+// release what it took.
 func TestServerWithstandsFuzzedRequests(t *testing.T) {
 	for name, secure := range map[string]bool{"HTTP 1.1": false, "HTTP 2 over TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			seed, d := fuzzSeed(t), fuzzTime(t)
 			f := newFuzzer(t, secure)
-			f.run(seed+1<<32, min(d, 30*time.Second), f.request) // until it has done everything once
+			f.run(seed+1<<32, min(d, 30*time.Second), f.request) // a warm-up, so that the server has done everything once
 			f.fillRedactor()
 			before := f.measure()
 			f.run(seed, d, f.request)
@@ -40,8 +41,9 @@ func TestServerWithstandsFuzzedRequests(t *testing.T) {
 	}
 }
 
-// A HEAD has no body, which is no failure of what would have written one. Over
-// HTTP/2 writing it fails once the head was sent.
+// TestHeadOverHTTP2LogsNoError checks that the server logs no error when it
+// writes the response of a HEAD request. Over HTTP/2, writing the body fails
+// once the header was sent.
 func TestHeadOverHTTP2LogsNoError(t *testing.T) {
 	f := newFuzzer(t, true)
 	for _, path := range []string{"/openapi.json", "/docs", "/api/me", "/api/agents", "/api/session/list?projectId=*"} {
@@ -56,7 +58,7 @@ func TestHeadOverHTTP2LogsNoError(t *testing.T) {
 
 // An attempt is one request.
 type attempt struct {
-	op     *apiOperation // nil if the request is not for this operation
+	op     *apiOperation // nil if the request may be for another operation
 	method string
 	target string
 	host   string
@@ -64,7 +66,7 @@ type attempt struct {
 	body   []byte
 }
 
-// bytes is the request in HTTP/1.1.
+// bytes returns the request in HTTP/1.1.
 func (a *attempt) bytes() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", a.method, a.target, a.host)
@@ -77,7 +79,7 @@ func (a *attempt) bytes() []byte {
 	return b.Bytes()
 }
 
-// request makes one request and judges its answer.
+// request makes and sends one request, and judges the response.
 func (f *fuzzer) request(m *maker) {
 	a := f.attempt(m)
 	if m.odds(5) {
@@ -94,7 +96,7 @@ func (f *fuzzer) attempt(m *maker) *attempt {
 		key = f.keys[0]
 	}
 	a := &attempt{op: op, method: op.method, host: f.Addr, header: key.header.Clone()}
-	for key.name == "browser" && op.path == "/api/logout" { // this credential is needed again
+	for key.name == "browser" && op.path == "/api/logout" { // logging out would end this credential
 		key = pick(m, f.keys)
 		a.header = key.header.Clone()
 	}
@@ -114,14 +116,15 @@ func (f *fuzzer) attempt(m *maker) *attempt {
 	if !m.deep {
 		f.dress(m, a)
 	}
-	if a.method != op.method || !op.serves(a.target) || a.header.Get("Service-Worker") != "" { // what asks for a worker gets one that ends itself, everywhere
+	if a.method != op.method || !op.serves(a.target) || a.header.Get("Service-Worker") != "" { // every path serves a service worker that removes itself
 		a.op = nil
 	}
 	return a
 }
 
-// serves reports whether a target is one of the operation's, segment by
-// segment: with "//" or ".." in it, it may be another operation's or nobody's.
+// serves reports whether a target matches the path of the operation, segment by
+// segment. A target with "//" or ".." may belong to another operation or to
+// none.
 func (op *apiOperation) serves(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
 	have, want := strings.Split(path, "/"), strings.Split(op.path, "/")
@@ -134,7 +137,8 @@ func (op *apiOperation) serves(target string) bool {
 	})
 }
 
-// target makes path and query, and sets the parameters that are headers.
+// target returns a path and query for an operation. It sets the parameters that
+// are headers in header.
 func (f *fuzzer) target(m *maker, op *apiOperation, header http.Header) string {
 	path, query := op.path, url.Values{}
 	for _, p := range op.Parameters {
@@ -190,7 +194,7 @@ func (f *fuzzer) parameter(m *maker, op *apiOperation, name string, kind int) st
 func (f *fuzzer) fill(m *maker, op *apiOperation, a *attempt) {
 	kind, typ, s := m.kind(), "application/json", (*apiSchema)(nil)
 	if op.RequestBody != nil {
-		for t, content := range op.RequestBody.Content { // there is one
+		for t, content := range op.RequestBody.Content { // there is exactly one
 			typ, s = t, content.Schema
 		}
 	}
@@ -205,8 +209,8 @@ func (f *fuzzer) fill(m *maker, op *apiOperation, a *attempt) {
 	a.header.Set("Content-Type", typ)
 }
 
-// dress adds headers that a request of the page, of another page or of a proxy
-// would have.
+// dress sometimes adds a header or changes the host, as a request of the page,
+// of another page or of a proxy may have it.
 func (f *fuzzer) dress(m *maker, a *attempt) {
 	if !m.odds(3) {
 		return
@@ -231,7 +235,8 @@ func (f *fuzzer) dress(m *maker, a *attempt) {
 	}
 }
 
-// oneLine returns text as the value of a header.
+// oneLine returns text as a header value: without control characters, and at
+// most 4 KiB.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -241,7 +246,7 @@ func oneLine(text string) string {
 	}, text[:min(len(text), 4<<10)])
 }
 
-// send sends an attempt through a client of HTTP/1.1 or HTTP/2.
+// send sends an attempt with the standard HTTP client, and judges the response.
 func (f *fuzzer) send(m *maker, a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
 	defer cancel()
@@ -252,10 +257,10 @@ func (f *fuzzer) send(m *maker, a *attempt) {
 	}
 	path, query, _ := strings.Cut(a.target, "?")
 	if _, err := url.ParseRequestURI(a.target); err != nil && f.tls != nil {
-		f.raw(m, a) // over HTTP/2 net/http resets the stream, and the client tries again for a minute
+		f.raw(m, a) // over HTTP/2 net/http resets the stream, and the client retries for a minute
 		return
 	}
-	req.URL.Opaque, req.URL.RawQuery = path, query // sent as they are
+	req.URL.Opaque, req.URL.RawQuery = path, query // sent unchanged
 	req.Host, req.Header = a.host, a.header
 	if len(a.body) == 0 {
 		req.Body, req.GetBody = http.NoBody, nil
@@ -263,7 +268,7 @@ func (f *fuzzer) send(m *maker, a *attempt) {
 	res, err := f.client.Do(req)
 	if err != nil {
 		if len(a.body) > 64<<10 && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
-			return // the server has answered and closed before all of the body was sent
+			return // the server has responded and closed before all of the body was sent
 		}
 		f.fault("no answer: "+err.Error(), a.bytes(), nil)
 		return
@@ -272,15 +277,15 @@ func (f *fuzzer) send(m *maker, a *attempt) {
 	f.judge(m, a.op, a.target, a.bytes(), res)
 }
 
-// judge reads an answer and reports what is wrong with it.
+// judge reads a response and fails the test with what is wrong with it.
 func (f *fuzzer) judge(m *maker, op *apiOperation, target string, sent []byte, res *http.Response) {
 	f.answered(res.StatusCode)
 	var body []byte
 	var err error
 	switch {
-	case res.StatusCode == http.StatusSwitchingProtocols: // for the other fuzzer
+	case res.StatusCode == http.StatusSwitchingProtocols: // the fuzzer of WebSockets reads on
 	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
-		body, err = bufio.NewReader(res.Body).ReadBytes('\n') // its end may not come
+		body, err = bufio.NewReader(res.Body).ReadBytes('\n') // the stream may never end
 	default:
 		body, err = io.ReadAll(io.LimitReader(res.Body, 32<<20))
 	}
@@ -295,20 +300,21 @@ func (f *fuzzer) judge(m *maker, op *apiOperation, target string, sent []byte, r
 	f.pool.learn(m.Rand, path, body)
 }
 
-// unparsed reports whether net/http itself has answered a request that it could
-// not parse, over TLS: then the answer is encrypted before anything of ours can
-// give it the form of the API; see docs/rough-edges.md.
+// unparsed reports whether net/http itself has responded, over TLS, to a
+// request that it could not parse. Such a response is encrypted before our code
+// could give it the form of the API; see docs/rough-edges.md.
 func (f *fuzzer) unparsed(op *apiOperation, res *http.Response) bool {
 	by := slices.Contains([]int{http.StatusBadRequest, http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported}, res.StatusCode)
 	return by && f.tls != nil && op == nil && res.Close && res.Header.Get("X-Content-Type-Options") == "" &&
 		res.Header.Get("Content-Type") == "text/plain; charset=utf-8"
 }
 
-// A quiet server is one that waits for more of a request.
+// quiet is how long raw waits for a response before it assumes that the server
+// waits for more of the request.
 const quiet = 200 * time.Millisecond
 
-// raw writes an attempt with damaged bytes to a connection of its own. No
-// answer is one, too; none may take for ever.
+// raw sends an attempt on its own connection, mostly with a damaged header. The
+// server may close the connection without a response, but must not hang.
 func (f *fuzzer) raw(m *maker, a *attempt) {
 	a.header.Set("Connection", "close")
 	sent := a.bytes()
@@ -323,7 +329,7 @@ func (f *fuzzer) raw(m *maker, a *attempt) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(testapi.Patience))
-	_, _ = conn.Write(sent) // the server may have closed it already
+	_, _ = conn.Write(sent) // the server may have closed the connection already
 	in := bufio.NewReader(conn)
 	_ = conn.SetReadDeadline(time.Now().Add(quiet))
 	if _, err := in.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {

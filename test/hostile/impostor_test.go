@@ -22,28 +22,28 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// impostor tells an agent's tool to stand in for the server: where it listens,
-// and whether a child that exits opens the socket, whose number a daemon's
-// child gets then.
+// impostor holds the orders for an agent's tool that poses as the server. With
+// Daemon, a child of the tool opens the socket and exits, and a child of the
+// daemon, which no agent started, gets the process id.
 type impostor struct {
-	Socket string `json:"socket,omitzero"` // replaced
-	Addr   string `json:"addr,omitzero"`   // with a port
-	Daemon string `json:"daemon,omitzero"` // empty: it listens itself
-	Record string `json:"record,omitzero"` // of a supervisor, changed to name the daemon's child
-	Hide   bool   `json:"hide,omitzero"`   // it shows nobody what it holds, as a server does
+	Socket string `json:"socket,omitzero"` // path of the socket to replace
+	Addr   string `json:"addr,omitzero"`   // if set, the TCP address to listen on instead
+	Daemon string `json:"daemon,omitzero"` // the daemon's socket; "" if the tool itself listens
+	Record string `json:"record,omitzero"` // a supervisor's record to change so that it names the daemon's child
+	Hide   bool   `json:"hide,omitzero"`   // hide the tool's open files, as a server does
 }
 
-// impostorReady is what it found once it listens.
+// impostorReady is what the tool writes when it listens or has failed to.
 type impostorReady struct {
 	Err string `json:"err"`
 }
 
-// evil is what an impostor answers: a login link to another place, with an
+// evil is the login link in an impostor's responses. It has another host and an
 // escape sequence.
 const evil = "http://evil.example:7317\x1b]0;evil\x07"
 
-// play waits for its orders in a directory. It answers every connection, and
-// keeps in a file what it was sent.
+// play is the tool's role. It waits for its orders in a directory, responds on
+// every connection, and stores in a file what it receives.
 func (impostor) play(args []string) {
 	dir := args[0]
 	var o impostor
@@ -103,7 +103,7 @@ func (o impostor) listen() (net.Listener, error) {
 	return net.FileListener(f)
 }
 
-// forgeRecord has a supervisor's record name another process.
+// forgeRecord changes a supervisor's record so that it names another process.
 func forgeRecord(name string, pid int) error {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -122,7 +122,7 @@ func forgeRecord(name string, pid int) error {
 	return nil
 }
 
-// heard is what an impostor was sent.
+// heard stores what an impostor receives in a file.
 type heard struct {
 	mu   sync.Mutex
 	name string
@@ -155,7 +155,8 @@ func (h *heard) add(b []byte) {
 	_ = os.WriteFile(h.name, h.all, 0o600)
 }
 
-// replace has a tool of a new session's agent stand in for the server.
+// replace has a tool of a new session's agent pose as the server. It returns
+// when the tool listens.
 func (w *world) replace(o impostor) *testapi.Client {
 	w.t.Helper()
 	c := w.Watch(w.create())
@@ -168,7 +169,7 @@ func (w *world) replace(o impostor) *testapi.Client {
 	return c
 }
 
-// try runs the program as a person would and returns all that it prints.
+// try runs the program as the user would and returns all that it prints.
 func (w *world) try(env []string, args ...string) (string, error) {
 	cmd := w.command(args...)
 	cmd.Env = append(cmd.Env, env...)
@@ -203,9 +204,9 @@ func (w *world) wantRefused(env ...string) {
 	w.wantSilence()
 }
 
-// TestReplacedSocketGetsNothing lets an agent put a socket of its own in the
-// place of the server's, as itself and as a process whose number belongs to a
-// foreign one.
+// TestReplacedSocketGetsNothing has an agent's tool replace the server's
+// socket. The tool listens itself, or a foreign process has the id of the
+// process that listened. The program must send nothing to the socket.
 func TestReplacedSocketGetsNothing(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		t.Run(map[bool]string{false: "of the agent", true: "of a reused number"}[foreign], func(t *testing.T) {
@@ -224,10 +225,10 @@ func TestReplacedSocketGetsNothing(t *testing.T) {
 	}
 }
 
-// TestForgedSupervisorIsNotTakenOver kills the server, and has the record of a
-// session name a foreign process with the number of an agent's process, which
-// listened where the session's supervisor did. The next server sends it
-// nothing.
+// TestForgedSupervisorIsNotTakenOver kills the server. A child of an agent then
+// listens on the socket of another session's supervisor and exits, and a
+// foreign process gets its id. The session's record is changed to name this
+// process. The next server must send nothing to the socket.
 func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.skipManyPids()
@@ -257,8 +258,8 @@ func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 	})
 }
 
-// TestListenerOfAgentGetsNoToken lets an agent listen where the user's
-// RUNNEL_URL says that the server is.
+// TestListenerOfAgentGetsNoToken has an agent's tool listen on the address in
+// the user's RUNNEL_URL. The program must not send the token there.
 func TestListenerOfAgentGetsNoToken(t *testing.T) {
 	for _, hide := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "hidden"}[hide], func(t *testing.T) {
@@ -286,7 +287,7 @@ func TestListenerOfAgentGetsNoToken(t *testing.T) {
 	}
 }
 
-// wantSilence checks that an impostor was sent nothing.
+// wantSilence checks that the impostor has received nothing.
 func (w *world) wantSilence() {
 	w.t.Helper()
 	if b, err := os.ReadFile(filepath.Join(w.project, "impostor-heard")); !errors.Is(err, fs.ErrNotExist) {
@@ -294,8 +295,9 @@ func (w *world) wantSilence() {
 	}
 }
 
-// TestForgedServerFileIsNotBelieved writes another place and an escape sequence
-// into the file that once said where the server listens.
+// TestForgedServerFileIsNotBelieved writes another address, and one with an
+// escape sequence, into the file from which the program once read the server's
+// address. The program must ignore the file.
 func TestForgedServerFileIsNotBelieved(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")

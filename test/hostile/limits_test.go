@@ -25,12 +25,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// raw opens a connection to the server and sends a request on it, as it is
-// written.
+// raw opens a connection to the server, sends the request unchanged, and
+// returns the connection.
 func (w *world) raw(request string) net.Conn {
 	w.t.Helper()
-	// With a small buffer of its own, a client that does not read leaves the
-	// rest to the server.
+	// The small receive buffer makes the server hold what the client does not
+	// read.
 	small := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4<<10) })
 	}}
@@ -48,12 +48,14 @@ func (w *world) raw(request string) net.Conn {
 	return conn
 }
 
-// head returns the beginning of a request with the world's token.
+// head returns the first lines of a request with the world's token. The caller
+// adds further headers and the empty line.
 func (w *world) head(method, path string) string {
 	return method + " " + path + " HTTP/1.1\r\nHost: " + w.Addr + "\r\nAuthorization: Bearer " + w.Token + "\r\n"
 }
 
-// A webSocket speaks the frames of a client, good or bad.
+// A webSocket is a client's connection on which a test can write valid and
+// invalid frames.
 type webSocket struct {
 	net.Conn
 	in *bufio.Reader
@@ -91,8 +93,8 @@ func (s *webSocket) say(t *testing.T, v any) {
 	}
 }
 
-// closed reads until the server closes the WebSocket, and returns its code and
-// reason.
+// closed reads until the server closes the WebSocket, and returns the close
+// code and reason.
 func (s *webSocket) closed(t *testing.T) (code int, reason string) {
 	t.Helper()
 	for {
@@ -116,7 +118,7 @@ func (s *webSocket) closed(t *testing.T) (code int, reason string) {
 	}
 }
 
-// apiError is the body of an error.
+// apiError is the body of an error response.
 type apiError struct {
 	Error struct {
 		Type    string `json:"type"`
@@ -152,7 +154,8 @@ func (w *world) metric(sample string) float64 {
 	return 0
 }
 
-// limited checks that a request was refused because of a setting, and counted.
+// limited checks that a request was rejected because of the limit in a setting,
+// and that the metric counts it.
 func (w *world) limited(what string, code, want int, e apiError, setting string) {
 	w.t.Helper()
 	if code != want || e.Error.Details.Limit != setting || !strings.Contains(e.Error.Message, setting) {
@@ -170,8 +173,9 @@ func (w *world) mint(name string) testapi.Server {
 	return s
 }
 
-// Guesses of a client, whatever their number, keep no one out who has a token,
-// even one that was never used, or a link.
+// TestValidCredentialsAreNotLockedOutByGuesses guesses many tokens and login
+// codes. The server must still accept a valid token, even one that was never
+// used, and a valid login link.
 func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -207,8 +211,9 @@ func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
 	}
 }
 
-// What a client may start is bounded, for it and in all, and what others may
-// start is left to them.
+// TestAgentsAreLimitedPerCredentialAndInAll checks that a credential can start
+// only so many agents and leaves agents for others, and that all credentials
+// together can start only so many.
 func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-agents", "3", "--max-agents-per-credential", "2"}
@@ -243,7 +248,7 @@ func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	}
 }
 
-// agents returns the agents that run.
+// agents returns the process ids of the running agents.
 func (w *world) agents() (pids []int) {
 	for _, p := range w.processes() {
 		if strings.HasPrefix(p.line, w.agent()+" --") {
@@ -276,8 +281,9 @@ func TestOpenSessionsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	w.limited("a fourth session", code, http.StatusServiceUnavailable, e, "max-sessions")
 }
 
-// A turn that stores too much ends, and a session that has stored too much
-// takes no more prompts.
+// TestStoredEventsAreLimitedPerTurnAndSession checks that a turn that stores
+// too much ends with an error, and that a session that has stored too much
+// rejects prompts.
 func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-turn-mib", "4", "--max-session-mib", "6"}
@@ -299,7 +305,7 @@ func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
 	if n := w.metric(`runnel_limit_reached_total{limit="max-turn-mib"}`); n < 1 {
 		t.Error("the metric counts no turn that stored too much")
 	}
-	second := c.Send(plan{Stdout: 30}.prompt()) // about 4 MiB again, of which 2 are left
+	second := c.Send(plan{Stdout: 30}.prompt()) // needs about 4 MiB again, but only 2 MiB are left
 	if end, ok := c.End(second).Body.(event.ResponseError); !ok || !strings.Contains(end.Error.Message, "max-session-mib") {
 		t.Errorf("the second turn ended with %+v", end)
 	}
@@ -310,13 +316,13 @@ func TestStoredEventsAreLimitedPerTurnAndSession(t *testing.T) {
 	}
 	refused("at once")
 	w.stop()
-	w.flags[3] = "3" // what was streamed has been removed meanwhile: less is left
+	w.flags[3] = "3" // the session is smaller, because its streamed deltas have been removed
 	w.start()
 	refused("after a restart")
 }
 
-// The memory that parallel requests for a long history take does not depend on
-// the length of the history.
+// TestParallelItemPagesTakeLittleMemory sends parallel requests for a long
+// history. The memory that they take must not depend on the history's length.
 func TestParallelItemPagesTakeLittleMemory(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--compact-after=-1s"}
@@ -364,12 +370,13 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A subscription whose client reads nothing holds next to nothing.
+// TestUnreadSubscriptionsHoldLittleMemory checks that subscriptions of clients
+// that read nothing take little memory.
 func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		turns int
 		plan  plan
-		most  int // MiB that all of them hold, with what was not collected yet
+		most  int // maximum MiB of all subscriptions, including garbage
 	}{
 		"many items":  {20, plan{Pages: 100}, 32},
 		"large items": {1, plan{Stdout: 24}, 64},
@@ -388,7 +395,7 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 			for range clients {
 				s := w.webSocket()
 				s.say(t, object{"type": "session:subscribe", "sessionId": id})
-				if _, err := s.in.Peek(1); err != nil { // the history begins
+				if _, err := s.in.Peek(1); err != nil { // waits until the history begins to arrive
 					t.Fatal(err)
 				}
 			}
@@ -401,8 +408,9 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 	}
 }
 
-// Clients without a credential cannot take the descriptors that others need:
-// whoever has one gets in, by the address and by the socket, and turns go on.
+// TestStrangersCannotTakeAllDescriptors opens many connections without a
+// credential. The server must still accept clients with a credential, over TCP
+// and on the unix socket, and turns must go on.
 func TestStrangersCannotTakeAllDescriptors(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-unauthenticated-connections", "32"}
@@ -440,8 +448,9 @@ func TestStrangersCannotTakeAllDescriptors(t *testing.T) {
 	}
 }
 
-// A client with a credential that opens more connections than there may be is
-// told so, and an idle one makes room.
+// TestConnectionsAreLimited opens more connections with a credential than the
+// limit allows. The server must close an idle connection to make room, and must
+// reject the connection beyond the limit with an error that names the setting.
 func TestConnectionsAreLimited(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-connections", "8"}
@@ -468,8 +477,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// Fragments without content cost a client its connection before they cost the
-// server anything.
+// TestEmptyFragmentsCloseTheWebSocket sends empty fragments without end. The
+// server must close the connection.
 func TestEmptyFragmentsCloseTheWebSocket(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -515,7 +524,8 @@ func TestCloseReasonThatIsNotUTF8Answers1007(t *testing.T) {
 	}
 }
 
-// What cannot be served at all is answered in the form of every other error.
+// TestMalformedRequestsAreAnsweredInTheFormOfTheAPI checks that requests which
+// no handler can serve get an error in the form of the API.
 func TestMalformedRequestsAreAnsweredInTheFormOfTheAPI(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -545,7 +555,8 @@ func TestMalformedRequestsAreAnsweredInTheFormOfTheAPI(t *testing.T) {
 	}
 }
 
-// A client that goes before its answer is no error of the server.
+// TestClientAbortsAreNotLoggedAsErrors has clients disconnect before they get a
+// response. The server must not log that as an error.
 func TestClientAbortsAreNotLoggedAsErrors(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -575,7 +586,7 @@ func TestClientAbortsAreNotLoggedAsErrors(t *testing.T) {
 	}
 }
 
-// stuck is a body that does not come.
+// stuck is a request body that never arrives.
 type stuck struct{ ctx context.Context }
 
 func (s *stuck) Read([]byte) (int, error) {
@@ -583,9 +594,9 @@ func (s *stuck) Read([]byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// Over TLS a browser speaks HTTP/2, in which a request without a body has an
-// empty one, and in which the writer of a stream must not be used once its
-// handler has returned.
+// TestHTTP2OverTLSServesRequestsAndStreams uses HTTP/2, as browsers do over
+// TLS. There, a request without a body has an empty body, and the writer of a
+// stream must not be used once its handler has returned.
 func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	cert, key := w.dir+"/cert.pem", w.dir+"/key.pem"
@@ -600,7 +611,7 @@ func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	w.start()
 	curl := func(path string, args ...string) (status string, body []byte) {
 		args = append([]string{"-sk", "--http2", "-w", "\n%{http_version} %{http_code}", "-H", "Authorization: Bearer " + w.Token, "-H", "Content-Type: application/json"}, args...)
-		out, _ := exec.Command("curl", append(args, "https://"+w.Addr+path)...).Output() // its error is in the status
+		out, _ := exec.Command("curl", append(args, "https://"+w.Addr+path)...).Output() // a failure shows in the status
 		at := bytes.LastIndexByte(out, '\n')
 		return string(out[at+1:]), out[:max(at, 0)]
 	}
@@ -622,7 +633,7 @@ func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	if status, answer := curl("/api/session/create", "-d", string(body)); status != "2 201" || json.Unmarshal(answer, &made) != nil {
 		t.Fatalf("create: %s %s", status, answer)
 	}
-	for range 10 { // clients that leave their streams
+	for range 10 { // clients that disconnect from their streams
 		if status, _ := curl("/api/session/"+made.SessionID+"/events", "--max-time", "0.3"); status != "2 200" {
 			t.Fatalf("events: %s", status)
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// often is how often, or how much, something is done: less where time is short.
+// often returns how often to do something, or how much of it: most if long
+// reports true, else least.
 func often(most, least int) int {
 	if long() {
 		return most
@@ -29,8 +30,8 @@ func often(most, least int) int {
 	return least
 }
 
-// failed checks that a turn was closed by the agent's death, once, and that the
-// session goes on.
+// failed checks that a turn ended once, with PROCESS_CRASH, and that the client
+// received what the log has.
 func (w *world) failed(c *testapi.Client, turn string) {
 	t := w.t
 	t.Helper()
@@ -52,14 +53,14 @@ func (w *world) succeeds(c *testapi.Client, p plan) {
 	c.Agrees(turn, w.Log(c.Session, end.Seq))
 }
 
-// TestTurnEndsOnceWhereverTheAgentDies: the agent ends after each of many bytes
-// of a turn.
+// TestTurnEndsOnceWhereverTheAgentDies has the agent exit after various numbers
+// of bytes of a turn.
 func TestTurnEndsOnceWhereverTheAgentDies(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
 	c := w.Follow(w.create())
 	defer c.Leave()
-	const turnSize = 2900 // what such a turn takes, less its end
+	const turnSize = 2900 // bytes of such a turn, without its end
 	step := turnSize / often(180, 12)
 	died := 0
 	for at := 1; at < turnSize && !t.Failed(); at += step {
@@ -70,7 +71,7 @@ func TestTurnEndsOnceWhereverTheAgentDies(t *testing.T) {
 	w.succeeds(c, plan{Deltas: 3, Ask: true})
 }
 
-// peak returns the most memory that a process had, in KiB.
+// peak returns the peak resident memory of a process, in KiB.
 func peak(pid int) (most int) {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
@@ -81,7 +82,8 @@ func peak(pid int) (most int) {
 	return most
 }
 
-// idle waits until no turn runs, without a stream.
+// idle polls the status of a session until no turn runs, without reading
+// events.
 func (w *world) idle(session string) {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -103,8 +105,9 @@ func (w *world) idle(session string) {
 	}
 }
 
-// TestStderrFloodIsBounded and TestStdoutFloodIsBounded: an agent says far too
-// much, and nobody listens, or somebody slow.
+// TestStderrFloodIsBounded and TestStdoutFloodIsBounded have an agent write far
+// too much, with no client or with a slow client. The memory of the server and
+// of the supervisor must stay small.
 func TestStderrFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stderr: often(1024, 64)}) }
 
 func TestStdoutFloodIsBounded(t *testing.T) { flood(t, plan{Deltas: 1, Stdout: often(1024, 240)}) }
@@ -124,7 +127,7 @@ func flood(t *testing.T, p plan) {
 					t.Fatal(err)
 				}
 				defer res.Body.Close()
-				go func() { // ends when the connection does
+				go func() { // ends with the connection
 					for buf := make([]byte, 4<<10); ; <-time.After(5 * time.Millisecond) {
 						if _, err := res.Body.Read(buf); err != nil {
 							return
@@ -138,7 +141,7 @@ func flood(t *testing.T, p plan) {
 			w.idle(id)
 			server := peak(w.cmd.Process.Pid)
 			t.Logf("%d MiB in %v: server at most %d MiB, supervisor %d MiB", p.Stdout+p.Stderr, time.Since(began).Round(time.Millisecond), server>>10, peak(pids[0])>>10)
-			if server > 240<<10 { // less than the flood; what is not collected yet counts as well
+			if server > 240<<10 { // less than the flood; the peak includes garbage
 				t.Error("the server took too much")
 			}
 			if len(pids) != 1 || peak(pids[0]) > 24<<10 {
@@ -148,8 +151,8 @@ func flood(t *testing.T, p plan) {
 	}
 }
 
-// TestTurnsLeakNothing runs turns with an agent each, and looks at what the
-// server holds then.
+// TestTurnsLeakNothing runs many turns, each with its own agent, and compares
+// what the server holds before and after.
 func TestTurnsLeakNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -176,7 +179,7 @@ func TestTurnsLeakNothing(t *testing.T) {
 	before, tries := s.samples[0], 0
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for ; tries < 100; <-tick.C { // connections end in their own time
+	for ; tries < 100; <-tick.C { // connections take a while to end
 		http.DefaultClient.CloseIdleConnections()
 		s.sample(0)
 		if last := s.samples[len(s.samples)-1]; last.fds <= before.fds+1 && last.goroutines <= before.goroutines+3 {
@@ -195,9 +198,9 @@ func TestTurnsLeakNothing(t *testing.T) {
 	w.empty(time.Second)
 }
 
-// TestServerRecoversFromExhaustedDescriptors takes the descriptors from a
-// server: what it cannot do it says, what runs goes on, and with enough of them
-// all is well.
+// TestServerRecoversFromExhaustedDescriptors lowers the server's limit of
+// descriptors. Creating a session must fail with a clear error, and the running
+// agent must go on. With the old limit, everything must work again.
 func TestServerRecoversFromExhaustedDescriptors(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root sees how many descriptors a server has that hides itself")
@@ -234,11 +237,11 @@ func TestServerRecoversFromExhaustedDescriptors(t *testing.T) {
 	w.succeeds(other, plan{Deltas: 1})
 }
 
-// limit gives a process of the world's user so many descriptors, and returns
-// how many it was given before.
+// limit sets the limit of descriptors of a process of the world's user, and
+// returns the limit before.
 func (w *world) limit(pid int, n uint64) (before uint64) {
 	w.t.Helper()
-	cmd := exec.Command(w.agent(), "play-limit", fmt.Sprint(pid), fmt.Sprint(n)) // a user may do that to its own
+	cmd := exec.Command(w.agent(), "play-limit", fmt.Sprint(pid), fmt.Sprint(n)) // a user may limit its own processes
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -250,7 +253,7 @@ func (w *world) limit(pid int, n uint64) (before uint64) {
 	return before
 }
 
-// limiter is the role that does it.
+// limiter is the role that sets the limit of a process.
 func limiter(args []string) {
 	var pid int
 	var limit, old unix.Rlimit
@@ -269,7 +272,8 @@ func limiter(args []string) {
 }
 
 // TestSimultaneousPromptsStartOneTurn sends 64 prompts at once to a session
-// whose agent is not there: one is taken, and one agent starts.
+// whose agent is not running. One prompt must be accepted, and one agent must
+// start. A second server must not start with the same data directory.
 func TestSimultaneousPromptsStartOneTurn(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -316,7 +320,8 @@ func TestSimultaneousPromptsStartOneTurn(t *testing.T) {
 	}
 }
 
-// TestFiftyAgentsAtOnce has fifty at once, and weighs their supervisors.
+// TestFiftyAgentsAtOnce runs fifty agents at once, and measures the memory of
+// their supervisors.
 func TestFiftyAgentsAtOnce(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -348,8 +353,8 @@ func TestFiftyAgentsAtOnce(t *testing.T) {
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	const most = 6 << 10 // KiB each; how many they are is in the log
-	for range 25 {       // they make themselves small when nothing happens
+	const most = 6 << 10 // KiB of the median supervisor
+	for range 25 {       // supervisors release memory while they are idle
 		if weigh(); resident[len(resident)-1] <= most/2 {
 			break
 		}

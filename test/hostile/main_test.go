@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// program is what is under test.
+// program is the path of the program under test.
 var program string
 
-// This test binary is also the agent, when it is called claude or codex, and
-// with one of these words what the agent runs.
+// roles has what this test binary does if its first argument is one of these
+// words: it then plays a tool of an agent or a helper. If its name is claude or
+// codex, it plays the agent.
 var roles = map[string]func(args []string){
 	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-socket": useInherited, "play-impostor": impostor{}.play, "play-old": runOld,
 	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(codexMain(os.Args[1:]))
 	}
 	flag.Parse()
-	if testing.Short() { // the cache of test results does not see the built program
+	if testing.Short() { // the cache of test results does not notice changes of the built program
 		_ = flag.Set("test.run", "^$")
 		os.Exit(m.Run())
 	}
@@ -48,7 +49,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // another user runs it, too
+	if err := os.Chmod(dir, 0o755); err != nil { // another user runs the program, too
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -62,8 +63,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// long reports whether there is time for what takes long.
+// long reports whether to run the long tests.
 func long() bool { return os.Getenv("RUNNEL_LONG") != "" }
 
-// words joins an error and what a program printed.
+// words joins what a program printed and its error.
 func words(out []byte, err error) string { return strings.TrimSpace(fmt.Sprint(string(out), " ", err)) }

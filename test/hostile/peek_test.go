@@ -14,18 +14,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// peeked is what a tool found in the processes above it.
+// peeked is what a tool found in its ancestor processes.
 type peeked struct {
 	Above  []int            `json:"above"`
-	Opened map[int][]string `json:"opened"` // ways into a process
-	Found  []string         `json:"found"`  // where the secret is
+	Opened map[int][]string `json:"opened"` // what could be opened of a process
+	Found  []string         `json:"found"`  // files that contain the secret
 }
 
-// canary is a part of the secret, so that no command line has the whole.
+// canary is the first part of the secret. No command line may contain the whole
+// secret, because the test searches command lines for it.
 const canary = "wJalrXUtnFEMI"
 
-// peek looks into the processes above it, and reports what it found in a
-// directory.
+// peek is the role of an agent's tool. It looks for the secret in its ancestor
+// processes, and writes what it found into a directory.
 func peek(args []string) {
 	got := peeked{Opened: map[int][]string{}}
 	line, err := procinfo.Lineage(os.Getpid())
@@ -47,8 +48,8 @@ func peek(args []string) {
 	writeResult(filepath.Join(args[0], "peeked"), got)
 }
 
-// TestRunAndRecordHideMemoryAndEnvironment lets a tool look for a cloud's key
-// in the processes above it, which have it from the user's shell.
+// TestRunAndRecordHideMemoryAndEnvironment has a tool look for a cloud key in
+// its ancestor processes, which have the key from the user's shell.
 func TestRunAndRecordHideMemoryAndEnvironment(t *testing.T) {
 	for _, command := range []string{"run", "record"} {
 		t.Run(command, func(t *testing.T) {

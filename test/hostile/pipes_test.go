@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestPipesAmongConversationsHoldNothing puts pipes, as every agent can, where
-// agents keep their conversations. Whoever loads one is refused at once; a
-// server that waited for the pipe's other end would lose a thread with each.
+// TestPipesAmongConversationsHoldNothing puts named pipes, as every agent can,
+// where agents keep their conversations. Loading one must fail at once. A
+// server that waited for the other end of the pipe would lose a thread.
 func TestPipesAmongConversationsHoldNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

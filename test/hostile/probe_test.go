@@ -19,18 +19,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// A probe tells an agent's program how to behave when the server asks it about
-// itself. The program reads it from the file probeFile beside itself.
+// A probe tells an agent's program how to behave when the server runs the
+// program to find its version, login or models. The program reads the probe
+// from the file probeFile in its own folder.
 type probe struct {
-	At     string `json:"at"`     // the argument with which it starts the zoo
-	Answer bool   `json:"answer"` // whether it then answers
+	At     string `json:"at"`     // the program starts the zoo if it has this argument
+	Answer bool   `json:"answer"` // whether the program then responds
 	Dir    string `json:"dir"`    // where the zoo writes its files
 }
 
 const probeFile = "probe"
 
-// playProbe starts the zoo if these arguments are those of the probe, and
-// returns if the program then answers.
+// playProbe starts the zoo if args contain the probe's argument. It then blocks
+// if the program must not respond.
 func playProbe(args []string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -63,7 +64,7 @@ func playProbe(args []string) {
 	}
 }
 
-// codexMain answers what the server asks Codex about itself.
+// codexMain plays Codex, as far as the server asks for its version and models.
 func codexMain(args []string) int {
 	playProbe(args)
 	if slices.Contains(args, "--version") {
@@ -79,9 +80,9 @@ func codexMain(args []string) int {
 	return 0
 }
 
-// TestProbeLeavesNothingBehind has the programs of agents start what is hard to
-// get rid of when the server asks them for their version, their login and their
-// models.
+// TestProbeLeavesNothingBehind has the programs of agents start processes that
+// are hard to kill when the server asks for their version, login and models.
+// None of the processes may remain.
 func TestProbeLeavesNothingBehind(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		for _, asked := range []struct{ agent, at string }{{"claude", "--version"}, {"claude", "status"}, {"codex", "--version"}, {"codex", "app-server"}} {
@@ -118,9 +119,9 @@ func TestProbeLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// TestNameOfTheProgramChangesNoCommand starts the program under the name under
-// which it starts itself to look for user namespaces. Agents choose the names
-// under which they start programs.
+// TestNameOfTheProgramChangesNoCommand starts the program under the name that
+// the program gives itself to look for user namespaces. The name alone must
+// change nothing, because agents can start programs under any name.
 func TestNameOfTheProgramChangesNoCommand(t *testing.T) {
 	cmd := exec.Command(program, "version")
 	cmd.Args[0], cmd.Env = "runnel-namespace-probe", []string{"HOME=" + t.TempDir()}
@@ -129,7 +130,9 @@ func TestNameOfTheProgramChangesNoCommand(t *testing.T) {
 	}
 }
 
-// askAgents has the server ask all agents about themselves.
+// askAgents requests the list of agents, for which the server runs the programs
+// of all agents. If answers is true, the named agent must be listed with its
+// version.
 func (w *world) askAgents(ctx context.Context, name string, answers bool) {
 	t := w.t
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+w.Addr+"/api/agents?refresh=1", nil)

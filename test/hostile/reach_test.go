@@ -16,16 +16,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// When a tool tries to act as the user.
+// The times at which a tool tries to act as the user.
 const (
 	whileOthersAsk = "others ask"     // another session's agent waits for an answer
 	withoutServer  = "no server"      // the server was killed
-	afterTakeover  = "after takeover" // another server has its agent
-	detachedThen   = "detach"         // no attack: the next process has no parent
+	afterTakeover  = "after takeover" // another server has taken over the tool's agent
+	detachedThen   = "detach"         // no attack: starts a detached process for the last attack
 	detachedItself = "after takeover, detached"
 )
 
-// reach attacks at each of the times that it is given, as the spy does.
+// reach is the role of an agent's tool. It attacks as the spy does, at each of
+// the times in its arguments.
 func reach(args []string) {
 	dir := args[0]
 	for _, when := range args[1:] {
@@ -48,7 +49,8 @@ func reach(args []string) {
 	<-time.After(testapi.Patience)
 }
 
-// awaitJSON waits for a file, and reports whether it came.
+// awaitJSON waits for a file and decodes it into v. It returns false if the
+// file does not appear.
 func awaitJSON(path string, v any) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -60,9 +62,9 @@ func awaitJSON(path string, v any) bool {
 	return false
 }
 
-// TestAgentOfAnotherSessionIsRefusedToo lets a tool of one session attack while
-// another session asks, while there is no server, and once a new server has
-// taken both agents over; as the agent's child and as nobody's.
+// TestAgentOfAnotherSessionIsRefusedToo has a tool of one session attack while
+// another session has a pending approval, while no server runs, and after a new
+// server has taken over both agents. At last a detached process attacks.
 func TestAgentOfAnotherSessionIsRefusedToo(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "300s")

@@ -26,9 +26,8 @@ func (w *world) git(args ...string) {
 	}
 }
 
-// marks makes a folder of marks. touch returns a command of the shell that
-// leaves a mark there, and ran the marks that were left since it was last
-// asked.
+// marks makes a folder of marks. touch returns a shell command that leaves a
+// mark in the folder. ran returns the marks in the folder and removes them.
 func (w *world) marks() (touch func(mark string) string, ran func() []string) {
 	w.t.Helper()
 	dir := w.folder(filepath.Join(w.dir, "marks"), 0o700)
@@ -46,7 +45,8 @@ func (w *world) marks() (touch func(mark string) string, ran func() []string) {
 	}
 }
 
-// refused has the server refuse a session in dir, and returns its reason.
+// refused checks that the server rejects a session in dir, and returns the
+// reason.
 func (w *world) refused(dir string) string {
 	w.t.Helper()
 	var made struct {
@@ -59,8 +59,10 @@ func (w *world) refused(dir string) string {
 }
 
 // TestRepositoryRunsNothingBeforeItIsTrusted has an agent call git in a
-// repository that would run programs: by its configuration, by that of a bare
-// repository among its files, by hooks, and by programs of its own in PATH.
+// repository with hooks, and with programs that the user's PATH would find.
+// None of them may run. It then adds programs to the configuration of the
+// repository and of a bare repository among its files. The server must reject a
+// session there and name these settings.
 func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -107,8 +109,9 @@ func TestRepositoryRunsNothingBeforeItIsTrusted(t *testing.T) {
 	})
 }
 
-// TestCraftedRepositoriesAreRefused has repositories whose configuration only
-// git finds: each is shown to run a program by git, and then given to an agent.
+// TestCraftedRepositoriesAreRefused creates repositories whose configuration is
+// hard to find. It shows that git runs a program of each repository. The server
+// must then reject a session there.
 func TestCraftedRepositoriesAreRefused(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -179,6 +182,7 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 // TestRepositoryWithReceivingHooksIsRefused pushes, with the pinned settings
 // that an agent's git has, to a bare repository among the files of the project.
 // Git starts the receiving side without those settings, so that its hooks run.
+// The server must reject a session in a project with such hooks.
 func TestRepositoryWithReceivingHooksIsRefused(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -221,8 +225,9 @@ func TestRepositoryWithReceivingHooksIsRefused(t *testing.T) {
 	})
 }
 
-// TestLaunchersBehindWrappersAreRefused configures an agent that npx starts for
-// other programs. This npx, like the real one, prefers what the folder has.
+// TestLaunchersBehindWrappersAreRefused configures an agent whose command runs
+// npx behind wrappers such as env. This npx, like the real one, prefers
+// programs of the project folder, so the server must reject a session there.
 func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	touch, ran := w.marks()
@@ -247,9 +252,9 @@ func TestLaunchersBehindWrappersAreRefused(t *testing.T) {
 	}
 }
 
-// TestFolderThatCannotBeListedIsRefused has a repository below a folder, as an
-// archive can have it, that can be entered but not listed: git works in the
-// repository, and nobody can find it.
+// TestFolderThatCannotBeListedIsRefused puts a repository below a folder that
+// can be entered but not listed, as an archive can contain it. Git works in the
+// repository, but the server cannot find it, so it must reject a session.
 func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")
@@ -262,7 +267,7 @@ func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
 	if err := os.Chmod(closed, 0o311); err != nil {
 		t.Fatal(err)
 	}
-	w.git("-C", "closed/repository", "rev-parse") // it works there
+	w.git("-C", "closed/repository", "rev-parse") // git works there
 	create := func() (code int, message string) {
 		var made struct {
 			Error problem `json:"error"`
@@ -273,7 +278,7 @@ func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
 	if code, message := create(); code != http.StatusUnprocessableEntity || !strings.Contains(message, "closed (permission denied)") {
 		t.Errorf("create: %d %s", code, message)
 	}
-	if err := os.Chmod(closed, 0); err != nil { // now nothing works there
+	if err := os.Chmod(closed, 0); err != nil { // now git does not work there either
 		t.Fatal(err)
 	}
 	w.create()

@@ -24,7 +24,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// A repeated is a request that a client sends until it gets an answer.
+// A repeated is a request that a client sends until it gets a response.
 type repeated struct {
 	path, key string
 	body      any
@@ -48,7 +48,8 @@ func (r repeated) request(ctx context.Context, w *world) *http.Request {
 	return req
 }
 
-// once sends the request and returns the answer; "" if there was none.
+// once sends the request and returns the body of the response; "" if there was
+// none, or if the server was not ready.
 func (r repeated) once(w *world) (answer string, replayed bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
 	defer cancel()
@@ -67,7 +68,7 @@ func (r repeated) once(w *world) (answer string, replayed bool) {
 	return string(data), res.Header.Get("Idempotency-Replayed") == "true"
 }
 
-// answered sends the request until it gets an answer.
+// answered sends the request until once returns a response.
 func (r repeated) answered(w *world) (answer string, replayed bool) {
 	w.t.Helper()
 	late := time.Now().Add(testapi.Patience)
@@ -90,8 +91,8 @@ func (w *world) prompts(c *testapi.Client, text string) (turns []string) {
 	return turns
 }
 
-// sends returns a prompt that a client repeats: by a key, by the id of its
-// turn, or by both.
+// sends returns the n-th prompt and its text. The server can recognise a retry
+// of the prompt by its Idempotency-Key, by the id of its turn, or by both.
 func (w *world) sends(session string, n int) (r repeated, text string) {
 	text = fmt.Sprintf("round %d ", n) + plan{Deltas: 2}.prompt()
 	body := object{"content": text}
@@ -105,7 +106,7 @@ func (w *world) sends(session string, n int) (r repeated, text string) {
 	return r, text
 }
 
-// oneTurn checks that a prompt has the one turn that its answer names.
+// oneTurn checks that a prompt has exactly one turn, which the response names.
 func (w *world) oneTurn(c *testapi.Client, text, answer string) {
 	w.t.Helper()
 	var a struct{ TurnID string }
@@ -118,8 +119,8 @@ func (w *world) oneTurn(c *testapi.Client, text, answer string) {
 	}
 }
 
-// The server is killed while it handles a prompt, at some moment between its
-// first byte and its answer. The client sends the prompt again.
+// TestRetryAfterKillMakesOneTurn kills the server at a random time while it
+// handles a prompt. The client then sends the prompt again.
 func TestRetryAfterKillMakesOneTurn(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -149,7 +150,8 @@ func TestRetryAfterKillMakesOneTurn(t *testing.T) {
 	t.Logf("%d answers were lost", lost)
 }
 
-// The server is killed while it makes a session.
+// TestRetryAfterKillMakesOneSession kills the server at a random time while it
+// creates a session. The client then sends the request again.
 func TestRetryAfterKillMakesOneSession(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -178,7 +180,8 @@ func TestRetryAfterKillMakesOneSession(t *testing.T) {
 	}
 }
 
-// The connection breaks as soon as the prompt has been written to it.
+// TestRetryAfterCutConnectionMakesOneTurn resets the connection right after the
+// prompt was written to it. The client then sends the prompt again.
 func TestRetryAfterCutConnectionMakesOneTurn(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

@@ -28,25 +28,27 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// masquerade tells an agent's tool how to call as somebody else: it connects
-// from a child that exits, and has a foreign daemon fork a process that gets
-// the child's number, before the called process looks who connected.
+// masquerade holds the orders for an agent's tool that poses as a foreign
+// process. A child of the tool connects to a socket and exits. A foreign daemon
+// then forks until a process gets the child's process id, before the called
+// process looks up who connected.
 type masquerade struct {
-	Target int    `json:"target"` // the process that is called, and stopped meanwhile
-	Socket string `json:"socket"` // that it listens on
+	Target int    `json:"target"` // id of the called process, which is suspended meanwhile
+	Socket string `json:"socket"` // that the called process listens on
 	Daemon string `json:"daemon"` // the daemon's socket
-	Say    []byte `json:"say"`    // what is sent once the number belongs to the daemon's child
+	Say    []byte `json:"say"`    // what the tool sends once the daemon's child has the process id
 }
 
-// masqueradeResult is what became of it.
+// masqueradeResult is the tool's result.
 type masqueradeResult struct {
 	Pid    int    `json:"pid"`
-	Rounds int    `json:"rounds"` // how often all numbers of the system were used
+	Rounds int    `json:"rounds"` // how often the system's process ids wrapped around
 	Answer string `json:"answer"`
 	Err    string `json:"err"`
 }
 
-// play waits for its orders in a directory, and writes its result there.
+// play is the tool's role. It waits for its orders in a directory and writes
+// its result there.
 func (masquerade) play(args []string) {
 	dir := args[0]
 	var m masquerade
@@ -59,7 +61,8 @@ func (masquerade) play(args []string) {
 	<-time.After(testapi.Patience)
 }
 
-// awaitOrders decodes a file once it exists; it ends the process if none comes.
+// awaitOrders decodes a file once it exists. If it does not appear, awaitOrders
+// ends the process.
 func awaitOrders(name string, v any) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -74,7 +77,7 @@ func awaitOrders(name string, v any) {
 	}
 }
 
-// writeResult writes a file, whole or not at all.
+// writeResult writes v as JSON into a file, atomically.
 func writeResult(name string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -114,7 +117,7 @@ func (m masquerade) run(r *masqueradeResult) error {
 		return err
 	}
 	_ = c.SetDeadline(time.Now().Add(testapi.Patience))
-	_, _ = c.Write(m.Say) // who refuses it need not read it
+	_, _ = c.Write(m.Say) // a process that rejects the connection need not read
 	answer, rights := make([]byte, 4096), make([]byte, 256)
 	n, nr, _, _, err := c.ReadMsgUnix(answer, rights)
 	r.Answer = string(answer[:n])
@@ -124,7 +127,7 @@ func (m masquerade) run(r *masqueradeResult) error {
 	return err
 }
 
-// freeze stops a process and returns once none of its threads runs.
+// freeze suspends a process and returns once all of its threads are stopped.
 func freeze(pid int) error {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		return err
@@ -148,8 +151,9 @@ func freeze(pid int) error {
 	}
 }
 
-// socketOfChild returns a socket with which a child has connected to a path, or
-// listens on it. The child's number is free.
+// socketOfChild has a child process connect a socket to path, or listen on it.
+// It returns the socket and the child's process id. The child has exited, so
+// another process can get the id.
 func socketOfChild(verb, path string) (*os.File, int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -162,7 +166,7 @@ func socketOfChild(verb, path string) (*os.File, int, error) {
 		return nil, 0, err
 	}
 	cmd := exec.Command(self, "play-socket", verb, filepath.Base(path))
-	cmd.Dir = filepath.Dir(path) // the address of a socket is short
+	cmd.Dir = filepath.Dir(path) // the address of a socket must be short
 	cmd.ExtraFiles = []*os.File{f}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		f.Close()
@@ -171,8 +175,8 @@ func socketOfChild(verb, path string) (*os.File, int, error) {
 	return f, cmd.Process.Pid, nil
 }
 
-// useInherited connects the socket that this process has inherited, or listens
-// on it.
+// useInherited is the role of that child. It connects the socket that it has
+// inherited, or listens on it.
 func useInherited(args []string) {
 	const inherited = 3
 	to := &unix.SockaddrUnix{Name: args[1]}
@@ -191,13 +195,13 @@ func useInherited(args []string) {
 	}
 }
 
-// giveAway uses up numbers of processes until the next is pid, and has the
-// daemon fork then. It returns how often it went round all numbers. A thread
-// has a number, too, and is cheap.
+// giveAway uses up process ids until the next one is close to pid, and then has
+// the daemon fork until a child gets pid. It uses up the ids with threads,
+// which are cheap. It returns how often the ids wrapped around.
 func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	const (
-		near = 50     // the daemon's own threads, and other programs, take some
-		far  = 10_000 // no thread that waited to be used is that old
+		near = 50     // the daemon starts so close to pid, because other programs take ids, too
+		far  = 10_000 // an id that is lower by more than this means that the ids wrapped around
 	)
 	answers := bufio.NewReader(daemon)
 	last := 0
@@ -224,7 +228,7 @@ func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	return rounds, fmt.Errorf("others took number %d", pid)
 }
 
-// spend makes a thread that ends, and returns its number.
+// spend starts a thread that ends at once, and returns its id.
 func spend() int {
 	tid := make(chan int)
 	go func() {
@@ -234,8 +238,8 @@ func spend() int {
 	return <-tid
 }
 
-// A daemon of the machine, which no agent started, forks when anyone asks it
-// to.
+// daemon serves a socket in the test's process, which no agent started, and
+// returns its path. Like some daemons, it forks when a client asks it to.
 func (w *world) daemon() (socket string) {
 	w.t.Helper()
 	socket = filepath.Join(w.project, "daemon")
@@ -263,8 +267,9 @@ func (w *world) daemon() (socket string) {
 	return socket
 }
 
-// serveForks reads numbers of processes. It forks until it has a child with
-// that number, or one above it.
+// serveForks reads process ids from c. For each, it forks until a child has
+// that id, and answers "taken", or until it has missed the id, and answers
+// "missed".
 func (w *world) serveForks(c net.Conn) {
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		want, err := strconv.Atoi(lines.Text())
@@ -296,8 +301,8 @@ func (w *world) serveForks(c net.Conn) {
 	}
 }
 
-// skipManyPids skips a test where it would take minutes to use up all numbers
-// of processes.
+// skipManyPids skips a test on a system with so many process ids that using
+// them up would take minutes, unless long reports true.
 func (w *world) skipManyPids() {
 	w.t.Helper()
 	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
@@ -309,8 +314,8 @@ func (w *world) skipManyPids() {
 	}
 }
 
-// masquerade has a tool of a new session's agent call somebody, and returns
-// what it got.
+// masquerade gives orders, which tool completes, to the tool that waits for
+// them, and returns the tool's result.
 func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult {
 	w.t.Helper()
 	w.skipManyPids()
@@ -324,8 +329,8 @@ func (w *world) masquerade(tool func(m masquerade) masquerade) masqueradeResult 
 	return r
 }
 
-// systems calls f for each user on this system, and as if it were one that has
-// no handles of peers (Linux before 6.5).
+// systems calls f for each user, on this system and as if on one without
+// SO_PEERPIDFD (Linux before 6.5).
 func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "this system", true: "no handles of peers"}[old], func(t *testing.T) {
@@ -340,10 +345,10 @@ func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 }
 
-// runOld executes a program that gets no handles of peers, nor does anything
-// that it starts.
+// runOld is a role. It executes a program for which SO_PEERPIDFD fails, as it
+// does for all processes that the program starts.
 func runOld(args []string) {
-	const number, level, option = 0, 24, 32 // in struct seccomp_data, where the machine has the low half first
+	const number, level, option = 0, 24, 32 // offsets in struct seccomp_data on a little-endian machine
 	equal := func(at, value uint32, otherwise uint8) []unix.SockFilter {
 		return []unix.SockFilter{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at},
@@ -366,8 +371,9 @@ func runOld(args []string) {
 	os.Exit(1)
 }
 
-// TestReusedPidIsRefusedOnSocket connects to the unix socket from a process
-// whose number belongs to a foreign one by the time the server looks.
+// TestReusedPidIsRefusedOnSocket connects to the server's unix socket from a
+// process whose id belongs to a foreign process when the server looks it up.
+// The server must reject the request.
 func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.start()
@@ -385,13 +391,15 @@ func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 		if !w.says("refused what an agent may have started", 1) {
 			t.Error("the operator was not told")
 		}
-		w.link() // its user gets in
+		w.link() // the user still gets in
 		w.killSessions()
 	})
 }
 
-// TestReusedPidIsRefusedByOtherSupervisor kills the server, and asks the
-// supervisor of another session for its agent.
+// TestReusedPidIsRefusedByOtherSupervisor kills the server. An agent's tool
+// then asks the supervisor of another session for its agent, over a connection
+// whose process id belongs to a foreign process. The supervisor must refuse,
+// and the next server must get the agent.
 func TestReusedPidIsRefusedByOtherSupervisor(t *testing.T) {
 	systems(t, func(t *testing.T, w *world) {
 		w.start()
@@ -425,7 +433,7 @@ func TestReusedPidIsRefusedByOtherSupervisor(t *testing.T) {
 	})
 }
 
-// record is what a supervisor wrote about itself.
+// record is what a supervisor wrote about itself into its file.
 type record struct {
 	Version    int    `json:"version"`
 	Nonce      string `json:"nonce"`
@@ -449,7 +457,8 @@ func (w *world) record(session string) (r record) {
 	return r
 }
 
-// greeting is the frame with which a server takes over.
+// greeting returns the frame with which a server asks a supervisor for its
+// agent.
 func greeting(version int, nonce string) []byte {
 	hello, err := json.Marshal(object{"version": version, "nonce": nonce})
 	if err != nil {

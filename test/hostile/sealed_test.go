@@ -12,8 +12,9 @@ import (
 )
 
 // TestSecretsOfSessionsAreEncrypted gives a session an MCP server with a
-// credential. Neither the data directory nor a backup may hold it, and the
-// session gets it back after a restart, with the key.
+// credential. Neither the data directory nor a backup may contain the
+// credential. After a restart, the agent must get it again if the server has
+// the encryption key.
 func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()
@@ -53,7 +54,7 @@ func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 		t.Errorf("the backup holds the secret, %v", err)
 	}
 
-	// Settings that change write the options again.
+	// A changed setting makes the server write the session's options again.
 	if code, _ := w.Call("POST", "/api/session/"+made.SessionID+"/options", object{"model": "sonnet"}, nil); code != http.StatusOK {
 		t.Errorf("options: %d", code)
 	}
@@ -77,8 +78,8 @@ func TestSecretsOfSessionsAreEncrypted(t *testing.T) {
 	}
 	w.stop()
 
-	// With another key the transcript can be read, and the session says what it
-	// needs to go on.
+	// With another key, the transcript must be readable, and a prompt must fail
+	// with an error that names the missing key.
 	if err := os.Rename(key, key+".away"); err != nil {
 		t.Fatal(err)
 	}

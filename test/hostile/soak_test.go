@@ -20,8 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// soakTime is how long the soak takes: RUNNEL_SOAK, or an hour with
-// RUNNEL_LONG, or moments.
+// soakTime returns how long the soak test runs: RUNNEL_SOAK, or an hour with
+// RUNNEL_LONG, or eight seconds.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("RUNNEL_SOAK"); s != "" {
@@ -37,14 +37,14 @@ func soakTime(t *testing.T) time.Duration {
 	return 8 * time.Second
 }
 
-// sample is what a server holds at a moment.
+// sample is what a server holds at one time.
 type sample struct {
 	at                          time.Duration
 	fds, goroutines, rss, turns float64
 }
 
-// soak runs one turn a second, in turn in each of a few sessions, which are
-// given up for new ones after a while.
+// soak runs one turn a second, alternately in a few sessions. It replaces each
+// session after sessionTurns turns.
 type soak struct {
 	w       *world
 	rnd     *rand.Rand
@@ -59,9 +59,9 @@ const (
 	sessionTurns = 40
 )
 
-// TestSoak: a turn each second, and a kill of a server, a supervisor or an
-// agent each sixtieth of the time. In the last half the server lives, and what
-// it holds must not grow.
+// TestSoak runs a turn each second. After each sixtieth of the time it kills
+// the server, the supervisors or the agents. In the second half it does not
+// kill the server, and what the server holds must not grow.
 func TestSoak(t *testing.T) {
 	total := soakTime(t)
 	each := min(max(total/60, time.Second), time.Minute)
@@ -103,7 +103,8 @@ func TestSoak(t *testing.T) {
 	w.empty(2 * time.Second)
 }
 
-// turn runs one, does something in the middle of it, and checks all of it.
+// turn runs one turn, calls act in the middle of it unless act is nil, and
+// checks all events of the turn.
 func (s *soak) turn(act func()) {
 	t := s.w.t
 	t.Helper()
@@ -128,7 +129,7 @@ func (s *soak) turn(act func()) {
 	c.Agrees(turn, s.w.Log(c.Session, end.Seq))
 }
 
-// renew gives up a session for a new one.
+// renew replaces session number i with a new session.
 func (s *soak) renew(i int) {
 	if old := s.clients[i]; old != nil {
 		old.Leave()
@@ -158,10 +159,10 @@ func (s *soak) killAgents() {
 	}
 }
 
-// sample looks at the server between two turns.
+// sample measures the server between two turns.
 func (s *soak) sample(at time.Duration) {
 	pid := s.w.cmd.Process.Pid
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // of a process that hides itself: root only
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // only root can list them, because the server hides itself
 	resident, _ := rss(pid)
 	s.samples = append(s.samples, sample{at, float64(len(fds)), s.goroutines(), float64(resident), float64(s.turns)})
 }
@@ -184,8 +185,8 @@ func (s *soak) goroutines() (n float64) {
 	return n
 }
 
-// growth judges how what the server holds grows, by the line through the
-// samples after a time.
+// growth fits a line through the samples after a time, and fails the test if
+// what the server holds grows too much.
 func (s *soak) growth(after time.Duration) {
 	t := s.w.t
 	t.Helper()
@@ -201,7 +202,7 @@ func (s *soak) growth(after time.Duration) {
 	for _, q := range []struct {
 		name string
 		of   func(sample) float64
-		most float64 // growth in the time of the samples that is none
+		most float64 // allowed growth during the time of the samples
 	}{
 		{"fds", func(p sample) float64 { return p.fds }, 6},
 		{"goroutines", func(p sample) float64 { return p.goroutines }, 12},
@@ -216,7 +217,8 @@ func (s *soak) growth(after time.Duration) {
 	}
 }
 
-// line fits one: how much y grows in a second, and its mean.
+// line fits a line through the samples. It returns how much y grows per second,
+// and the mean of y.
 func line(samples []sample, y func(sample) float64) (slope, mean float64) {
 	var sx, sy, sxx, sxy float64
 	n := float64(len(samples))

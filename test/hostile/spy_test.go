@@ -31,26 +31,26 @@ import (
 )
 
 // orders is what the test tells the spy: everything that an attacker could find
-// out, and what it looks for.
+// out, and the secrets to look for.
 type orders struct {
 	Binary   string   `json:"binary"`
 	Data     string   `json:"data"`
 	Addr     string   `json:"addr"`
 	Server   int      `json:"server"`
-	Own      string   `json:"own"`      // its session
-	Other    string   `json:"other"`    // another one, with Secret in its log and on its agent's input
-	Project  string   `json:"project"`  // of Own
-	Approval string   `json:"approval"` // that it wants to answer itself
+	Own      string   `json:"own"`      // session of the spy's agent
+	Other    string   `json:"other"`    // another session
+	Project  string   `json:"project"`  // project folder of Own
+	Approval string   `json:"approval"` // approval that the spy tries to decide
 	Digest   string   `json:"digest"`   // of that approval's arguments
-	Token    string   `json:"token"`    // with all scopes, left in a file
-	Cookie   string   `json:"cookie"`   // and the key, of a browser that is logged in
+	Token    string   `json:"token"`    // token with all scopes, as if the spy had found it
+	Cookie   string   `json:"cookie"`   // cookie of a browser that is logged in; Key is its key
 	Key      string   `json:"key"`
 	Page     string   `json:"page"`    // origin of the page
-	Code     string   `json:"code"`    // of a link that nobody has used
-	Needles  [][]byte `json:"needles"` // secrets, in disguise: not to be found where they are told
+	Code     string   `json:"code"`    // code of an unused login link
+	Needles  [][]byte `json:"needles"` // secrets to look for, disguised so that the spy does not find the orders
 }
 
-// disguise makes a needle unrecognisable, and back.
+// disguise makes a needle unrecognisable. A second call restores it.
 func disguise(b []byte) []byte {
 	out := bytes.Clone(b)
 	for i := range out {
@@ -59,24 +59,24 @@ func disguise(b []byte) []byte {
 	return out
 }
 
-// report is what a spy got.
+// report is the result of a spy.
 type report struct {
-	Found  []string          `json:"found"`  // where a needle or anything like a token is
-	Opened []string          `json:"opened"` // what of our processes could be looked into
-	Looked int               `json:"looked"` // files and processes
-	Tried  map[string]string `json:"tried"`  // what was asked for, and the answer
+	Found  []string          `json:"found"`  // where a needle or something like a token is
+	Opened []string          `json:"opened"` // what the spy could open of the server and the supervisors
+	Looked int               `json:"looked"` // number of searched texts
+	Tried  map[string]string `json:"tried"`  // attempts, with the response to each
 	Pid    int               `json:"pid"`
 	Parent int               `json:"parent"`
 }
 
-// The ways of a spy: as the agent's tool, and detached from everything.
+// The ways in which a spy runs: as the agent's tool, and as a detached process.
 const (
 	spyDirect   = "direct"
 	spyDetached = "detached"
 )
 
-// spy waits for its orders, attacks, and reports; then it has a copy of itself
-// that nobody can trace do the same.
+// spy is the role of an agent's tool. It waits for its orders, attacks, and
+// writes its report. It then starts a detached process that does the same.
 func spy(args []string) {
 	dir, way := args[0], args[1]
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -107,8 +107,8 @@ func spy(args []string) {
 	<-time.After(testapi.Patience)
 }
 
-// detach starts a role without a parent, a session of ours, a name, an
-// environment, or an open file.
+// detach starts a role in a process that has lost its parent and its process
+// session, and has no environment and no open files.
 func detach(role ...string) {
 	self, _ := os.Executable()
 	cmd := exec.Command("/bin/sh", "-c", `cd / && setsid sh -c '("$@" </dev/null >/dev/null 2>&1 &)' sh "$@" &`, "sh", self)
@@ -129,12 +129,11 @@ func (r *report) attack(o orders) {
 	r.commands(o)
 }
 
-// like is what tokens look like, and anything that has the form of a secret of
-// ours.
+// like matches tokens and all other secrets of runnel, which have the same
+// form.
 var like = regexp.MustCompile(`rnl_[A-Za-z0-9_-]{20,}`)
 
-// look searches for secrets. What the test left about for the spy to find is
-// none.
+// look searches b for secrets. The token in the orders does not count.
 func (r *report) look(where string, b []byte, o orders) {
 	r.Looked++
 	for i, n := range o.Needles {
@@ -165,7 +164,8 @@ func (r *report) files(o orders) {
 	}
 }
 
-// processes looks at all there are, and into those of ours.
+// processes searches the command lines and environments of processes, and tries
+// to look into the server and the supervisors.
 func (r *report) processes(o orders) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -178,7 +178,7 @@ func (r *report) processes(o orders) {
 		session, supervisor := procinfo.SupervisedSession(strings.Split(string(line), "\x00"))
 		supervisor = supervisor && (session == o.Own || session == o.Other)
 		env, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err == nil && bytes.Contains(env, []byte(filepath.Dir(o.Data))) { // else it is another test's
+		if err == nil && bytes.Contains(env, []byte(filepath.Dir(o.Data))) { // otherwise it is a process of another test
 			r.look(dir+"/environ", env, o)
 		}
 		switch {
@@ -190,7 +190,7 @@ func (r *report) processes(o orders) {
 	}
 }
 
-// into tries every way into a process.
+// into tries every way to look into a process.
 func (r *report) into(what string, pid int, o orders) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	opened := func(how string, err error) {
@@ -203,7 +203,7 @@ func (r *report) into(what string, pid int, o orders) {
 		if err == nil {
 			_, err = f.Read(make([]byte, 1))
 			if name == "mem" && !errors.Is(err, fs.ErrPermission) {
-				err = nil // the first page is not there
+				err = nil // access is allowed, but the first page is not mapped
 			}
 			f.Close()
 		}
@@ -233,7 +233,7 @@ func (r *report) into(what string, pid int, o orders) {
 	iov := []unix.Iovec{{Base: &buf[0], Len: 16}}
 	_, errv := unix.ProcessVMReadv(pid, iov, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&buf[0])), Len: 16}}, 0)
 	if errv != nil && !errors.Is(errv, unix.EPERM) {
-		errv = nil // it may look, only not there
+		errv = nil // access is allowed, but this address is not mapped
 	}
 	opened("process_vm_readv", errv)
 	seized := make(chan error)
@@ -241,8 +241,9 @@ func (r *report) into(what string, pid int, o orders) {
 	opened("ptrace", <-seized)
 }
 
-// seize stops a process's threads from running undisturbed, until the thread
-// that it runs on ends, which the first never does.
+// seize attaches to a process with ptrace, and sends the error to done. The
+// attachment ends with the thread that made it. The main thread never ends, so
+// seize uses another one.
 func seize(pid int, done chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
@@ -254,7 +255,7 @@ func seize(pid int, done chan<- error) {
 	done <- unix.PtraceSeize(pid)
 }
 
-// supervisors tries to take an agent over, with all that a server would know.
+// supervisors tries to take agents over, with all that a server would know.
 func (r *report) supervisors(o orders) {
 	for _, id := range []string{o.Own, o.Other} {
 		path := filepath.Join(o.Data, "run", id+".sock")
@@ -272,7 +273,7 @@ func (r *report) supervisors(o orders) {
 }
 
 func takeOver(path string, version int, nonce string) string {
-	if len(path) > 100 { // too long for the system
+	if len(path) > 100 { // too long for the address of a socket
 		dir, err := os.Open(filepath.Dir(path))
 		if err != nil {
 			return err.Error()
@@ -306,7 +307,7 @@ type door struct {
 	client *http.Client
 	base   string
 	header http.Header
-	host   string // to send; "": that of base
+	host   string // Host header; "" for the host of base
 }
 
 func doors(o orders) []door {
@@ -349,8 +350,8 @@ func (r *report) api(o orders) {
 	r.Tried["hit and run"] = hitAndRun(o)
 }
 
-// ask returns the status and, where that is not the answer to give, what else
-// came.
+// ask sends a request. It returns the status and the beginning of the body, or
+// the error.
 func (d door) ask(method, path string, body any) string {
 	var in io.Reader
 	if body != nil {
@@ -380,8 +381,8 @@ func (d door) ask(method, path string, body any) string {
 	return fmt.Sprint(res.StatusCode, " ", string(answer))
 }
 
-// hitAndRun sends an answer to the approval and is gone before anyone can look
-// who it was.
+// hitAndRun sends a decision of the approval and closes the connection before
+// the server can look up the sender.
 func hitAndRun(o orders) string {
 	body := `{"choice":"allow_once","argumentsDigest":"` + o.Digest + `"}`
 	for range 20 {
@@ -396,8 +397,8 @@ func hitAndRun(o orders) string {
 	return "sent"
 }
 
-// commands uses the program itself, in every way in which it could act as the
-// user, or have a later server do so.
+// commands runs the program's commands that could act as the user, or make a
+// later server do so.
 func (r *report) commands(o orders) {
 	for _, args := range [][]string{
 		{"login"}, {"login", "--new-origin"},
@@ -410,7 +411,8 @@ func (r *report) commands(o orders) {
 	}
 }
 
-// run runs the program and returns what it says. A server is not left to run.
+// run runs the program and returns what it prints. It kills a command that does
+// not end, such as a server.
 func (o orders) run(args []string) string {
 	ctx, end := context.WithTimeout(context.Background(), testapi.Patience/4)
 	defer end()

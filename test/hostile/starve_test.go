@@ -17,8 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// starve takes from its supervisor what that needs to find processes, by the
-// limit of its descriptors, and starts one that is hard to find.
+// starve is the role of an agent's tool. It sets its supervisor's limit of
+// descriptors to zero, so that the supervisor cannot look for processes, and
+// starts a process that is hard to find.
 func starve(args []string) {
 	line, err := procinfo.Lineage(os.Getpid())
 	if err != nil {
@@ -47,8 +48,9 @@ func starve(args []string) {
 	stay(nil)
 }
 
-// TestStarvedSupervisorLeavesNothing lowers the limits of a supervisor, as any
-// process of its user can, and ends the agent in every way there is.
+// TestStarvedSupervisorLeavesNothing has a tool lower the limit of a
+// supervisor, as any process of the same user can, and then ends the agent in
+// several ways. No process may remain.
 func TestStarvedSupervisorLeavesNothing(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		for name, end := range map[string]func(w *world){

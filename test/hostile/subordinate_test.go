@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// change is run as root, as a process in a user namespace that newuidmap made
-// may be. It connects as one user, becomes another, and prints the answer to a
-// request.
+// change is the role of a helper that starts as root, like a process in a user
+// namespace that newuidmap has set up. It connects as one user, becomes
+// another, sends a request, and prints the first line of the response.
 func change(args []string) {
 	addr, token := args[0], args[1]
 	be := func(real, effective, saved int) {
@@ -43,8 +43,8 @@ func change(args []string) {
 	fmt.Print(line)
 }
 
-// changed runs a program that changes its user and reports what that was
-// answered.
+// changed is the role of an agent's tool. It runs the helper and reports what
+// the helper printed.
 func changed(args []string) {
 	dir, helper := args[0], args[1]
 	var o struct{ Addr, Token string }
@@ -53,8 +53,8 @@ func changed(args []string) {
 	writeResult(filepath.Join(dir, "changed"), words(out, err))
 }
 
-// delegate has everything that this goroutine starts from now on see a system
-// on which a user may become another.
+// delegate gives all processes that this goroutine starts from now on an
+// /etc/subuid by which the user to may use the user id uid.
 func delegate(t *testing.T, to, uid uint32) {
 	t.Helper()
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -80,9 +80,10 @@ func delegate(t *testing.T, to, uid uint32) {
 	}
 }
 
-// TestSubordinateUserCannotUseAToken lets an agent's tool connect as a user
-// that newuidmap makes of its own, and become yet another one, which hides the
-// connection. The first has another process, as the container of a user has.
+// TestSubordinateUserCannotUseAToken has an agent's tool connect as a user that
+// newuidmap grants its own user, and then become yet another user, which hides
+// the connection. Another process runs as the first of these users, as in a
+// container. The server must reject the request.
 func TestSubordinateUserCannotUseAToken(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")

@@ -15,11 +15,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// untypical is a key that looks like none of the known kinds.
+// untypical is a key that does not look like any known kind of key.
 const untypical = "gateway.Vq7RzT2mXw9LkB4n"
 
-// hides waits for the end of a turn in which the agent tells its key, and
-// checks that what it says is there without the key.
+// hides waits for the end of a turn in which the agent writes its key. The
+// agent's message must have "[redacted]" instead, and no file of the data
+// directory may contain the key.
 func (w *world) hides(c *testapi.Client, turn, key string) {
 	w.t.Helper()
 	c.End(turn)
@@ -39,7 +40,7 @@ func (w *world) hides(c *testapi.Client, turn, key string) {
 	}
 }
 
-// keyed has the agents of a world work with a key from a file.
+// keyed configures the world's agents to use a key from a file.
 func (w *world) keyed() {
 	w.t.Helper()
 	file, config := filepath.Join(w.dir, "key"), filepath.Join(w.dir, "config.yaml")
@@ -54,8 +55,9 @@ func (w *world) keyed() {
 	w.flags = append(w.flags, "--config", config)
 }
 
-// A server that takes over an agent of the server before it has not read the
-// agent's key to start it.
+// TestKeyOfAgentThatIsTakenOverIsHidden checks that a server redacts the key of
+// an agent that it has taken over. This server has not read the key to start
+// the agent.
 func TestKeyOfAgentThatIsTakenOverIsHidden(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.keyed()
@@ -71,7 +73,8 @@ func TestKeyOfAgentThatIsTakenOverIsHidden(t *testing.T) {
 	w.hides(c, turn, untypical)
 }
 
-// Every credential that is made is a secret, too.
+// TestKeyStaysHiddenAfterManyCredentials creates more tokens than the redactor
+// remembers. They must not displace the agent's key.
 func TestKeyStaysHiddenAfterManyCredentials(t *testing.T) {
 	for name, from := range map[string]func(w *world){
 		"file":     func(w *world) { w.keyed() },

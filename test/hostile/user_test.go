@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// A parcel is a request that another user's process sends, and who it is from.
+// A parcel is a request that a process of another user sends.
 type parcel struct {
 	Method string      `json:"method"`
 	URL    string      `json:"url"`
@@ -25,8 +25,8 @@ type parcel struct {
 	Body   string      `json:"body"`
 }
 
-// sendRequest sends the parcel of its argument and prints status, cookie and
-// body.
+// sendRequest is the role of that process. It sends the parcel in its argument
+// and prints the status, cookie and body of the response.
 func sendRequest(args []string) {
 	var p parcel
 	if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
@@ -50,10 +50,11 @@ func sendRequest(args []string) {
 	fmt.Printf("%d\n%s\n%s", res.StatusCode, cookie, body)
 }
 
-// nobody is yet another user.
+// nobody is an ordinary user who is not stranger.
 var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
 
-// sendAs has a process of a user send a request that looks like the page's.
+// sendAs has a process of a user send a request with the headers of the page.
+// It returns the status, cookie and body of the response.
 func sendAs(t *testing.T, user *syscall.Credential, addr, origin string, p parcel) (status int, cookie, body string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -90,8 +91,9 @@ func sendAs(t *testing.T, user *syscall.Credential, addr, origin string, p parce
 	return status, parts[1], parts[2]
 }
 
-// Who had our port for a moment, while we were down, may have been sent an open
-// tab's credential, or have seen a link: they are of no use to another user.
+// TestOtherUserCannotUseABrowsersLogin checks that another user cannot use a
+// browser's credential or a login link. A program of that user that listened on
+// our port while the server was down may have received them.
 func TestOtherUserCannotUseABrowsersLogin(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("it takes root to be several users")
@@ -118,7 +120,7 @@ func TestOtherUserCannotUseABrowsersLogin(t *testing.T) {
 		t.Errorf("the log lacks it:\n%s", w.stderr)
 	}
 
-	w.stop() // a proxy of this machine is another user, as a rule
+	w.stop() // a proxy on this machine usually runs as another user
 	w.flags = []string{"--proxied"}
 	w.start()
 	if status, _, body := sendAs(t, nobody, w.Addr, origin, me); status != http.StatusOK {

@@ -16,21 +16,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// vacate tells an agent's tool to send a request, and to be gone before the
-// server looks who sent it.
+// vacate holds the orders for an agent's tool: to send a request, and to reset
+// the connection before the server looks up the sender.
 type vacate struct {
-	Target int    `json:"target"` // the server, which is stopped meanwhile
+	Target int    `json:"target"` // id of the server's process, which is suspended meanwhile
 	Addr   string `json:"addr"`
 	Say    []byte `json:"say"`
-	Heir   string `json:"heir,omitzero"` // the socket of a foreign program, which is told the port that is free
+	Heir   string `json:"heir,omitzero"` // socket of a foreign program, to which the tool sends the address that is free
 }
 
-// vacated is what became of it.
+// vacated is the tool's result.
 type vacated struct {
 	Err string `json:"err"`
 }
 
-// play waits for its orders in a directory, and writes its result there.
+// play is the tool's role. It waits for its orders in a directory and writes
+// its result there.
 func (vacate) play(args []string) {
 	dir := args[0]
 	var v vacate
@@ -56,7 +57,8 @@ func (v vacate) run() error {
 	if _, err := c.Write(v.Say); err != nil {
 		return err
 	}
-	// A reset leaves nothing of the connection here, and what was sent there.
+	// A reset removes the connection on this side at once. The server still has
+	// what was sent.
 	if err := c.SetLinger(0); err != nil {
 		return err
 	}
@@ -72,13 +74,14 @@ func (v vacate) run() error {
 	if _, err := fmt.Fprintln(heir, from); err != nil {
 		return err
 	}
-	_, err = heir.Read(make([]byte, 1)) // it has the port now
+	_, err = heir.Read(make([]byte, 1)) // waits until the heir has the port
 	return err
 }
 
-// heir is a program of the machine, which no agent started, such as a browser.
-// It connects to the server from the address that it is told; an agent can
-// foresee the port of its next connection.
+// heir serves a socket in the test's process and returns its path. It stands
+// for a program that no agent started, such as a browser: it connects to the
+// server from the address that it receives. An agent can foresee the port of
+// such a program's next connection.
 func (w *world) heir() (socket string) {
 	w.t.Helper()
 	socket = filepath.Join(w.project, "heir")
@@ -120,10 +123,10 @@ func (w *world) heir() (socket string) {
 	return socket
 }
 
-// TestReusedPortIsRefused has an agent's tool answer its own question with a
-// token that it found: it resets the connection once the request is sent, and a
-// foreign program connects from the same port before the server looks who
-// called.
+// TestReusedPortIsRefused has an agent's tool decide the agent's approval with
+// a token that it found. The tool resets the connection once the request is
+// sent, and a foreign program connects from the same port before the server
+// looks up the sender.
 func TestReusedPortIsRefused(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -132,9 +135,9 @@ func TestReusedPortIsRefused(t *testing.T) {
 	})
 }
 
-// TestResetConnectionIsRefusedBeyondLoopback does the same by an address of
-// this machine that others can reach, where a connection that is gone could
-// have been one from elsewhere.
+// TestResetConnectionIsRefusedBeyondLoopback does the same without a foreign
+// program, on an address that other machines can reach. There, a connection
+// that is gone could have come from another machine.
 func TestResetConnectionIsRefusedBeyondLoopback(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
@@ -144,7 +147,7 @@ func TestResetConnectionIsRefusedBeyondLoopback(t *testing.T) {
 	})
 }
 
-// reachableAddr is a free address that is not one of loopback.
+// reachableAddr returns a free address that is not on the loopback interface.
 func reachableAddr(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
@@ -165,8 +168,8 @@ func reachableAddr(t *testing.T) string {
 	return ""
 }
 
-// vacate has the tool of an agent answer its question, and looks what becomes
-// of it.
+// vacate has an agent's tool decide the agent's approval, and checks that the
+// server rejects the decision.
 func (w *world) vacate(v vacate) {
 	t := w.t
 	t.Helper()
@@ -194,7 +197,8 @@ func (w *world) vacate(v vacate) {
 	w.killSessions()
 }
 
-// approval is a request with the world's token that says yes.
+// approval returns the bytes of a request that allows a. It has the world's
+// token.
 func (w *world) approval(session string, a event.Approval) []byte {
 	body := `{"choice":"allow_once","argumentsDigest":"` + a.ArgumentsDigest + `"}`
 	return fmt.Appendf(nil, "POST /api/session/%s/approvals/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",

@@ -24,19 +24,19 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// world is one machine as far as a test goes: a user with a home, a data
-// directory, a server, and agents that are this test binary.
+// world is the environment of one test: a user with a home, a data directory, a
+// server, and agents that this test binary plays.
 type world struct {
 	testapi.Server
 	t        *testing.T
-	user     *syscall.Credential // nil: whoever runs the test
+	user     *syscall.Credential // nil: the user who runs the test
 	dir      string
 	data     string
 	project  string
 	window   string
 	flags    []string
-	under    []string // the command that runs the program, with its arguments; nil: nothing does
-	path     string   // in front of PATH, if it is set
+	under    []string // the command, with arguments, that runs the program; nil: none
+	path     string   // first directories of PATH; "" for none
 	sessions []string
 	group    *os.File // the cgroup of its server, or nil
 
@@ -45,7 +45,7 @@ type world struct {
 	stderr *output
 }
 
-// output keeps what a server says.
+// output collects what a server prints. Goroutines may use it in parallel.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -63,7 +63,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// stranger is a user without a name or rights.
+// stranger is an ordinary user without a name.
 var stranger = &syscall.Credential{Uid: 54321, Gid: 54321}
 
 func newWorld(t *testing.T, user *syscall.Credential, window string) *world {
@@ -105,7 +105,8 @@ func (w *world) own(path string) {
 	}
 }
 
-// agent is where the agent is, which is also what it runs.
+// agent returns the path of the agent's program, which is also the program of
+// its tools.
 func (w *world) agent() string { return filepath.Join(w.dir, "bin", "claude") }
 
 func copyFile(t *testing.T, from, to string) {
@@ -119,7 +120,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// command is one of the world's user.
+// command returns a command that runs the program as the world's user.
 func (w *world) command(args ...string) *exec.Cmd {
 	line := slices.Concat(w.under, []string{program}, args)
 	cmd := exec.Command(line[0], line[1:]...)
@@ -145,7 +146,7 @@ func (w *world) runnel(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// start starts the server and returns when it answers.
+// start starts the server and returns when it is ready for requests.
 func (w *world) start() {
 	w.t.Helper()
 	cmd := w.command(append([]string{"serve", "--listen", w.Addr, "--data", w.data, "--reattach-window=" + w.window, "--log-level", "info"}, w.flags...)...)
@@ -172,14 +173,14 @@ func (w *world) start() {
 	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the server
 }
 
-// kill ends the server without a word.
+// kill kills the server with SIGKILL.
 func (w *world) kill() {
 	_ = w.cmd.Process.Kill()
 	_ = w.cmd.Wait()
-	http.DefaultClient.CloseIdleConnections() // no prompt is sent into a dead one
+	http.DefaultClient.CloseIdleConnections() // so that no prompt is sent on a dead connection
 }
 
-// stop asks the server to end.
+// stop stops the server with an interrupt and waits for its end.
 func (w *world) stop() {
 	w.t.Helper()
 	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -191,8 +192,9 @@ func (w *world) stop() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// says reports whether the server says something so many times: what it has
-// written comes through a pipe, a little later than its answers.
+// says waits until the server has logged a text this many times. It returns
+// false if that does not happen. The log arrives through a pipe, a little later
+// than the responses.
 func (w *world) says(what string, times int) bool {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -205,7 +207,8 @@ func (w *world) says(what string, times int) bool {
 	return false
 }
 
-// end leaves nothing of a world behind, whatever became of its server.
+// end kills every process of the world and removes its files. If the test
+// failed, it logs what the last server printed.
 func (w *world) end() {
 	if w.cmd != nil && w.cmd.ProcessState == nil {
 		w.kill()
@@ -214,7 +217,7 @@ func (w *world) end() {
 		said := w.stderr.String()
 		w.t.Logf("the last server said:\n%s", said[max(0, len(said)-4000):])
 	}
-	for range 100 { // what forks all the time is not gone at once
+	for range 100 { // processes that fork all the time may escape the first rounds
 		left := w.processes()
 		if len(left) == 0 {
 			break
@@ -226,16 +229,17 @@ func (w *world) end() {
 	_ = os.RemoveAll(w.dir)
 }
 
-// process is one of the machine that belongs to the world.
+// process is a process that belongs to the world.
 type process struct {
 	pid        int
 	supervisor bool
 	line       string
 }
 
-// processes returns what runs in the world, without its server: what its user
-// runs; where that is the tester, what runs the agent's program or works in the
-// world, and the supervisors of its sessions.
+// processes returns the processes of the world, without its server: all
+// processes of the world's user. If that is the user who runs the test, it
+// returns the processes that run from, work in or name the world's folder, and
+// the supervisors of the world's sessions.
 func (w *world) processes() []process {
 	var found []process
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -261,7 +265,7 @@ func (w *world) processes() []process {
 func (w *world) has(dir string, p process) bool {
 	if w.user != nil {
 		var st syscall.Stat_t
-		status, err := os.ReadFile(filepath.Join(dir, "status")) // the directory of one that hides itself is root's
+		status, err := os.ReadFile(filepath.Join(dir, "status")) // not the owner of dir, which is root if the process hides itself
 		if err != nil || syscall.Stat(dir, &st) != nil {
 			return false
 		}
@@ -273,7 +277,7 @@ func (w *world) has(dir string, p process) bool {
 	return p.supervisor || strings.HasPrefix(exe, w.dir) || strings.HasPrefix(cwd, w.dir) || strings.Contains(p.line, w.dir)
 }
 
-// supervisors returns the numbers of the supervisors.
+// supervisors returns the process ids of the supervisors.
 func (w *world) supervisors() []int {
 	var pids []int
 	for _, p := range w.processes() {
@@ -284,12 +288,12 @@ func (w *world) supervisors() []int {
 	return pids
 }
 
-// slack limits how much longer everything may take on a loaded machine.
+// slack limits how much longer empty may wait on a loaded machine.
 const slack = 10 * time.Second
 
-// empty waits until nothing of the world runs but its server, and returns how
-// long that took. It must happen within the given time, which grows with the
-// load of the machine.
+// empty waits until no process of the world runs except its server, and returns
+// how long that took. It must happen within the given time, which grows with
+// the load of the machine.
 func (w *world) empty(within time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -301,7 +305,7 @@ func (w *world) empty(within time.Duration) time.Duration {
 			clean = 0
 		} else if clean++; clean == 1 {
 			gone = time.Since(began)
-		} else if clean == 5 { // what forks all the time may be missed once
+		} else if clean == 5 { // a process that forks all the time may be missed once
 			return gone
 		}
 		if took := time.Since(began); took > within && took > min(testload.Room(within), within+slack) {
@@ -316,7 +320,7 @@ type problem struct {
 	Message string `json:"message"`
 }
 
-// create makes a session in the world's project.
+// create creates a session in the world's project and returns its id.
 func (w *world) create() string {
 	w.t.Helper()
 	var made struct {
@@ -330,8 +334,8 @@ func (w *world) create() string {
 	return made.SessionID
 }
 
-// rss returns a process's memory in KiB: resident, and its share of what it
-// shares.
+// rss returns the resident memory of a process and its proportional share (RSS
+// and PSS), in KiB.
 func rss(pid int) (resident, share int) {
 	field := func(file, name string) (n int) {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))

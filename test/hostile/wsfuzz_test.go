@@ -19,12 +19,13 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// Frames and messages of every form never fail inside the server, are answered
-// with messages of the document or a close code, and leave nothing behind.
+// TestServerWithstandsFuzzedWebSockets sends valid and invalid frames and
+// messages. The server must not fail internally, must respond with messages of
+// the document or a close code, and must release what it took.
 func TestServerWithstandsFuzzedWebSockets(t *testing.T) {
 	seed, d := fuzzSeed(t), fuzzTime(t)
 	f := newFuzzer(t, false)
-	f.run(seed+1<<32, min(d, 30*time.Second), f.socket) // until it has done everything once
+	f.run(seed+1<<32, min(d, 30*time.Second), f.socket) // a warm-up, so that the server has done everything once
 	f.fillRedactor()
 	before := f.measure()
 	f.run(seed, d, f.socket)
@@ -32,7 +33,7 @@ func TestServerWithstandsFuzzedWebSockets(t *testing.T) {
 	f.settles(before)
 }
 
-// The opcodes of frames.
+// The opcodes of frames, and the bit of a message's final frame.
 const (
 	opContinue = 0x0
 	opText     = 0x1
@@ -43,8 +44,8 @@ const (
 	final      = 0x80
 )
 
-// socket opens a WebSocket, writes good and bad frames to it, and judges what
-// comes back until the server closes the connection.
+// socket opens a WebSocket, writes valid and invalid frames to it, and judges
+// what the server sends until it closes the connection.
 func (f *fuzzer) socket(m *maker) {
 	conn, err := f.dial()
 	if err != nil {
@@ -112,7 +113,7 @@ func (f *fuzzer) upgrade(m *maker) []byte {
 	return a.bytes()
 }
 
-// frames makes some messages and what is none.
+// frames returns several frames: messages, control frames and invalid ones.
 func (f *fuzzer) frames(m *maker) []byte {
 	var out []byte
 	for range 1 + m.IntN(12) {
@@ -136,12 +137,13 @@ func (f *fuzzer) frames(m *maker) []byte {
 	return out
 }
 
-// message makes one of a client's messages.
+// message returns a message of a client, valid or not.
 func (f *fuzzer) message(m *maker) []byte {
 	return m.body(pick(m, f.doc.resolve(f.doc.WebSocket.Client).OneOf), m.kind())
 }
 
-// fragments cuts a message, now and then with a control frame in between.
+// fragments returns a message in fragments, sometimes with control frames in
+// between.
 func (f *fuzzer) fragments(m *maker, message []byte) (out []byte) {
 	op := byte(opText)
 	for range m.IntN(6) {
@@ -154,7 +156,7 @@ func (f *fuzzer) fragments(m *maker, message []byte) (out []byte) {
 	return append(out, maskedFrame(m, final|op, message)...)
 }
 
-// anyFrame is one with any opcode, reserved bits, length and mask.
+// anyFrame returns a frame with any opcode, reserved bits, length and mask.
 func (f *fuzzer) anyFrame(m *maker) []byte {
 	head := byte(m.Uint32())
 	payload := []byte(m.text())
@@ -162,7 +164,7 @@ func (f *fuzzer) anyFrame(m *maker) []byte {
 	case 0: // without a mask
 		payload = payload[:min(len(payload), 100)]
 		return append([]byte{head, byte(len(payload))}, payload...)
-	case 1: // a length that is longer than it must be, or not true
+	case 1: // a longer form of the length than necessary; below, wrong lengths
 		return append(binary.BigEndian.AppendUint64([]byte{head, 0x80 | 127}, uint64(len(payload))), append([]byte{1, 2, 3, 4}, payload...)...)
 	case 2:
 		return append(binary.BigEndian.AppendUint64([]byte{head, 0x80 | 127}, m.Uint64()), append([]byte{1, 2, 3, 4}, payload...)...)
@@ -174,7 +176,7 @@ func (f *fuzzer) anyFrame(m *maker) []byte {
 	return maskedFrame(m, head, payload)
 }
 
-// maskedFrame is a frame with a mask, and its length in the shortest form.
+// maskedFrame returns a frame with a mask, and its length in the shortest form.
 func maskedFrame(m *maker, head byte, payload []byte) []byte {
 	out := []byte{head}
 	switch n := len(payload); {
@@ -194,11 +196,13 @@ func maskedFrame(m *maker, head byte, payload []byte) []byte {
 	return out
 }
 
-// The codes with which the server may close: as the client, for what the client
-// did, or because the server has no more room for what it does not read.
+// closeCodes are the codes with which the server itself may close a WebSocket:
+// in response to a close, for a fault of the client, or because the client
+// reads too little.
 var closeCodes = []int{1000, 1002, 1007, 1008, 1009, 4400, 4401, 4408, 4413}
 
-// readFrames reads until the connection ends and returns what is wrong.
+// readFrames reads until the connection ends. It returns what is wrong with a
+// frame; nil if nothing is.
 func (f *fuzzer) readFrames(in *bufio.Reader) error {
 	for {
 		op, payload, err := readFrame(in)
@@ -209,7 +213,7 @@ func (f *fuzzer) readFrames(in *bufio.Reader) error {
 			return err
 		}
 		if err != nil {
-			return nil // it has ended
+			return nil // the connection has ended
 		}
 		switch op {
 		case opText:
@@ -222,7 +226,7 @@ func (f *fuzzer) readFrames(in *bufio.Reader) error {
 				code = int(binary.BigEndian.Uint16(payload))
 			}
 			f.answered(code)
-			// A code of the client's own comes back.
+			// The server echoes the client's own code.
 			if !slices.Contains(closeCodes, code) && (code < 1000 || code == 1011 || code > 4999) {
 				return fmt.Errorf("closed with %d %q", code, payload)
 			}

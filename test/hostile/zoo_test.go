@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// species is what the zoo has. Each is a line of sh, in which $0 is the zoo's
-// program and $1 its directory; "stay" takes a while and cannot be asked to
-// end.
+// species are the kinds of processes that the zoo starts. Each is a line of sh,
+// in which $0 is the zoo's program and $1 its directory. play-stay runs for
+// minutes and ignores signals.
 var species = []string{
 	`"$0" play-stay`,
 	`("$0" play-stay &)`,
@@ -35,16 +35,17 @@ var species = []string{
 	`env -i setsid /bin/sh "$1/brood" & exit 0`,
 }
 
-// scripts are species that are files: they run themselves.
+// scripts are the files that the last species run.
 var scripts = map[string]string{
-	// One process after another, each the child of one that is gone, 100 a
-	// second.
+	// A chain of processes, 100 a second, each the child of a process that has
+	// exited.
 	"hop": "trap '' INT TERM HUP\nsleep 0.01\n/bin/sh \"$0\" &\nexit 0\n",
-	// 200 a second, for two seconds, which stay.
+	// 200 new processes a second for two seconds. They keep running.
 	"brood": "trap '' INT TERM HUP\ni=0\nwhile [ $i -lt 400 ]; do sleep 300 & sleep 0.005; i=$((i+1)); done\nwait\n",
 }
 
-// zoo starts one of each species and says so in a file.
+// zoo is the role of an agent's tool. It starts one of each species and then
+// writes the file zoo-open.
 func zoo(args []string) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	self, err := os.Executable()
@@ -64,7 +65,7 @@ func zoo(args []string) {
 			panic(err)
 		}
 	}
-	open := filepath.Join(dir, "zoo-open") // whole at once: who sees it may have all of this ended
+	open := filepath.Join(dir, "zoo-open") // written atomically, because the test may kill the zoo once the file exists
 	if err := os.WriteFile(open+".half", fmt.Append(nil, len(species)), 0o600); err != nil {
 		panic(err)
 	}
@@ -74,7 +75,8 @@ func zoo(args []string) {
 	stay(nil)
 }
 
-// stay cannot be asked to end, and may call itself something else.
+// stay is a role that runs for five minutes and ignores signals. With the
+// argument "renamed" it changes its process name.
 func stay(args []string) {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if len(args) > 0 && args[0] == "renamed" {
