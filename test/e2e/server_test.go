@@ -48,7 +48,7 @@ type server struct {
 	model *fakemodel.Server
 	agent string // name of the agent's provider
 	pid   int
-	env   []string // of the server and the agents
+	env   []string // environment of the server and the agents
 	data  string   // data directory of the server
 	cmd   *exec.Cmd
 	said  *bytes.Buffer // stderr of the server
@@ -244,7 +244,7 @@ func (s *server) webSocketClient() *http.Client {
 	return s.keys.http1
 }
 
-// create makes a session in the project directory.
+// create creates a session in the project directory and returns its id.
 func (s *server) create() string {
 	s.t.Helper()
 	var made struct {

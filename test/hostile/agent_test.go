@@ -265,7 +265,7 @@ func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 	a.event(object{"type": "content_block_stop", "index": 1})
 	if len(p.Tool) > 0 {
 		cmd := exec.Command(p.Tool[0], p.Tool[1:]...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as agents do
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // agents start their tools in this way
 		run := cmd.Start
 		if p.Await {
 			run = cmd.Run

@@ -134,7 +134,7 @@ func (m *maker) body(s *apiSchema, kind int) []byte {
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a defect of this test
+		panic(err) // only a defect of this test makes such a value
 	}
 	if kind != valid && m.odds(4) {
 		text = m.damage(text)

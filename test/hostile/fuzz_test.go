@@ -76,7 +76,7 @@ type fuzzer struct {
 	keys   []credential
 	faults atomic.Int32
 	sent   atomic.Int64
-	counts sync.Map // of answers, by status: *atomic.Int64
+	counts sync.Map // number of responses, by status: *atomic.Int64
 }
 
 // A credential is what a request authenticates with.

@@ -70,7 +70,7 @@ type attempt struct {
 func (a *attempt) bytes() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", a.method, a.target, a.host)
-	_ = a.header.Write(&b) // into memory
+	_ = a.header.Write(&b) // cannot fail, because it writes into memory
 	if len(a.body) > 0 {
 		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(a.body))
 	}

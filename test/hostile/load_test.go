@@ -290,7 +290,7 @@ func TestSimultaneousPromptsStartOneTurn(t *testing.T) {
 	}
 	for range often(20, 3) {
 		w.stop()
-		w.start() // without agents
+		w.start() // no agent runs now
 		codes := make([]int, 64)
 		var all sync.WaitGroup
 		for i := range codes {

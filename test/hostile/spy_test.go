@@ -41,7 +41,7 @@ type orders struct {
 	Other    string   `json:"other"`    // another session
 	Project  string   `json:"project"`  // project folder of Own
 	Approval string   `json:"approval"` // approval that the spy tries to decide
-	Digest   string   `json:"digest"`   // of that approval's arguments
+	Digest   string   `json:"digest"`   // digest of that approval's arguments
 	Token    string   `json:"token"`    // token with all scopes, as if the spy had found it
 	Cookie   string   `json:"cookie"`   // cookie of a browser that is logged in; Key is its key
 	Key      string   `json:"key"`

@@ -59,7 +59,7 @@ func (p provider) Adopt(context.Context, runnel.Options) (runnel.Conn, runnel.Ba
 type conn struct {
 	inc    *incarnation
 	a      *agent
-	pos    int // belongs to Next
+	pos    int // used by Next only
 	once   sync.Once
 	closed chan struct{}
 }
@@ -163,7 +163,7 @@ type wish struct {
 // One goroutine per agent runs run.
 type agent struct {
 	w      *world
-	rng    *rand.Rand // belongs to run
+	rng    *rand.Rand // used by run only
 	wishes chan wish
 	dead   chan struct{}
 	once   sync.Once
@@ -177,7 +177,7 @@ type agent struct {
 	waiting string        // the approval that the agent waits for
 	left    bool          // no process is connected, so the agent can be adopted
 
-	turn    string // belongs to run, as does the rest
+	turn    string // used by run only, like the fields below
 	ordinal int
 	greeted bool
 }

@@ -20,7 +20,7 @@ type disk struct {
 
 	mu      sync.Mutex // never held while time passes
 	rng     *rand.Rand
-	events  []event.Event // written
+	events  []event.Event // written events, synced or not
 	synced  int           // number of events that are synced
 	visible int           // number of events that readers see
 	grown   chan struct{} // closed and replaced when visible grows

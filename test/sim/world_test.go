@@ -31,8 +31,8 @@ type plan struct {
 	survive    bool // agents outlive a killed process, and are adopted
 	faults     bool // syncs fail now and then
 	timeout    time.Duration
-	pace       time.Duration // between the operations of a user
-	unstable   time.Duration // how long a connection lasts
+	pace       time.Duration // mean time between the operations of a user
+	unstable   time.Duration // mean time that a connection lasts
 }
 
 // A fate is how a process ends.
