@@ -137,7 +137,7 @@ func TestReusedPortIsRefused(t *testing.T) {
 
 // TestResetConnectionIsRefusedBeyondLoopback does the same without a foreign
 // program, on an address that other machines can reach. There, a connection
-// that is gone could have come from another machine.
+// that was reset could have come from another machine.
 func TestResetConnectionIsRefusedBeyondLoopback(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")
