@@ -345,8 +345,8 @@ func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 }
 
-// runOld is a role. It executes a program for which SO_PEERPIDFD fails, as it
-// does for all processes that the program starts.
+// runOld is a role. It executes a program for which SO_PEERPIDFD fails. The
+// option also fails for all processes that the program starts.
 func runOld(args []string) {
 	const number, level, option = 0, 24, 32 // offsets in struct seccomp_data on a little-endian machine
 	equal := func(at, value uint32, otherwise uint8) []unix.SockFilter {

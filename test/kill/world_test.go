@@ -79,7 +79,7 @@ type world struct {
 	window   string
 	binary   string
 	binaries [2]string // what build returns
-	begun    bool      // moments calls act only after every turn has a delta
+	begun    bool      // if true, moments calls act only after every turn has a delta
 
 	settings []string // further environment variables of the server
 
