@@ -15,36 +15,38 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// An action is what a call of a tool would do, as far as its arguments say.
+// An action is what a tool call would do, as far as its arguments show.
 type action struct {
 	kind    store.RuleKind
 	tool    string
-	command string   // for a shell
-	dir     string   // where the command runs, and relative paths begin
-	paths   []string // files that are changed or read
+	command string   // shell command, if any
+	dir     string   // working directory, and base of relative paths
+	paths   []string // files that the call changes or reads
 	url     string
 
-	// unclear is why not every argument is understood, for people; "" if all
-	// are. Others may ask for more than the rest shows, such as to run a
-	// command outside of the agent's sandbox: no rule allows that.
+	// unclear says for people which argument we do not understand; "" if we
+	// understand all of them. An unknown argument may ask for more than the fields
+	// here show, such as to run a command outside of the agent's sandbox. No rule
+	// allows an unclear action.
 	unclear string
 
-	// hidden says that what is shown is not what would run: a secret was taken
-	// out, and whatever else stood in its place.
+	// hidden reports that the arguments shown differ from the ones that would run:
+	// a secret was removed, and with it any other text in its place.
 	hidden bool
 }
 
-// plain reports whether every argument is understood.
+// plain reports whether we understand every argument.
 func (a *action) plain() bool { return a.unclear == "" }
 
-// need notes why the action is unclear, unless ok. The first reason counts.
+// need records why as the reason that the action is unclear, unless ok. The
+// first reason is kept.
 func (a *action) need(ok bool, why string) {
 	if !ok && a.unclear == "" {
 		a.unclear = why
 	}
 }
 
-// Why an action is unclear, where several places find that.
+// Reasons for an unclear action that several places use.
 const (
 	unclearJSON  = "the arguments of the call are no JSON object, or one that programs read differently"
 	unclearPath  = "the call names a path that agents may read in their own way, such as a relative one"
@@ -53,9 +55,9 @@ const (
 	unclearExtra = "the call has arguments that may ask for more than a rule is about"
 )
 
-// The tools whose arguments we know, by the names that agents give them. A tool
-// of an MCP server may take arguments of the same names and do something else
-// with them.
+// The tools whose arguments we know, by the names that agents use. Tools of MCP
+// servers are not listed: they may take arguments with the same names and use
+// them differently.
 var (
 	shellTools = []string{"Bash", "bash", "shell", "exec_command", "local_shell", "run_shell_command", "execute_command"}
 	editTools  = []string{"Write", "Edit", "MultiEdit", "NotebookEdit", "write", "edit", "create", "write_file", "replace", "apply_patch"}
@@ -63,7 +65,7 @@ var (
 	fetchTools = []string{"WebFetch", "webfetch", "web_fetch", "fetch"}
 )
 
-// The arguments of those tools by what they mean.
+// The arguments of these tools, grouped by meaning.
 var (
 	pathKeys  = []string{"file_path", "filepath", "filePath", "fileName", "notebook_path", "path", "absolute_path"}
 	dirKeys   = []string{"cwd", "workdir", "directory", "dir_path"}
@@ -72,17 +74,18 @@ var (
 	fetchKeys = []string{"url", "prompt", "format", "timeout", "description"}
 )
 
-// unstorable are tools that no rule allows, and why.
+// unstorable maps tools that no rule may allow to the reason.
 var unstorable = map[string]string{
 	"request_permissions": "gives the agent more permissions",
 	"write_stdin":         "writes what is not shown to a command that runs",
 }
 
-// nameless are the names of calls of which the agent says only of which kind
-// they are, such as all that run a command, or all that are of no other kind.
+// nameless are the tool names that agents use for a whole kind of calls instead
+// of one tool, such as for every command, or for every call of no other kind.
 var nameless = []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool"}
 
-// whyUnstorable returns why no rule allows a tool as a whole, "" if one may.
+// whyUnstorable returns why no rule may allow every call of a tool; "" if a
+// rule may.
 func whyUnstorable(tool string) string {
 	if slices.Contains(nameless, tool) {
 		return "stands for many tools of which the agent does not tell the names"
@@ -122,13 +125,13 @@ func actionOf(c Call) *action {
 		a.need(a.url != "", "the call names no URL")
 		a.need(onlyKeys(args, fetchKeys), unclearExtra)
 	default:
-		a.readPaths(args) // for rules that deny
+		a.readPaths(args) // deny rules use the paths
 		a.need(a.tool != "", "the call names no tool")
 	}
 	return a
 }
 
-// isHidden reports whether a part of what would run is not shown.
+// isHidden reports whether the approval does not show a part of what would run.
 func isHidden(a event.Approval) bool {
 	sum := sha256.Sum256(a.Arguments)
 	if hex.EncodeToString(sum[:]) != a.ArgumentsDigest || strings.Contains(a.ToolName+string(a.Arguments), redact.Marker) {
@@ -137,7 +140,7 @@ func isHidden(a event.Approval) bool {
 	return slices.ContainsFunc(a.Changes, func(c event.Change) bool { return strings.Contains(c.Path+c.MovedTo, redact.Marker) })
 }
 
-// readDir takes the directory that the arguments name.
+// readDir sets a.dir to the directory in the arguments, if there is one.
 func (a *action) readDir(args map[string]json.RawMessage) {
 	for _, key := range dirKeys {
 		raw, ok := args[key]
@@ -157,8 +160,8 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 	}
 }
 
-// readPaths takes the paths that the arguments name. It reports false if some
-// cannot be understood.
+// readPaths adds the paths in the arguments to a.paths. It reports false if we
+// cannot understand one of them.
 func (a *action) readPaths(args map[string]json.RawMessage) bool {
 	ok := true
 	for _, key := range pathKeys {
@@ -188,8 +191,9 @@ func (a *action) readPaths(args map[string]json.RawMessage) bool {
 	return ok
 }
 
-// readChanges takes the paths of the files that the agent said it would change.
-// It reports false if some may have been left out.
+// readChanges adds the paths of the changes that the agent announced to
+// a.paths. It reports false if a path is unclear, or if the list may be
+// incomplete.
 func (a *action) readChanges(changes []event.Change) bool {
 	ok := len(changes) < event.MaxFiles
 	for _, c := range changes {
@@ -201,10 +205,11 @@ func (a *action) readChanges(changes []event.Change) bool {
 	return ok
 }
 
-// addPath takes a path. It reports false if the agent may mean another file
-// than the path names: some expand ~ and variables, take a URL for a path, or a
-// list of files, and what a relative path is relative to is not always the
-// session's folder, but for instance the root of the repository.
+// addPath adds a path to a.paths. It reports false if the agent may mean
+// another file than the path names: some agents expand ~ and variables, or read
+// the text as a URL or as a list of files. A relative path is not always
+// relative to the session's folder; it may be relative to the repository's
+// root.
 func (a *action) addPath(path string) bool {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return false
@@ -215,20 +220,19 @@ func (a *action) addPath(path string) bool {
 	return filepath.IsAbs(path) && isClear(path)
 }
 
-// isClear reports whether agents take a path as it is: some trim spaces, and
-// remove backslashes as a shell does.
+// isClear reports whether agents use a path unchanged. Some agents trim spaces,
+// or remove backslashes as a shell does.
 func isClear(path string) bool {
 	return shown(path, maxPattern) && strings.TrimSpace(path) == path && (filepath.Separator == '\\' || !strings.Contains(path, `\`))
 }
 
-// notOfNames reports whether a relative path with r in it may mean something
-// else to an agent, such as a home directory.
+// notOfNames reports whether r is a character that may give a relative path
+// another meaning for an agent, such as a home directory.
 func notOfNames(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/ ", r)
 }
 
-// onlyKeys reports whether all arguments but those that say nothing are among
-// keys.
+// onlyKeys reports whether all arguments that are not empty are among keys.
 func onlyKeys(args map[string]json.RawMessage, keys []string) bool {
 	for key, raw := range args {
 		if !slices.Contains(keys, key) && !isNothing(raw) {
@@ -238,13 +242,14 @@ func onlyKeys(args map[string]json.RawMessage, keys []string) bool {
 	return true
 }
 
-// isNothing reports whether an argument is as good as absent.
+// isNothing reports whether an argument has an empty value, which means the
+// same as no argument.
 func isNothing(raw json.RawMessage) bool {
 	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, string(raw))
 }
 
-// sameCommands reports whether a list of commands, which some agents send
-// beside the command, is that command alone.
+// sameCommands reports whether a list of commands holds only the given command.
+// Some agents send such a list beside the command.
 func sameCommands(raw json.RawMessage, command string) bool {
 	if isNothing(raw) || len(raw) == 0 {
 		return true

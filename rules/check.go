@@ -20,8 +20,9 @@ const (
 	maxNote    = 500
 )
 
-// Check returns a rule in the form in which it is stored. It fails with what is
-// wrong for a rule that nobody should rely on.
+// Check validates a rule and returns it in the form in which it is stored. Its
+// errors name the field and what is wrong with it. It rejects rules that would
+// allow more than their text suggests.
 func Check(r store.Rule) (store.Rule, error) {
 	switch {
 	case r.Effect != store.EffectAllow && r.Effect != store.EffectDeny:
@@ -113,7 +114,7 @@ func checkTool(r store.Rule) (store.Rule, error) {
 	return r, nil
 }
 
-// folder returns the name of a file or folder after its links are resolved.
+// folder returns the absolute path of a file or folder with its links resolved.
 func folder(field, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%s: %q is not an absolute path", field, path)
@@ -125,7 +126,8 @@ func folder(field, path string) (string, error) {
 	return real, nil
 }
 
-// shown reports whether a text can be shown to people as it is.
+// shown reports whether a text can be shown to people unchanged: it is
+// printable and has at most limit bytes.
 func shown(s string, limit int) bool {
 	return len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

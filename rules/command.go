@@ -12,16 +12,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxCommand bounds the text of a command, in bytes. Longer ones ask.
+// maxCommand is the maximum length of a command in bytes. No rule allows a
+// longer command, and deny rules ask a person about it.
 const maxCommand = 16 << 10
 
-// A commandPattern matches commands by their words.
+// A commandPattern matches a command by its words.
 type commandPattern struct {
 	words []string
-	more  bool // any further words may follow
+	more  bool // further words may follow
 }
 
-// parsePattern parses a command, or its first words and a last word *.
+// parsePattern parses the pattern of a rule: a command, or the first words of a
+// command and a final word *.
 func parsePattern(pattern string) (commandPattern, error) {
 	if pattern == "*" {
 		return commandPattern{more: true}, nil
@@ -31,7 +33,7 @@ func parsePattern(pattern string) (commandPattern, error) {
 	return commandPattern{words, more}, err
 }
 
-// String returns the pattern in the one form in which rules are stored.
+// String returns the pattern in its canonical form, in which rules are stored.
 func (p commandPattern) String() string {
 	out := make([]string, len(p.words))
 	for i, w := range p.words {
@@ -43,7 +45,7 @@ func (p commandPattern) String() string {
 	return strings.Join(out, " ")
 }
 
-// quoted returns a word as a shell takes it literally.
+// quoted returns a word quoted so that every shell reads it literally.
 func quoted(word string) string {
 	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plainRune(r) }) < 0 && word[0] != '=' && !strings.Contains(word, "~") {
 		return word
@@ -56,7 +58,7 @@ func quoted(word string) string {
 func (p commandPattern) allows(words []string) bool { return p.refuses(words) == "" }
 
 // refuses returns why an allow rule with this pattern does not match a simple
-// command, "" if it does.
+// command; "" if the rule matches.
 func (p commandPattern) refuses(words []string) string {
 	n := len(p.words)
 	switch {
@@ -72,14 +74,16 @@ func (p commandPattern) refuses(words []string) string {
 	return ""
 }
 
-// complexText is why a text is not one simple command of literal words.
+// complexText is the reason why a text is not one simple command of literal
+// words.
 type complexText string
 
-// Error implements error. It leaves out the reason: the same error tells what
-// is wrong with the pattern of a rule.
+// Error implements error. It leaves out the reason, because the error for the
+// pattern of a rule uses the same text.
 func (complexText) Error() string { return "not one simple command of literal words" }
 
-// whyNotSimple returns why an allow rule matches no such command.
+// whyNotSimple returns why no allow rule matches a command for which
+// simpleCommand failed with err.
 func whyNotSimple(err error) string {
 	if why, ok := errors.AsType[complexText](err); ok {
 		return "the command " + string(why) + "; a rule that allows matches one simple command of literal words"
@@ -90,9 +94,9 @@ func whyNotSimple(err error) string {
 var errTooLong = fmt.Errorf("longer than %d bytes", maxCommand)
 
 // simpleCommand returns the words of a text that every POSIX shell runs as one
-// simple command with exactly these words, whatever is in its variables and
-// folders. It fails for everything else: operators, pipes, substitutions,
-// redirections, assignments, globs, tildes, comments, line ends.
+// simple command with exactly these words, whatever the values of variables and
+// the contents of folders are. It fails for everything else: operators, pipes,
+// substitutions, redirections, assignments, globs, tildes, comments, line ends.
 func simpleCommand(text string) ([]string, error) {
 	if len(text) > maxCommand {
 		return nil, errTooLong
@@ -118,7 +122,7 @@ func simpleCommand(text string) ([]string, error) {
 	return words, nil
 }
 
-// onlyCall returns the one simple command of a file.
+// onlyCall returns the simple command of a file that contains nothing else.
 func onlyCall(file *syntax.File) (*syntax.CallExpr, error) {
 	switch {
 	case len(file.Stmts) > 1:
@@ -152,8 +156,7 @@ func onlyCall(file *syntax.File) (*syntax.CallExpr, error) {
 	return call, nil
 }
 
-// parse parses a text as bash does. A text that makes the parser panic cannot
-// be parsed.
+// parse parses a text as bash does. It returns an error if the parser panics.
 func parse(text string) (file *syntax.File, err error) {
 	defer func() {
 		if recover() != nil {
@@ -163,8 +166,8 @@ func parse(text string) (file *syntax.File, err error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 }
 
-// literal returns the value of a word that is the same in every POSIX shell,
-// after its quotes are removed.
+// literal returns the value of a word without its quotes, if every POSIX shell
+// reads the word as that value.
 func literal(w *syntax.Word) (string, bool) {
 	var b strings.Builder
 	for i, part := range w.Parts {
@@ -175,7 +178,7 @@ func literal(w *syntax.Word) (string, bool) {
 			}
 			b.WriteString(p.Value)
 		case *syntax.SglQuoted:
-			if p.Dollar || strings.HasSuffix(p.Value, `\`) { // in fish, that quotes the quote
+			if p.Dollar || strings.HasSuffix(p.Value, `\`) { // in fish, the backslash escapes the quote
 				return "", false
 			}
 			b.WriteString(p.Value)
@@ -192,8 +195,8 @@ func literal(w *syntax.Word) (string, bool) {
 	return b.String(), true
 }
 
-// doubleQuoted returns the value of a text in double quotes that has no
-// expansions. "!" is one in interactive shells.
+// doubleQuoted returns the value of a text in double quotes that contains no
+// expansions. It rejects "!", which interactive shells expand.
 func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	var b strings.Builder
 	for _, part := range q.Parts {
@@ -206,8 +209,9 @@ func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	return b.String(), !q.Dollar
 }
 
-// unescaped removes the backslashes before the bytes of special; "" is for all
-// bytes. A line end after one disappears, too.
+// unescaped removes each backslash that stands before a byte of special, or
+// before any byte if special is "". It also removes a backslash together with a
+// line end after it.
 func unescaped(s, special string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -225,14 +229,15 @@ func unescaped(s, special string) string {
 	return b.String()
 }
 
-// plainText reports whether unquoted text means itself in every POSIX shell.
+// plainText reports whether every POSIX shell reads unquoted text literally.
+// first says that the text begins a word.
 func plainText(s string, first bool) bool {
 	for i, r := range s {
 		if !plainRune(r) {
 			return false
 		}
-		// A tilde is a home directory at the beginning of a word and after = or :,
-		// and =name is a path in zsh.
+		// Shells expand a tilde at the beginning of a word and after = or :, and zsh
+		// expands =name to a path.
 		begins := i == 0 && first
 		if r == '=' && begins || r == '~' && (i == 0 || s[i-1] == '=' || s[i-1] == ':') {
 			return false
@@ -245,8 +250,8 @@ func plainRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_./:@%+,=^~-", r)
 }
 
-// unwrapped returns the script that a shell is started for, where a command is
-// only that: some agents name the shell that runs their command.
+// unwrapped returns the script of a command that only starts a shell for it,
+// and otherwise the command. Some agents add the shell to their command.
 func unwrapped(command string) string {
 	words, err := simpleCommand(command)
 	if err != nil || len(words) != 3 || words[1] != "-c" && words[1] != "-lc" {
@@ -259,20 +264,20 @@ func unwrapped(command string) string {
 	return words[2]
 }
 
-// A script is what a deny rule looks into: every command of a text, wherever it
-// stands.
+// A script holds every command of a text, at any depth. Deny rules are matched
+// against each of them.
 type script struct {
 	commands [][]word
-	unclear  bool // there may be commands beside these
+	unclear  bool // the text may run other commands, too
 }
 
-// A word is the text of a word as far as it is known before the shell runs.
+// A word is a word of a command as far as it is known before the shell runs.
 type word struct {
 	text  string
 	known bool
 }
 
-const maxNested = 4 // scripts in arguments of commands in scripts
+const maxNested = 4 // maximum nesting of scripts in the arguments of commands
 
 // parseScript returns the commands of a text.
 func parseScript(text string) script {
@@ -298,7 +303,7 @@ func (s *script) add(text string, depth int) {
 	})
 }
 
-// addCall adds a command, and those that it is asked to run.
+// addCall adds a command, and the commands in its arguments if it runs others.
 func (s *script) addCall(call *syntax.CallExpr, depth int) {
 	words := make([]word, len(call.Args))
 	for i, w := range call.Args {
@@ -309,10 +314,10 @@ func (s *script) addCall(call *syntax.CallExpr, depth int) {
 		return
 	}
 	if len(words) == 1 {
-		s.unclear = true // it reads what it runs
+		s.unclear = true // the command reads its script from stdin
 		return
 	}
-	more := append(slices.Clone(words), word{}) // it may add words
+	more := append(slices.Clone(words), word{}) // the command may add words from its input
 	for i, w := range words[1:] {
 		s.commands = append(s.commands, more[i+1:])
 		if w.known && strings.ContainsAny(w.text, " \t\n;|&") {
@@ -321,7 +326,7 @@ func (s *script) addCall(call *syntax.CallExpr, depth int) {
 	}
 }
 
-// known returns what is known of a word.
+// known returns the value of a word if it is known before the shell runs.
 func known(w *syntax.Word) word {
 	var b strings.Builder
 	for _, part := range w.Parts {
@@ -351,7 +356,7 @@ func known(w *syntax.Word) word {
 	return word{b.String(), true}
 }
 
-// denies reports whether a deny rule with this pattern matches a command of a
+// denies reports whether a deny rule with this pattern matches any command of a
 // script.
 func (p commandPattern) denies(s script) tri {
 	found := no
@@ -371,7 +376,7 @@ func (p commandPattern) deniesOne(words []word) tri {
 		}
 		w := words[i]
 		if !w.known {
-			return unknown // it may be several words, or none
+			return unknown // it may expand to several words, or to none
 		}
 		if w.text != want && (i > 0 || strings.Contains(want, "/") || path.Base(w.text) != want) {
 			return no

@@ -28,8 +28,8 @@ func TestSimpleCommand(t *testing.T) {
 	}
 }
 
-// notSimple are texts in which a shell may do more than run one command with
-// the words that are written there.
+// notSimple are texts for which a shell may do something else than run one
+// command with exactly the words of the text.
 var notSimple = []string{
 	"", " ", "#", "git status # and more", "git status;", "git status; rm -rf ~", "git status && rm -rf ~", "git status || rm x",
 	"git status | sh", "git status |& sh", "git status & rm x", "git status &", "git status\nrm -rf ~", "git status\r\nrm x", "git \\\nstatus",
@@ -168,7 +168,7 @@ func TestUnwrapped(t *testing.T) {
 	}
 }
 
-// Behind a command that runs others, any word may begin a command.
+// After a command that runs others, such as env, each word may begin a command.
 func TestScriptOfManyWordsTakesMemoryOfItsLength(t *testing.T) {
 	text := "env" + strings.Repeat(" a", maxCommand/2-2)
 	var before, after runtime.MemStats

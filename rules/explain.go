@@ -15,31 +15,31 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Outcome is what becomes of a call, as far as stored rules decide.
+// Outcome is what the stored rules decide about a call.
 type Outcome string
 
 // The outcomes of a call.
 const (
 	OutcomeAllow Outcome = "allow"
 	OutcomeDeny  Outcome = "deny"
-	OutcomeAsk   Outcome = "ask" // a person, unless the session's profile decides
+	OutcomeAsk   Outcome = "ask" // a person decides, unless the session's profile does
 )
 
-// Match is whether a rule matches a call.
+// Match reports whether a rule matches a call.
 type Match string
 
 // The values of a match.
 const (
 	MatchYes     Match = "yes"
 	MatchNo      Match = "no"
-	MatchUnclear Match = "unclear" // of rules that deny: they leave the call to a person
+	MatchUnclear Match = "unclear" // only for deny rules: the rule might match, so a person decides
 )
 
-// GateName names a place where a call can be decided.
+// GateName names a gate: one of the steps that can decide a call.
 type GateName string
 
-// The gates in the order in which a call passes them. The first that decides
-// wins.
+// The gates in the order in which a call passes them. The first gate that
+// decides wins.
 const (
 	GateForbidden   GateName = "profile_forbids"
 	GateDelegation  GateName = "delegation"
@@ -49,40 +49,40 @@ const (
 	GatePerson      GateName = "person"
 )
 
-// An Explanation says what stored rules do with a call, and why.
+// An Explanation is what the stored rules decide about a call, and why.
 type Explanation struct {
 	Outcome Outcome
 	Reason  string
-	Rule    int64       // number of the rule that decides. Default: none does
-	Gates   []Gate      // all, in their order
-	Rules   []Explained // about such a tool or such sessions: first those that deny, then those that allow
+	Rule    int64       // number of the rule that decides. Default: no rule decides
+	Gates   []Gate      // all gates, in order
+	Rules   []Explained // the rules about such tools or sessions: first deny rules, then allow rules, then rules that this version does not understand
 }
 
-// A Gate is what a gate does with a call.
+// A Gate is what one gate does with a call.
 type Gate struct {
 	Name    GateName
 	Decides bool
 	Reason  string
 }
 
-// An Explained is whether a rule matches a call, and why.
+// An Explained is one rule, whether it matches a call, and why.
 type Explained struct {
 	Rule   store.Rule
 	Match  Match
 	Reason string
 }
 
-// Bounds of a call that a client describes. Each path is resolved for each rule
-// about paths.
+// Bounds of a call that a client describes. Each rule about paths resolves each
+// path, so the number of paths is bounded.
 const (
 	maxArguments = 64 << 10 // bytes
 	maxPaths     = 20
 )
 
-// NewCall returns the call that an approval of these arguments would be about.
-// It fails with what is wrong: the folder has to be absolute and free of "..",
-// and the arguments have to be one JSON object of at most 64 KiB that names at
-// most 20 files. Absent arguments are an empty object.
+// NewCall returns the call of an approval with these arguments. The folder must
+// be absolute and without "..". The arguments must be one JSON object of at
+// most 64 KiB that names at most 20 files; absent arguments count as an empty
+// object. NewCall returns an error that names the wrong field.
 func NewCall(cliType, dir, tool string, arguments json.RawMessage) (Call, error) {
 	c := Call{CLIType: cliType, Approval: event.Approval{Kind: event.ApprovalTool, ToolName: tool, Arguments: arguments}}
 	if len(arguments) == 0 {
@@ -117,8 +117,8 @@ func NewCall(cliType, dir, tool string, arguments json.RawMessage) (Call, error)
 	return c, nil
 }
 
-// Files returns the folder in which a call runs and the files that it names,
-// by their absolute names. Matching rules resolves links in them.
+// Files returns the absolute paths of the folder in which a call runs and of
+// the files that it names. Matching a rule resolves the links in these paths.
 func (c Call) Files() []string {
 	a := actionOf(c)
 	files := []string{filepath.Clean(a.dir)}
@@ -131,8 +131,8 @@ func (c Call) Files() []string {
 	return files
 }
 
-// Explain returns what the rules do with a call, as [Set.Denies] and then
-// [Set.Allows] decide.
+// Explain returns what the rules decide about a call, as [Set.Denies] and then
+// [Set.Allows] would, and why.
 func (s *Set) Explain(c Call) Explanation {
 	if c.Approval.Kind != event.ApprovalTool {
 		return explained(nil, nil, "rules decide calls of tools only")
@@ -165,16 +165,17 @@ func (s *Set) Explain(c Call) Explanation {
 	return e
 }
 
-// isAbout reports whether who asks about a call wants to read about a rule that
-// does not match it: the rule is for such a call, this tool or such sessions.
+// isAbout reports whether an explanation of the call lists the rule even if it
+// does not match: the rule is for calls of this kind, for this tool or for
+// sessions in this folder.
 func (r compiled) isAbout(a *action, c Call) bool {
 	return r.Kind == a.kind && (r.Kind != store.RuleTool || r.Tool == a.tool) || r.Tool == a.tool && r.Tool != "" ||
 		r.ProjectDir != "" && Within(c.Dir, r.ProjectDir)
 }
 
-// explained returns what rules do with a call by how they match it, and
-// completes the reasons of those that match. none is why no rule decides,
-// whatever the rules; "" is to go by them.
+// explained returns the explanation of a call from the matches of deny and
+// allow rules, and sets the reasons of the rules that match. If none is not "",
+// it says why rules cannot decide the call at all.
 func explained(deny, allow []Explained, none string) Explanation {
 	e := Explanation{Outcome: OutcomeAsk, Gates: []Gate{
 		{Name: GateForbidden, Reason: "the profile of a session may forbid the tool; this answer is about no session"},
@@ -218,7 +219,7 @@ func explained(deny, allow []Explained, none string) Explanation {
 	return e
 }
 
-// first returns the first of rules with a match, nil if there is none.
+// first returns the first of rules whose match is m; nil if there is none.
 func first(rules []Explained, m Match) *Explained {
 	if i := slices.IndexFunc(rules, func(r Explained) bool { return r.Match == m }); i >= 0 {
 		return &rules[i]

@@ -13,14 +13,15 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// matches is [Matches], and checks that the explanation agrees.
+// matches returns [Matches], and checks that the explanation agrees.
 func matches(t *testing.T, r store.Rule, c Call) bool {
 	t.Helper()
 	agrees(t, []store.Rule{r}, c)
 	return Matches(r, c)
 }
 
-// judged is [Set.Denies] of a list, and checks that the explanation agrees.
+// judged returns the result of [Set.Denies] for a list of rules, and checks
+// that the explanation agrees.
 func judged(t *testing.T, list []store.Rule, c Call) (denied, ask bool) {
 	t.Helper()
 	agrees(t, list, c)
@@ -28,8 +29,9 @@ func judged(t *testing.T, list []store.Rule, c Call) (denied, ask bool) {
 	return denied, ask
 }
 
-// agrees fails unless the explanation of a call has the outcome and the rule of
-// [Set.Denies] and then [Set.Allows], and says the same in each of its parts.
+// agrees fails the test unless the explanation of a call has the outcome and
+// the rule of [Set.Denies] and then [Set.Allows], and its gates and rules agree
+// with them.
 func agrees(t interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -67,7 +69,8 @@ func agrees(t interface {
 	}
 }
 
-// Each reason is the end of a sentence about the rule or the call.
+// The reasons in this table complete a sentence whose subject is the rule or
+// the call.
 func TestExplanationSaysWhyARuleDoesNotMatch(t *testing.T) {
 	dir := realDir(t)
 	of := func(r store.Rule, change func(*store.Rule)) store.Rule { change(&r); return r }
@@ -173,8 +176,8 @@ func TestExplanationSaysWhichOfTheMatchingRulesDecides(t *testing.T) {
 	}
 }
 
-// TestExplanationAgreesWithTheDecision explains calls under sets of rules, both
-// made of the texts of the other tests.
+// TestExplanationAgreesWithTheDecision explains random calls under random sets
+// of rules. Both are made from the texts of the other tests.
 func TestExplanationAgreesWithTheDecision(t *testing.T) {
 	dir := realDir(t)
 	texts := append([]string{"git status", "env ls", "ls -a", "git log *", "git log -p", "rm *", "*", "ls; rm x", "$X", "/bin/sh -c 'rm x'", "example.com", dir, filepath.Join(dir, "a")}, notSimple...)

@@ -12,7 +12,8 @@ import (
 )
 
 // FuzzSimpleCommand runs every text that counts as one simple command in a real
-// bash, which has no programs: bash has to ask for exactly one, by these words.
+// bash that finds no programs. Bash must look for exactly one program, with
+// exactly these words.
 func FuzzSimpleCommand(f *testing.F) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -29,7 +30,7 @@ func FuzzSimpleCommand(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// The name gets a prefix, so that it is none of bash's own commands.
+		// The prefix ensures that the name is not a builtin of bash.
 		prefixed := "zz-" + strings.TrimLeft(text, " ")
 		cmd := exec.Command(bash, "--norc", "--noprofile", "-c", `command_not_found_handle() { printf '%s\0' "$#" "$@"; }`+"\n"+prefixed)
 		cmd.Env, cmd.Dir = []string{"PATH=/nonexistent", "LC_ALL=C.UTF-8"}, t.TempDir()
@@ -37,7 +38,7 @@ func FuzzSimpleCommand(f *testing.F) {
 		got := strings.Split(string(bytes.TrimSuffix(out, []byte{0})), "\x00")
 		want := append([]string{"zz-" + words[0]}, words[1:]...)
 		if strings.Contains(want[0], "/") {
-			return // bash looks for the file itself
+			return // bash opens such a path without calling the handler
 		}
 		if !slices.Equal(got[1:], want) {
 			t.Errorf("%q is read as %q, and bash runs %q", text, want, got[1:])
@@ -45,9 +46,9 @@ func FuzzSimpleCommand(f *testing.F) {
 	})
 }
 
-// FuzzAllow checks that no allow rule matches a text in which the parser sees
-// another command, that an explanation of a rule agrees with what it decides,
-// and that no text makes a rule panic.
+// FuzzAllow checks that an allow rule matches no text in which the parser finds
+// another command, that explanations agree with decisions, and that no text
+// makes a rule panic.
 func FuzzAllow(f *testing.F) {
 	for _, text := range notSimple {
 		f.Add("git log *", text)

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// hosts are commands that run others, which their arguments or their input
-// name. A rule that allows them with any arguments would allow everything.
+// hosts are commands that run other commands, which their arguments or their
+// input name. A rule that allowed them with any arguments would allow every
+// command.
 var hosts = strings.Fields(`
 	. ash at awk batch bash builtin bunx busybox chroot chrt command coproc crontab csh dash deno doas docker
 	ed emacs env eval ex exec expect fakeroot fd fdfind find fish flock gawk gdb git-shell hyperfine ionice
@@ -17,15 +18,16 @@ var hosts = strings.Fields(`
 	systemd-run tar taskset tclsh tcsh telnet time timeout tmux trap tsx unshare uvx valgrind vi view vim watch
 	xargs xterm yash zip zsh`)
 
-// hostCommands are the subcommands that do the same, of commands that have
-// subcommands. A rule with any arguments has to name another subcommand.
+// hostCommands maps commands with subcommands to the subcommands that run other
+// commands. An allow rule with any arguments must name a subcommand that is not
+// listed.
 var hostCommands = map[string][]string{
 	"bun":   {"x", "create", "exec"},
 	"cargo": {"xtask"},
 	"gh":    {"alias", "config", "codespace", "cs", "ext", "extension", "extensions"},
 	"git": {"bisect", "citool", "clone", "config", "credential", "daemon", "difftool", "filter-branch", "for-each-repo", "gui", "hook", "instaweb",
 		"mergetool", "p4", "rebase", "receive-pack", "send-email", "shell", "submodule", "svn", "upload-pack"},
-	"go":      {"env", "generate", "run", "tool"}, // env -w keeps options for every later command
+	"go":      {"env", "generate", "run", "tool"}, // env -w stores settings for every later command
 	"kubectl": {"config", "debug", "exec", "run"},
 	"npm":     {"c", "config", "create", "exec", "explore", "init", "innit", "set", "x"},
 	"pnpm":    {"config", "create", "dlx", "exec"},
@@ -34,19 +36,18 @@ var hostCommands = map[string][]string{
 	"yarn":    {"config", "create", "dlx", "exec", "node", "plugin", "policies", "set"},
 }
 
-// writers are commands that people think of as readers, and that write to any
-// file that their options name, such as one that a shell runs when it starts.
+// writers are commands that seem only to read but write to any file that their
+// options name, such as to a file that a shell runs at startup.
 var writers = []string{"curl", "wget"}
 
-// hostOptions are the options with which other commands run what the option
-// says, or write to the file that it names. A command with one of them is not
-// allowed by a rule with any arguments.
+// hostOptions maps commands to the options that run a command or write to a
+// file. A rule with any arguments does not allow a command with such an option.
 var hostOptions = map[string][]string{
 	"cargo": {"--config"},
 	"git": {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--output", "--output-directory",
 		"--receive-pack", "--template", "--textconv", "--upload-pack"},
 	"go":      {"--exec", "--toolexec", "--vettool", "--fixtool", "--ldflags", "--gccgoflags", "--overlay", "--o", "--outputdir"},
-	"kubectl": {"--kubeconfig"}, // it names programs that log in
+	"kubectl": {"--kubeconfig"}, // the file names programs that log in
 	"make":    {"--eval", "--file", "--makefile", "-E", "-f"},
 	"npm":     {"--script-shell", "--node-options"},
 	"pnpm":    {"--script-shell", "--node-options"},
@@ -55,8 +56,8 @@ var hostOptions = map[string][]string{
 	"yarn":    {"--script-shell", "--node-options"},
 }
 
-// runsOthers reports whether a command that matches the first n words of a
-// pattern has further words that make it run another command.
+// runsOthers reports whether a word after the first n words of a command may
+// make it run another command or write to a file.
 func runsOthers(words []string, n int) bool {
 	name := path.Base(words[0])
 	for _, w := range words[n:] {
@@ -68,19 +69,19 @@ func runsOthers(words []string, n int) bool {
 		}
 		switch {
 		case name == "git" && (strings.Contains(w, "::") || strings.HasPrefix(w, "-o") && slices.Contains([]string{"archive", "format-patch"}, words[1])):
-			return true // a transport by its command, or a file
+			return true // a transport that is a command, or an output file
 		case (name == "make" || name == "gmake") && strings.Contains(w, "="):
-			return true // a variable, such as SHELL
+			return true // sets a variable, such as SHELL
 		case name == "gh" && w == "--":
-			return true // options of git
+			return true // options for git follow
 		}
 	}
 	return false
 }
 
-// isOption reports whether a word may be an option of a command. A short one
-// may stand among others, and a long one may be cut short. Go's options have
-// one dash or two, and are written out.
+// isOption reports whether word w may be the option of command name. A short
+// option may be combined with others in one word, and a long option may be
+// abbreviated. Options of go have one or two dashes and are never abbreviated.
 func isOption(name, w, option string) bool {
 	if name == "go" {
 		return strings.HasPrefix(w, "-") && strings.TrimLeft(w, "-") == strings.TrimLeft(option, "-")
@@ -91,8 +92,8 @@ func isOption(name, w, option string) bool {
 	return len(w) > 2 && strings.HasPrefix(w, "--") && strings.HasPrefix(option, w)
 }
 
-// checkWildcard returns why a rule that allows a pattern with any arguments
-// would allow other commands, "" if it would not.
+// checkWildcard returns why a rule must not allow a pattern with any arguments;
+// "" if it may.
 func checkWildcard(p commandPattern) string {
 	if len(p.words) == 0 {
 		return "it would allow every command"
@@ -117,10 +118,10 @@ func checkWildcard(p commandPattern) string {
 	return ""
 }
 
-// isSubcommand reports whether a word is a subcommand. npm completes a word
-// that is the beginning of one name only.
+// isSubcommand reports whether a word is the subcommand sub. npm also accepts
+// an unambiguous prefix of a subcommand.
 func isSubcommand(name, word, sub string) bool {
-	return word == sub || name == "npm" && len(word) > 1 && word != "in" && strings.HasPrefix(sub, word) // in is install
+	return word == sub || name == "npm" && len(word) > 1 && word != "in" && strings.HasPrefix(sub, word) // npm in means npm install
 }
 
 func example(name string) string {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// within reports whether all paths lie in a folder, or are that file, after
-// their links are resolved. The folder's own name was resolved when the rule
-// was made: a link that takes its place later leads elsewhere.
+// within reports whether all paths, with their links resolved, are folder or
+// lie in it. The path of the folder was resolved when the rule was made: if a
+// link replaces the folder later, paths through the link do not match.
 func (a *action) within(paths []string, folder string) bool {
 	for _, path := range paths {
 		real, err := resolve(a.dir, path)
@@ -23,9 +23,9 @@ func (a *action) within(paths []string, folder string) bool {
 	return len(paths) > 0
 }
 
-// touches reports whether a path of a call lies in the folder of a deny rule. A
-// file system may know the folder by several names, such as in other case: so
-// the folders themselves are compared, too.
+// touches reports whether a path of a call is the folder of a deny rule or lies
+// in it. It also compares the folders on disk, because a file system may know a
+// folder by several names, such as in upper and lower case.
 func (a *action) touches(folder string) tri {
 	if len(a.paths) == 0 {
 		return unknown
@@ -47,7 +47,8 @@ func (a *action) touches(folder string) tri {
 	return found
 }
 
-// below reports whether path or a folder above it is the folder.
+// below reports whether path, or a folder above it, is the same file on disk as
+// folder.
 func below(path, folder string) bool {
 	want, err := os.Stat(folder)
 	if err != nil {
@@ -67,10 +68,10 @@ func below(path, folder string) bool {
 
 var errUnclear = errors.New("the path cannot be resolved")
 
-// resolve returns a path without links. Of a file that does not exist yet, the
-// folders that exist are resolved. It fails for a path with "..", which means
-// something else before and after its links are resolved, and for a path through
-// a link that leads elsewhere for each process.
+// resolve returns a path with its links resolved. If the file does not exist
+// yet, it resolves the folders that exist. It fails for a path with "..", which
+// has a different meaning before and after links are resolved, and for a path
+// through a link that leads each process elsewhere.
 func resolve(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, ".") + string(filepath.Separator) + path
@@ -92,7 +93,7 @@ func resolve(dir, path string) (string, error) {
 			return "", errUnclear
 		}
 		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return "", errUnclear // a link that leads nowhere: writing makes what it names
+			return "", errUnclear // a link to a missing file: writing to it creates the file
 		}
 		up := filepath.Dir(path)
 		if up == path {
@@ -104,9 +105,9 @@ func resolve(dir, path string) (string, error) {
 
 var errNoHost = errors.New("the URL has no host that a rule could match")
 
-// hostOf returns the host of a URL in lower case, with its port if it is not
-// that of the scheme. Only names of letters, digits, dots and dashes are hosts
-// for rules: other software may read others differently.
+// hostOf returns the host of a URL in lower case, with the port unless it is
+// the scheme's default. A host consists of letters, digits, dots and dashes
+// only, because other software may read other hosts differently.
 func hostOf(raw string) (string, error) {
 	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' || r > 0x7e }) {
 		return "", errNoHost
@@ -125,7 +126,7 @@ func hostOf(raw string) (string, error) {
 	return host, nil
 }
 
-// isHost reports whether s is the name or the IPv4 address of a host.
+// isHost reports whether s is a host name or an IPv4 address.
 func isHost(s string) bool {
 	if s == "" || len(s) > 253 {
 		return false
@@ -138,7 +139,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// hostMatches reports whether a pattern of a rule matches a host.
+// hostMatches reports whether the pattern of a rule matches a host.
 func hostMatches(pattern, host string) bool {
 	if domain, ok := strings.CutPrefix(pattern, "*."); ok {
 		return strings.HasSuffix(host, "."+domain)

@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	procMagic = 0x9fa0 // type of the file system proc, see statfs(2)
-	maxLinks  = 255    // links in one path; Linux follows 40
+	procMagic = 0x9fa0 // type of the proc file system, see statfs(2)
+	maxLinks  = 255    // maximum number of links in one path; Linux follows 40
 )
 
-// throughProcess reports whether path leads through a link of the file system
-// proc, such as /proc/self/cwd or /dev/fd. Such a link leads elsewhere for each
-// process, so that the agent would open another file than the one that this
-// process finds.
+// throughProcess reports whether path leads through a link in the proc file
+// system, such as /proc/self/cwd or /dev/fd. Such a link leads each process
+// elsewhere, so the agent would open another file than this process finds.
 func throughProcess(path string) bool {
 	at, links := "/", 0
 	for rest := strings.Split(path, "/"); len(rest) > 0; {
@@ -30,7 +29,7 @@ func throughProcess(path string) bool {
 		}
 		next := filepath.Join(at, name)
 		to, err := os.Readlink(next)
-		if err != nil { // no link, or nothing that can be opened
+		if err != nil { // not a link, or not accessible
 			at = next
 			continue
 		}

@@ -2,6 +2,6 @@
 
 package rules
 
-// throughProcess reports whether path leads elsewhere for each process. Only
-// Linux has such links.
+// throughProcess reports whether path leads through a link that leads each
+// process elsewhere. Only Linux has such links.
 func throughProcess(string) bool { return false }

@@ -20,8 +20,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 var recordedApproval = regexp.MustCompile(`^\d+ (\{"type":"approval_requested".*\})$`)
 
-// recorded returns the approvals of all recordings of real agents, by the
-// agent.
+// recorded returns the approvals in all recordings of real agents, by agent.
 func recorded(t testing.TB) map[string][]event.Approval {
 	t.Helper()
 	all := make(map[string][]event.Approval)
@@ -59,8 +58,8 @@ func recorded(t testing.TB) map[string][]event.Approval {
 	return all
 }
 
-// TestRecordedApprovals compares what rules make of every approval that a real
-// agent asked for with a table.
+// TestRecordedApprovals compares the actions of all recorded approvals with a
+// golden table.
 func TestRecordedApprovals(t *testing.T) {
 	var rows []string
 	for agent, list := range recorded(t) {

@@ -1,10 +1,11 @@
-// Package rules matches stored rules against what agents ask for. It decides
-// about one call at a time and keeps nothing; reading links is its only contact
-// with the disk.
+// Package rules matches stored rules against the tool calls of agents. It
+// decides one call at a time and stores nothing. Its only access to the disk is
+// to resolve links and compare files.
 //
-// An allow rule matches only what it understands completely: one simple command
-// of literal words, a path after its links are resolved, one URL. A deny rule
-// matches more widely. What neither can judge is left to a person.
+// An allow rule matches only a call that it understands completely: one simple
+// command of literal words, a path after its links are resolved, one URL. A
+// deny rule matches more widely. A person decides the calls that neither can
+// judge.
 package rules
 
 import (
@@ -17,28 +18,28 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Call is a call of a tool that an agent asks about.
+// A Call is a tool call that needs an approval.
 type Call struct {
 	CLIType  string
 	Dir      string // the session's project directory, canonical
 	Approval event.Approval
 }
 
-// A Set is a list of rules, ready to match. It does not change, and may be used
-// from anywhere.
+// A Set is an immutable list of parsed rules. Its methods are safe for
+// concurrent use.
 type Set struct {
 	deny, allow []compiled
-	foreign     []store.Rule // that this version does not understand
+	foreign     []store.Rule // rules that this version does not understand
 }
 
 // compiled is a rule with its pattern parsed.
 type compiled struct {
 	store.Rule
-	command commandPattern // of RuleExecute
+	command commandPattern // only for RuleExecute
 }
 
-// NewSet returns the set of rules. A rule with a pattern that this version does
-// not understand denies nothing and allows nothing.
+// NewSet parses a list of rules. A rule with a pattern or effect that this
+// version does not understand denies nothing and allows nothing.
 func NewSet(list []store.Rule) *Set {
 	s := new(Set)
 	for _, r := range list {
@@ -62,9 +63,9 @@ func NewSet(list []store.Rule) *Set {
 	return s
 }
 
-// Denies returns the first rule that denies the call. It reports ask if no rule
-// does but one might, had the call been understood: then a person decides,
-// whatever else would allow the call.
+// Denies returns the first rule that denies the call. If no rule denies it, ask
+// reports whether one might match a part of the call that is not understood. A
+// person must then decide, even if another rule would allow the call.
 func (s *Set) Denies(c Call) (rule store.Rule, denied, ask bool) {
 	rules := slices.DeleteFunc(slices.Clone(s.deny), func(r compiled) bool { return !r.appliesTo(c) })
 	if len(rules) == 0 || c.Approval.Kind != event.ApprovalTool {
@@ -103,7 +104,8 @@ func (s *Set) Allows(c Call) (store.Rule, bool) {
 	return store.Rule{}, false
 }
 
-// Matches reports whether a rule decides the call, were it the only one.
+// Matches reports whether a rule would decide the call if it were the only
+// rule.
 func Matches(r store.Rule, c Call) bool {
 	set := NewSet([]store.Rule{r})
 	if r.Effect == store.EffectDeny {
@@ -114,11 +116,11 @@ func Matches(r store.Rule, c Call) bool {
 	return allowed
 }
 
-// appliesTo reports whether the rule is for sessions like the call's.
+// appliesTo reports whether the rule is for the agent and the folder of the
+// call's session.
 func (r compiled) appliesTo(c Call) bool { return r.elsewhere(c) == "" }
 
-// elsewhere returns why the rule is not for sessions like the call's, "" if it
-// is.
+// elsewhere returns why the rule is not for the call's session; "" if it is.
 func (r compiled) elsewhere(c Call) string {
 	switch {
 	case r.CLIType != "" && r.CLIType != c.CLIType:
@@ -129,13 +131,14 @@ func (r compiled) elsewhere(c Call) string {
 	return ""
 }
 
-// Within reports whether path is dir or lies below it, by their names.
+// Within reports whether path is dir or lies below it. It compares only the
+// names.
 func Within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// tri is whether a deny rule matches a call.
+// tri says whether a deny rule matches a call.
 type tri int
 
 const (
@@ -144,8 +147,8 @@ const (
 	yes
 )
 
-// allows reports whether a rule allows what the call does, all of it, and why
-// it does not.
+// allows reports whether a rule allows everything that the call does. If it
+// does not, why is the reason.
 func (r compiled) allows(a *action) (match bool, why string) {
 	switch {
 	case a.kind != r.Kind:
@@ -179,7 +182,7 @@ func (r compiled) allows(a *action) (match bool, why string) {
 	return false, whyKind
 }
 
-// Why a rule does not match a call, where several places find that.
+// Reasons that several places give for a rule that does not match.
 const (
 	whyKind   = "is about another kind of call"
 	whyTool   = "is for another tool"
@@ -188,8 +191,8 @@ const (
 	whyHidden = "a part of the call is hidden, and may be what the rule denies"
 )
 
-// denies reports whether a rule denies a part of what the call does, and why it
-// does not, or only might. script is a's command.
+// denies reports whether a rule denies any part of the call, and why not or why
+// it only might. s is the parsed command of a.
 func (r compiled) denies(a *action, s script) (match tri, why string) {
 	if r.Tool != "" && r.Tool != a.tool {
 		return no, whyTool
@@ -232,8 +235,8 @@ func (r compiled) denies(a *action, s script) (match tri, why string) {
 	return no, whyKind
 }
 
-// orUnsure returns match, unless the rule does not match what is shown and might
-// match what would run.
+// orUnsure returns match and why. If match is no but a part of the call is
+// hidden, it returns unknown, because the hidden part might match.
 func (a *action) orUnsure(match tri, why string) (tri, string) {
 	if match == no && a.hidden {
 		return unknown, whyHidden
@@ -241,7 +244,7 @@ func (a *action) orUnsure(match tri, why string) (tri, string) {
 	return match, why
 }
 
-// Explain returns why a rule decided, for people and for the agent.
+// Explain returns a text for people and agents that says which rule decided.
 func Explain(r store.Rule) string {
 	done := "allowed"
 	if r.Effect == store.EffectDeny {

@@ -103,7 +103,7 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 	}
 }
 
-// realDir returns a directory by the name that has no links.
+// realDir returns a temporary directory by its path without links.
 func realDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -113,10 +113,10 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// Secrets are taken out of what is shown, and whatever an agent puts in the
-// place of one is hidden with it: a rule must not allow what it cannot see.
+// Redaction also hides any text that an agent puts in the place of a secret. A
+// rule must not allow text that it cannot see.
 func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
-	const hidden = `curl "https://u:[redacted]@example.com/"` // it was x$(reboot)
+	const hidden = `curl "https://u:[redacted]@example.com/"` // the secret was x$(reboot)
 	for name, c := range map[string]Call{
 		"a marker in the command": call("/p", "Bash", args{"command": hidden}),
 		"other arguments":         {Dir: "/p", Approval: event.Approval{Kind: event.ApprovalTool, ToolName: "Bash", Arguments: json.RawMessage(`{"command":"curl x"}`), ArgumentsDigest: digest([]byte("{}"))}},
@@ -172,7 +172,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		denied, unsure bool
 	}{
 		{in("src/a"), true, false, false},
-		{"src/a", false, false, true}, // the agent may mean another folder's
+		{"src/a", false, false, true}, // the agent may mean a file of another folder
 		{in("src"), true, false, false},
 		{in("src/new"), true, false, false},
 		{in("src/new/folder/file"), true, false, false},
@@ -213,7 +213,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Error("a file may be moved out of the folder")
 	}
 
-	// These links lead elsewhere for each process that opens them.
+	// These links lead each process elsewhere.
 	cwd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -237,8 +237,8 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		}
 	}
 
-	// The folder of the rule becomes a link: what the rule was made for is
-	// gone.
+	// The folder of the rule is replaced by a link, so the original folder no
+	// longer has the path of the rule.
 	if err := os.Rename(in("src"), in("old")); err != nil {
 		t.Fatal(err)
 	}
@@ -248,11 +248,11 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 	}
 }
 
-// Agents read such paths in another way than the file system does: they expand
-// a home directory, trim spaces, remove backslashes, take a link for a path, or
-// mean another folder than the session's by a relative path, such as the root
-// of the repository. So a rule neither allows what they name, nor is sure that
-// it need not deny it.
+// Agents do not read these paths as the file system does. They expand home
+// directories, trim spaces, remove backslashes, accept a URL as a path, or
+// resolve a relative path from another folder than the session's, such as the
+// repository's root. So an allow rule does not match such a path, and a deny
+// rule asks.
 func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
 	dir := realDir(t)
 	edits, reads, denies := allow(store.RuleEdit, dir), allow(store.RuleRead, dir), deny(store.RuleEdit, "/etc")
@@ -284,8 +284,8 @@ func TestPathsThatAgentsReadInTheirOwnWayAsk(t *testing.T) {
 	}
 }
 
-// Where an agent names no tool, its kind stands for the name, and for every
-// tool of that kind. What is written to a running command is not shown.
+// If an agent does not name a tool, its kind stands for every tool of that
+// kind. The input that write_stdin sends to a running command is not shown.
 func TestToolsWithoutANameOfTheirOwnCannotBeAllowed(t *testing.T) {
 	for _, tool := range []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool", "write_stdin", "request_permissions"} {
 		r := store.Rule{Effect: store.EffectAllow, Kind: store.RuleTool, Tool: tool}
@@ -329,8 +329,9 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 	}
 }
 
-// What a tool does with a path is not known of every tool, such as one that
-// searches. A rule that denies reading there lets nothing else allow it.
+// Rules do not know what every tool does with a path; a search tool, for
+// instance, reads there. A deny rule for the path prevents that another rule
+// allows such a call.
 func TestDenyRulesAskAboutPathsOfOtherTools(t *testing.T) {
 	for _, kind := range []store.RuleKind{store.RuleRead, store.RuleEdit} {
 		list := []store.Rule{deny(kind, "/etc")}
@@ -367,7 +368,7 @@ func TestCheck(t *testing.T) {
 		{allow(store.RuleExecute, "git rebase *"), "!git rebase runs the commands"},
 		{allow(store.RuleExecute, "npm exec *"), "!npm exec runs"},
 		{allow(store.RuleExecute, "go env *"), "!go env runs"},
-		{allow(store.RuleExecute, "npm exe *"), "!npm exe runs"}, // npm completes what has one meaning
+		{allow(store.RuleExecute, "npm exe *"), "!npm exe runs"}, // npm accepts unambiguous prefixes
 		{allow(store.RuleExecute, "npm cr *"), "!npm cr runs"},
 		{allow(store.RuleExecute, "npm c *"), "!npm c runs"},
 		{allow(store.RuleExecute, "npm explore *"), "!npm explore runs"},

@@ -8,9 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Suggest returns rules that would allow calls like this one in its project
-// from now on, the narrowest first. It returns none if no rule can express
-// that.
+// Suggest returns rules that would allow similar calls in this project from now
+// on, the narrowest first. It returns none if no rule can express that.
 func Suggest(c Call) []store.Rule {
 	if c.Approval.Kind != event.ApprovalTool {
 		return nil
@@ -31,7 +30,7 @@ func Suggest(c Call) []store.Rule {
 			return nil
 		}
 		add(commandPattern{words: words}.String())
-		if _, has := hostCommands[words[0]]; has && len(words) > 2 { // the subcommand says what is done
+		if _, has := hostCommands[words[0]]; has && len(words) > 2 { // the subcommand says what the command does
 			add(commandPattern{words[:2], true}.String())
 		}
 	case store.RuleEdit, store.RuleRead:
@@ -54,8 +53,8 @@ func Suggest(c Call) []store.Rule {
 	return list
 }
 
-// Describe returns what a rule is about in the words of its kind, such as "run
-// git status".
+// Describe returns a short text about a rule that uses the verb of its kind,
+// such as "run git status".
 func Describe(r store.Rule) string {
 	what := map[store.RuleKind]string{
 		store.RuleExecute: "run", store.RuleEdit: "change files in", store.RuleRead: "read files in", store.RuleFetch: "fetch from", store.RuleTool: "use",
