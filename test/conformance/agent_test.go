@@ -30,8 +30,8 @@ import (
 //	waits        begins to answer every prompt, and ends it when it is cancelled
 const fakeAgent = "fake-agent"
 
-// agentFile returns a program that is the fake agent with a behaviour, and the
-// file in which a test changes the behaviour.
+// agentFile returns the fake agent as a program with the given behaviour, and
+// the file that a test rewrites to change the behaviour.
 func agentFile(t *testing.T, behaviour string) (program, file string) {
 	t.Helper()
 	dir := folder(t)
@@ -47,8 +47,8 @@ func agentFile(t *testing.T, behaviour string) (program, file string) {
 	return program, file
 }
 
-// holdingAgent returns a program that is the fake agent with the behaviour
-// holds, and a function that releases one prompt.
+// holdingAgent returns the fake agent as a program with the behaviour holds,
+// and a function that lets it end one prompt.
 func holdingAgent(t *testing.T) (program, file string, release func()) {
 	t.Helper()
 	program, file = agentFile(t, "holds")
@@ -68,7 +68,7 @@ func holdingAgent(t *testing.T) (program, file string, release func()) {
 	}
 }
 
-// awaitRelease returns when holdingAgent's release is called.
+// awaitRelease returns once the release function of holdingAgent is called.
 func awaitRelease(file string) error {
 	pipe, err := os.Open(file + ".release")
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *server) configure(t *testing.T, yaml string) {
 	s.Args = append(s.Args, "--config", write(t, folder(t), "config.yaml", yaml))
 }
 
-// playAgent is the fake agent. It returns when its input ends.
+// playAgent runs the fake agent until its stdin ends.
 func playAgent(file string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -95,7 +95,7 @@ func playAgent(file string) error {
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
 	modes := object{"currentModeId": "default", "availableModes": []object{{"id": "default", "name": "Default"}}}
-	var waiting json.RawMessage // id of the prompt that is not answered yet
+	var waiting json.RawMessage // id of the prompt that is not yet answered
 	for conversations := 0; in.Scan(); {
 		var m struct {
 			ID     json.RawMessage

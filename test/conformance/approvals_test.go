@@ -20,7 +20,7 @@ var (
 	_ = register(62, decisions)
 )
 
-// The calls of the scripted agent, as steps.
+// Tool calls of the scripted agent, each as a step of its script.
 var (
 	command  = object{"name": "Bash", "kind": "execute", "arguments": object{"command": "git status"}, "output": "clean", "ask": object{"editable": true}}
 	edit     = object{"name": "Write", "kind": "edit", "arguments": object{"file_path": "/x"}, "output": "written", "changes": []any{object{"path": "/x", "kind": "create", "hunks": []any{}}}, "ask": object{}}
@@ -84,7 +84,7 @@ func modes() table {
 	)
 }
 
-// failedOutput reports whether a call ended with an error.
+// failedOutput reports whether a tool call ended with an error.
 func failedOutput(seen frames) bool {
 	for _, f := range seen {
 		if f.event == "item_done" && at(f.payload(), "finalItem", "isError") == true {
@@ -94,14 +94,14 @@ func failedOutput(seen frames) bool {
 	return false
 }
 
-// An open is an approval that waits for its answer.
+// An open is an approval that waits for a decision.
 type open struct {
 	session, turn, path string
 	approval            object
 }
 
-// ask begins a turn in which the scripted agent asks, and waits for the
-// approval.
+// ask starts a turn in which the scripted agent requests an approval, and waits
+// for that approval.
 func (s *server) ask(t *testing.T, tools ...object) open {
 	t.Helper()
 	var steps []object
@@ -116,8 +116,8 @@ func (s *server) ask(t *testing.T, tools ...object) open {
 	return o
 }
 
-// answer returns the body of an answer about the arguments that the approval
-// shows.
+// answer returns the body of a decision that quotes the arguments shown by the
+// approval.
 func (o open) answer(choice string, more object) object {
 	body := object{"choice": choice, "argumentsDigest": o.approval["argumentsDigest"]}
 	for key, value := range more {
@@ -143,7 +143,8 @@ func decisions() table {
 	add := func(what, outcome string, check func(t *testing.T)) {
 		tab.rows = append(tab.rows, row{cells: []string{what, outcome}, check: check})
 	}
-	// finish answers, and returns the resolution and the output of the call.
+	// finish sends a decision, and returns the resolution, the output of the call
+	// and the end of the turn.
 	finish := func(t *testing.T, o open, body object) (resolved object, output string, end frame) {
 		t.Helper()
 		s.post(t, o.path, body).ok(t, http.StatusOK)
@@ -191,7 +192,8 @@ func decisions() table {
 		resolved, _, _ := finish(t, o, o.answer("allow", object{"updatedArguments": object{"command": "git diff"}}))
 		equal(t, "arguments", resolved["updatedArguments"], object{"command": "git diff"})
 	})
-	// refuse adds an answer that changes nothing: the approval still waits.
+	// refuse adds a row for a decision that is rejected: the approval still waits
+	// afterwards.
 	refuse := func(what, outcome string, tool object, body func(o open) any, status int, typ string) {
 		add(what, outcome, func(t *testing.T) {
 			o := s.ask(t, tool)
@@ -330,7 +332,8 @@ func decisions() table {
 	)
 }
 
-// waitsForAYear asks in a session whose clock runs a year ahead at once.
+// waitsForAYear requests an approval in a session whose fake clock then
+// advances by a year.
 func waitsForAYear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := conversation(t, runnel.Config{})

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachments checks which files may be attached, and what becomes of others.
+// attachments checks which files a prompt may attach, and how others fail.
 var _ = register(60, func() table {
 	tab := table{
 		name: "attachments", title: "Attachments", file: "attachments_test.go",
@@ -37,24 +37,24 @@ var _ = register(60, func() table {
 	return tab
 })
 
-// attached is what the rows of the table share.
+// attached is shared by the rows of the table.
 type attached struct{ server }
 
 func (a *attached) setup(t *testing.T) {
 	mine, _ := agentFile(t, "answers")
 	a.configure(t, "agents:\n  mine: {protocol: acp, command: ["+mine+"]}\n")
-	a.Args = append(a.Args, "--reattach-window", "-1s") // agents end with the server
+	a.Args = append(a.Args, "--reattach-window", "-1s") // agents stop with the server
 	a.start(t)
 }
 
-// send sends a prompt with attachments to a new session.
+// attach sends a prompt with attachments to a new session.
 func (a *attached) attach(t *testing.T, content string, refs ...any) (session string, answer answer) {
 	t.Helper()
 	session = a.session(t, nil)
 	return session, a.post(t, "/api/session/"+session+"/send", object{"content": content, "attachments": refs})
 }
 
-// refused checks the reason for which an attachment alone is refused.
+// refused checks that a single attachment is rejected for the reason.
 func (a *attached) refused(t *testing.T, ref any, reason string) {
 	t.Helper()
 	_, got := a.attach(t, "", ref)
@@ -62,8 +62,8 @@ func (a *attached) refused(t *testing.T, ref any, reason string) {
 	equal(t, "reason", at(p.Details, "attachmentErrors", 0, "reason"), reason)
 }
 
-// accepted checks that all attachments are accepted, and returns how the user's
-// message in the log describes them.
+// accepted checks that all attachments are accepted. It returns their
+// descriptions in the user's message in the log.
 func (a *attached) accepted(t *testing.T, refs ...any) []any {
 	t.Helper()
 	session, got := a.attach(t, "{\"steps\":[]}", refs...)
@@ -74,7 +74,7 @@ func (a *attached) accepted(t *testing.T, refs ...any) []any {
 	return list
 }
 
-// sparse writes a PDF of a size.
+// sparse writes a sparse PDF of the given size.
 func sparse(t *testing.T, dir, name string, size int64) string {
 	t.Helper()
 	path := write(t, dir, name, "%PDF-1.7\n")
@@ -180,7 +180,7 @@ func (a *attached) limitRows(tab *table) {
 	tab.link("an image of more than 8000 × 8000 pixels", "any size in bytes", "refused, before it is unpacked", "attach.TestHugeImagesAreRefusedWithoutDecoding")
 }
 
-// samples returns a file's content for each extension.
+// samples returns the content of a valid file for each extension.
 func samples(t *testing.T) map[string][]byte {
 	t.Helper()
 	picture := image.NewPaletted(image.Rect(0, 0, 1, 1), color.Palette{color.Black, color.White})
@@ -211,7 +211,7 @@ func (a *attached) typeRows(tab *table) {
 			equal(t, "mediaType", at(list, 0, "mediaType"), media)
 		})
 		if media == "text/markdown" || media == "text/csv" || media == "text/plain" {
-			continue // any text is of these types
+			continue // any text is valid for these types
 		}
 		tab.add("a file with "+ext, "its content is text", "refused", func(t *testing.T) {
 			_, got := a.attach(t, "", write(t, a.project, "lie"+ext, "text"))
@@ -271,8 +271,8 @@ func (a *attached) uploadRows(tab *table) {
 	})
 }
 
-// warning returns the warning block for rejected attachments, of which lines
-// lists the first ones.
+// warning returns the warning block for n rejected attachments. lines are its
+// first entries.
 func warning(n int, lines ...string) string {
 	block := fmt.Sprintf("Attachment warning: %d attachment(s) could not be processed. Continuing with available content.\nRejected attachments:", n)
 	for _, line := range lines {

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// A capture holds the events that a server made of scripted turns in which
-// every type of event and every optional field occurs.
+// A capture holds the events of scripted turns that together contain every
+// event type and every optional field.
 type capture struct {
 	events frames
 	turns  map[string]frames // by the name of the turn
 }
 
-// captureEvents plays the turns and fills c.
+// captureEvents plays these turns and fills c.
 func (c *capture) captureEvents(t *testing.T) {
 	t.Helper()
 	c.events, c.turns = nil, make(map[string]frames)
@@ -34,8 +34,8 @@ func (c *capture) add(name string, all frames, turn string) {
 	c.events, c.turns[name] = append(c.events, all...), all.of(turn)
 }
 
-// decide follows a session to the end of a turn and answers each approval with
-// the choice.
+// decide reads the events of a session up to the end of a turn, and answers
+// each approval with the choice.
 func (s *server) decide(t *testing.T, session, turn, choice string) frames {
 	t.Helper()
 	return s.events(t, session, func(f frame) bool {
@@ -49,10 +49,11 @@ func (s *server) decide(t *testing.T, session, turn, choice string) frames {
 	})
 }
 
-// toolKinds are the kinds of tools.
+// toolKinds are all kinds of tools.
 var toolKinds = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "delegate", "other"}
 
-// changes has a change of each kind, with every field.
+// changes are file changes, one of each kind, that together contain every
+// field.
 var changes = []object{
 	{"path": "a", "kind": "create", "newText": "", "hunks": []object{}},
 	{"path": "b", "kind": "update", "oldText": "x\n", "newText": "", "hunks": []object{{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 0, "lines": []string{"-x"}}}},
@@ -60,7 +61,7 @@ var changes = []object{
 	{"path": "d", "kind": "move", "movedTo": "e", "hunks": []object{}},
 }
 
-// everyStep are steps in which everything occurs that does not end a turn.
+// everyStep returns steps that produce every event except the terminal ones.
 func everyStep() []object {
 	steps := []object{
 		{"session": object{
@@ -93,7 +94,7 @@ func everyStep() []object {
 	return steps
 }
 
-// rich plays everyStep, with an attachment.
+// rich plays everyStep in a turn with an attachment.
 func (c *capture) rich(t *testing.T, s *server) {
 	t.Helper()
 	session := s.session(t, nil)
@@ -104,7 +105,7 @@ func (c *capture) rich(t *testing.T, s *server) {
 	c.add("rich", s.decide(t, session, turn, "allow"), turn)
 }
 
-// ends plays a turn that fails and one that is cancelled.
+// ends plays a turn that fails and a turn that is cancelled.
 func (c *capture) ends(t *testing.T, s *server) {
 	t.Helper()
 	session := s.session(t, nil)
@@ -121,7 +122,7 @@ func (c *capture) ends(t *testing.T, s *server) {
 	}), turn)
 }
 
-// native plays what only a native agent shows.
+// native plays turns with events that only the native agent produces.
 func (c *capture) native(t *testing.T, s *nativeServer) {
 	t.Helper()
 	session, turn, _ := s.native(t, native{Lines: []string{
@@ -134,7 +135,7 @@ func (c *capture) native(t *testing.T, s *nativeServer) {
 	c.add("crashed", s.events(t, session, frame.ends), turn)
 }
 
-// impatient plays turns on a server that waits for nobody.
+// impatient plays turns on a server with very short timeouts.
 func (c *capture) impatient(t *testing.T) {
 	t.Helper()
 	var s server
@@ -149,8 +150,8 @@ func (c *capture) impatient(t *testing.T) {
 	c.add("stalled", s.events(t, session, frame.ends), turn)
 }
 
-// payloads returns the payloads of the captured events of a type, which may be
-// followed by a finalItem's type, such as "item_done plan".
+// payloads returns the payloads of the captured events of a type. The type may
+// name the type of the finalItem, too, such as "item_done plan".
 func (c *capture) payloads(t *testing.T, typ string) []object {
 	t.Helper()
 	name, item, _ := strings.Cut(typ, " ")
@@ -166,8 +167,8 @@ func (c *capture) payloads(t *testing.T, typ string) []object {
 	return found
 }
 
-// valuesAt returns the values at a path of keys in v. Of a list, "[]" takes
-// every element. A value that is absent is left out, and counted.
+// valuesAt returns the values at a path of keys in v. "[]" after a key stands
+// for every element of a list. Absent values are not returned but counted.
 func valuesAt(v any, path string) (found []any, absent int) {
 	found = []any{v}
 	for _, key := range strings.Split(path, ".") {
@@ -207,8 +208,8 @@ func kindOf(v any) string {
 	return "object"
 }
 
-// hasField reports an error unless the values at path have the JSON type in all
-// objects, and are there in all of them, or in some and not in others' stead.
+// hasField reports an error unless every value at path has the JSON type. With
+// always, each object must have the value; otherwise at least one of them must.
 func hasField(t *testing.T, objects []object, path, kind string, always bool) {
 	t.Helper()
 	there := 0
@@ -229,7 +230,7 @@ func hasField(t *testing.T, objects []object, path, kind string, always bool) {
 	}
 }
 
-// hasValue reports an error unless one of the objects has the value at path.
+// hasValue reports an error unless at least one object has the value at path.
 func hasValue(t *testing.T, objects []object, path string, want any) {
 	t.Helper()
 	for _, o := range objects {

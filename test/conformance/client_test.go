@@ -20,25 +20,25 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// patience bounds every wait for the server.
+// patience is the maximum time of each wait for the server.
 const patience = 90 * time.Second
 
-// nobody is the id of no session.
+// nobody is an id that no session has.
 const nobody = "00000000-0000-4000-8000-000000000000"
 
 // An object is a JSON object.
 type object = map[string]any
 
-// A server is a running server and a client with every scope. The rows of a
-// table share one: the table's setup starts it.
+// A server is a running server with a client that has every scope. The rows of
+// a table share one server, which the setup of the table starts.
 type server struct {
 	testprogram.Server
 	client         // has every scope
-	project string // a folder for sessions
+	project string // folder for sessions
 }
 
-// start starts the server, which stops when t ends. Set the fields of the
-// embedded testprogram.Server before.
+// start starts the server, which stops when t ends. The fields of the embedded
+// testprogram.Server must be set before.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	s.Server.Start(t)
@@ -46,7 +46,7 @@ func (s *server) start(t *testing.T) {
 	s.client = s.as(s.Token(t, "read,send,approve,admin"))
 }
 
-// as returns a client with the token; "" stands for no credential.
+// as returns a client that uses the token; "" means no credential.
 func (s *server) as(token string) client {
 	c := client{base: s.API, http: new(http.Client), header: http.Header{}}
 	if token != "" {
@@ -55,7 +55,7 @@ func (s *server) as(token string) client {
 	return c
 }
 
-// folder returns a new folder under its real path.
+// folder returns a new temporary folder by its path without links.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -78,15 +78,15 @@ func write(t *testing.T, folder, name, text string) string {
 	return path
 }
 
-// A client sends requests with the same headers to one server.
+// A client sends requests to one server, all with the same headers.
 type client struct {
 	base   string // address with scheme
 	http   *http.Client
 	header http.Header
 }
 
-// with returns the client with a header set to value, or without the header if
-// value is "".
+// with returns a copy of the client with a header set to value. If value is "",
+// the copy does not send the header.
 func (c client) with(header, value string) client {
 	c.header = c.header.Clone()
 	if value == "" {
@@ -97,10 +97,9 @@ func (c client) with(header, value string) client {
 	return c
 }
 
-// open sends a request and returns the answer with its body unread. A body of
-// type string or []byte is sent as it is, nil means no body, and everything
-// else is sent as JSON. The request and the body of the answer end when t
-// does.
+// open sends a request and returns the response with its body unread. A body of
+// type string or []byte is sent unchanged, nil means no body, and any other
+// value is sent as JSON. The request and the response body end when t does.
 func (c client) open(t *testing.T, method, path string, body any) *http.Response {
 	t.Helper()
 	var r io.Reader
@@ -138,7 +137,7 @@ func (c client) open(t *testing.T, method, path string, body any) *http.Response
 	return res
 }
 
-// An answer is a whole answer to a request.
+// An answer is the complete response to a request.
 type answer struct {
 	what   string // the request, for messages
 	status int
@@ -146,7 +145,7 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request, as open does, and reads the whole answer.
+// do sends a request as open does, and reads the complete response.
 func (c client) do(t *testing.T, method, path string, body any) answer {
 	t.Helper()
 	res := c.open(t, method, path, body)
@@ -168,7 +167,7 @@ func (c client) post(t *testing.T, path string, body any) answer {
 	return c.do(t, http.MethodPost, path, body)
 }
 
-// ok ends the test unless the answer has the status. It returns the body.
+// ok ends the test unless the response has the status. It returns the body.
 func (a answer) ok(t *testing.T, status int) object {
 	t.Helper()
 	if a.status != status {
@@ -189,8 +188,8 @@ type problem struct {
 	Details       object
 }
 
-// fails ends the test unless the answer is an error with the status and the
-// type, in the form that every error has. It returns the error.
+// fails ends the test unless the response is an error with the status and the
+// type, in the form of all errors. It returns the error.
 func (a answer) fails(t *testing.T, status int, typ string) problem {
 	t.Helper()
 	var body struct{ Error problem }
@@ -215,7 +214,7 @@ func (s *server) session(t *testing.T, options object) string {
 	return s.post(t, "/api/session/create", body).ok(t, http.StatusCreated)["sessionId"].(string)
 }
 
-// script returns the prompt that makes the scripted agent play the steps.
+// script returns a prompt that makes the scripted agent play the steps.
 func script(steps ...object) string {
 	data, err := json.Marshal(object{"steps": steps})
 	if err != nil {
@@ -224,29 +223,29 @@ func script(steps ...object) string {
 	return string(data)
 }
 
-// send begins a turn and returns its id.
+// send starts a turn and returns its id.
 func (c client) send(t *testing.T, session, prompt string) string {
 	t.Helper()
 	return c.post(t, "/api/session/"+session+"/send", object{"content": prompt}).ok(t, http.StatusAccepted)["turnId"].(string)
 }
 
-// play plays the steps as one turn and returns the events of the turn, up to
-// its terminal event.
+// play plays the steps as one turn and returns its events up to the terminal
+// event.
 func (c client) play(t *testing.T, session string, steps ...object) (turn string, events []frame) {
 	t.Helper()
 	turn = c.send(t, session, script(steps...))
 	return turn, c.turn(t, session, turn)
 }
 
-// turn returns the events of a turn, up to its terminal event, for which it
-// waits.
+// turn waits for the terminal event of a turn and returns the events of the
+// turn.
 func (c client) turn(t *testing.T, session, turn string) []frame {
 	t.Helper()
 	return c.events(t, session, func(f frame) bool { return f.data["turnId"] == turn && f.ends() }).of(turn)
 }
 
-// events returns the events of a session from its begin to one that is wanted,
-// for which it waits.
+// events waits for an event that wanted accepts, and returns the events of the
+// session from the first one to that event.
 func (c client) events(t *testing.T, session string, wanted func(frame) bool) frames {
 	t.Helper()
 	s := c.stream(t, http.MethodGet, "/api/session/"+session+"/events", nil)
@@ -266,7 +265,7 @@ func (c client) events(t *testing.T, session string, wanted func(frame) bool) fr
 type frame struct {
 	id, event string
 	data      object
-	comment   string // of a frame that is a comment and has nothing else
+	comment   string // set only for a frame that consists of a comment
 }
 
 // payload returns the payload of a canonical event.
@@ -300,7 +299,7 @@ func (fs frames) of(turn string) frames {
 	return found
 }
 
-// find returns the first frame with the name, and an empty frame if there is
+// find returns the first frame with the name, or an empty frame if there is
 // none.
 func (fs frames) find(event string) frame {
 	for _, f := range fs {
@@ -317,7 +316,8 @@ type eventStream struct {
 	lines *bufio.Reader
 }
 
-// stream opens an event stream. It ends the test if the server refuses it.
+// stream opens an event stream. It ends the test if the server rejects the
+// request.
 func (c client) stream(t *testing.T, method, path string, body any) *eventStream {
 	t.Helper()
 	res := c.open(t, method, path, body)
@@ -330,10 +330,10 @@ func (c client) stream(t *testing.T, method, path string, body any) *eventStream
 	return s
 }
 
-// streamOf returns a reader of the frames in r.
+// streamOf returns an eventStream that reads from r.
 func streamOf(r io.Reader) *eventStream { return &eventStream{lines: bufio.NewReader(r)} }
 
-// next returns the next frame, and false at the end of the stream.
+// next returns the next frame, or false at the end of the stream.
 func (s *eventStream) next(t *testing.T) (frame, bool) {
 	t.Helper()
 	var f frame
@@ -367,7 +367,7 @@ func (s *eventStream) next(t *testing.T) (frame, bool) {
 	}
 }
 
-// rest returns the frames up to the end of the stream, without comments.
+// rest returns the remaining frames of the stream, without comments.
 func (s *eventStream) rest(t *testing.T) frames {
 	t.Helper()
 	var all frames
@@ -379,10 +379,10 @@ func (s *eventStream) rest(t *testing.T) frames {
 	return all
 }
 
-// close ends the stream on the client's side.
+// close closes the stream on the client's side.
 func (s *eventStream) close() { _ = s.res.Body.Close() }
 
-// equal reports an error unless got and want are the same JSON.
+// equal reports an error unless got and want encode to the same JSON.
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
 	g, err := json.Marshal(got)
@@ -398,11 +398,11 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// number returns a whole number of JSON as text.
+// number formats an integer from JSON as text.
 func number(n float64) string { return strconv.FormatInt(int64(n), 10) }
 
-// at returns the value at a path of keys and indexes in a JSON value, and nil
-// where the path leads nowhere.
+// at returns the value at a path of keys and indexes in a JSON value, or nil if
+// there is none.
 func at(value any, path ...any) any {
 	for _, step := range path {
 		switch s := step.(type) {
@@ -422,16 +422,16 @@ func at(value any, path ...any) any {
 	return value
 }
 
-// readFrames returns the frames in the begin of an event stream. What follows
-// the last whole frame does not count.
+// readFrames returns the complete frames at the beginning of an event stream.
+// It ignores an incomplete last frame.
 func readFrames(t *testing.T, body []byte) frames {
 	t.Helper()
 	whole := body[:bytes.LastIndex(body, []byte("\n\n"))+2]
 	return streamOf(bytes.NewReader(whole)).rest(t)
 }
 
-// token returns a new token with the scopes; projectDir binds it to a project
-// unless it is "".
+// token creates a token with the scopes. If projectDir is not "", the token is
+// limited to that project.
 func (s *server) token(t *testing.T, projectDir string, scopes ...string) string {
 	t.Helper()
 	body := object{"name": "test", "scopes": scopes}
@@ -441,14 +441,15 @@ func (s *server) token(t *testing.T, projectDir string, scopes ...string) string
 	return s.post(t, "/api/tokens", body).ok(t, http.StatusCreated)["token"].(string)
 }
 
-// asPage returns a client at the page's address, without a credential. The
-// address leads to the API's, since not every system resolves its name.
+// asPage returns a client without a credential that sends requests as the page
+// does. It connects to the address of the API, because not every system
+// resolves the name of the page.
 func (s *server) asPage() client {
 	return s.as("").with("Host", strings.TrimPrefix(s.Page, "http://")).with("Origin", s.Page)
 }
 
-// browser returns a client with the cookie and the key of a browser that has
-// logged in, and the answer to the login.
+// browser logs a browser in. It returns a client with the browser's cookie and
+// key, and the response to the login.
 func (s *server) browser(t *testing.T) (client, answer) {
 	t.Helper()
 	code := s.post(t, "/api/login/code", object{}).ok(t, http.StatusCreated)["code"]

@@ -15,22 +15,22 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// A crash is a server that was killed in the middle of four turns, and the
-// server that started later with the same data, when the agents were gone.
+// A crash is a server that was killed during four turns, and a second server
+// that started later with the same data, after the agents had stopped.
 type crash struct {
-	server                   // the later one
-	seen   map[string]frames // what clients had read of each session
-	agent  int               // process of the agent of the session held
-	gone   bool              // it ended before the later server started
+	server                   // the second server
+	seen   map[string]frames // events of each session that clients had read before the kill
+	agent  int               // process id of the agent of the session held
+	gone   bool              // the agent stopped before the second server started
 
-	held    string // session of an agent that had begun to answer
+	held    string // session whose agent had begun to answer
 	asked   string // session with an open approval
-	queued  string // session with a prompt that waited
-	waiting string // turnId of that prompt
+	queued  string // session with a queued prompt
+	waiting string // turnId of the queued prompt
 	fast    string // session whose answer was streaming
 }
 
-// kill fills c.
+// kill starts the first server, kills it, starts the second server and fills c.
 func (c *crash) kill(t *testing.T) {
 	t.Helper()
 	*c = crash{seen: make(map[string]frames)}
@@ -72,8 +72,8 @@ func (c *crash) kill(t *testing.T) {
 	c.start(t)
 }
 
-// agentOf returns the process of the fake agent of a session, whose id of the
-// conversation names it.
+// agentOf returns the process id of a session's fake agent, which is part of
+// the id of its conversation.
 func agentOf(t *testing.T, seen frames) (pid int) {
 	t.Helper()
 	for _, f := range seen {
@@ -95,7 +95,8 @@ func (c *crash) keepsWhatWasRead(t *testing.T) {
 	}
 }
 
-// rest returns what the later server added to the turn that ran in a session.
+// rest returns the events that the second server added to the running turn of a
+// session.
 func (c *crash) rest(t *testing.T, session string) frames {
 	t.Helper()
 	seen := c.seen[session]
@@ -138,8 +139,8 @@ func (c *crash) keepsQueue(t *testing.T) {
 	equal(t, "status", turn[len(turn)-1].payload()["status"], "completed")
 }
 
-// goesOn returns a check that ends a server with end in the middle of a turn,
-// and lets the agent go on only when another server has taken the turn over.
+// goesOn returns a check that stops a server with end during a turn. The agent
+// continues only after another server has taken the turn over.
 func goesOn(end func(*testprogram.Server)) func(*testing.T) {
 	return func(t *testing.T) {
 		if runtime.GOOS != "linux" {

@@ -17,17 +17,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/testschema"
 )
 
-// An operation is a route of the document with its method.
+// An operation is a method of a route in the OpenAPI document.
 type operation struct {
 	*testschema.Operation
 	method, path string
 	scope        string // "" if it needs no credential
-	status       int    // of success
+	status       int    // status of success
 }
 
 func (op operation) name() string { return op.method + " " + op.path }
 
-// body returns the schema of the JSON body; nil if the request has none.
+// body returns the schema of the JSON request body; nil if there is none.
 func (op operation) body(d testschema.Document) *testschema.Schema {
 	if op.RequestBody == nil {
 		return nil
@@ -37,7 +37,8 @@ func (op operation) body(d testschema.Document) *testschema.Schema {
 
 var neededScope = regexp.MustCompile(`^Needs the scope (\w+)\.`)
 
-// document reads the committed document, and its operations by path and method.
+// document reads the committed OpenAPI document and its operations by path and
+// method.
 func document() (testschema.Document, []operation, error) {
 	data, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {
@@ -68,10 +69,10 @@ func document() (testschema.Document, []operation, error) {
 	return d, list, nil
 }
 
-// conforms reports an error unless the answer is one that the document lists
-// for the operation, in its media type and with a body of its schema. The
-// document lists the statuses of INVALID_REQUEST, which are those of HTTP, as
-// default.
+// conforms reports an error unless the document lists the response for the
+// operation, with its media type and with a schema that fits its body.
+// INVALID_REQUEST may have several HTTP statuses; the document lists them all
+// as default.
 func conforms(t *testing.T, d testschema.Document, op operation, a answer) {
 	t.Helper()
 	listed, ok := op.Responses[fmt.Sprint(a.status)]
@@ -99,8 +100,8 @@ func conforms(t *testing.T, d testschema.Document, op operation, a answer) {
 	}
 }
 
-// values returns the values in a body that its schema describes: the body, each
-// line of lines of JSON, each frame of an event stream.
+// values returns the values in a body to which its schema applies: the body
+// itself, each line of JSON lines, or each frame of an event stream.
 func values(t *testing.T, media string, body []byte) []any {
 	t.Helper()
 	var parts [][]byte
@@ -125,8 +126,8 @@ func values(t *testing.T, media string, body []byte) []any {
 	return all
 }
 
-// frameValues returns the frames of an event stream, as a parser of such
-// streams returns them.
+// frameValues returns the frames of an event stream in the form that the schema
+// describes.
 func frameValues(t *testing.T, body []byte) []any {
 	t.Helper()
 	var all []any

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// errorCodes checks every code of an error with its status, on the wire.
+// errorCodes checks over HTTP that every error code occurs with its status.
 var _ = register(20, func() table {
 	tab := table{
 		name: "errors", title: "Error codes", file: "errors_test.go",
@@ -67,12 +67,12 @@ var _ = register(20, func() table {
 	return tab
 })
 
-// errorCodes is what the rows of the table share.
+// errorCodes is shared by the rows of the table.
 type errorCodes struct {
 	server
-	limited server // has little of everything
+	limited server // has very low limits
 
-	behaviour string // file that says how the agent "mine" behaves
+	behaviour string // file that sets the behaviour of the agent "mine"
 }
 
 func (e *errorCodes) setup(t *testing.T) {
@@ -87,11 +87,11 @@ func (e *errorCodes) setup(t *testing.T) {
 	e.limited.start(t)
 }
 
-// A provocation is a request or a turn that fails with a code. Exactly one of
-// ask, turn and test is set.
+// A provocation is a request or a turn that fails with an error code. Exactly
+// one of ask, turn and test is set.
 type provocation struct {
 	what    string
-	status  int // Default: the first one of the code
+	status  int // Default: the first status of the code
 	message string
 	ask     func(t *testing.T) answer
 	turn    func(t *testing.T) (session, prompt string, s *server)
@@ -113,7 +113,7 @@ func (e *errorCodes) create(t *testing.T, body object) answer {
 	return e.post(t, "/api/session/create", body)
 }
 
-// provoked returns the provocations by code.
+// provoked returns the provocations for each error code.
 func (e *errorCodes) provoked() map[string][]provocation {
 	dir := func() string { return e.project }
 	to := func(session, verb string) string { return "/api/session/" + session + "/" + verb }
@@ -269,7 +269,7 @@ func (e *errorCodes) provoked() map[string][]provocation {
 	}
 }
 
-// behave changes how the fake agent behaves from its next start on.
+// behave sets how the fake agent behaves from its next start on.
 func (e *errorCodes) behave(t *testing.T, behaviour string) {
 	t.Helper()
 	write(t, filepath.Dir(e.behaviour), filepath.Base(e.behaviour), behaviour)

@@ -10,8 +10,8 @@ import (
 
 var _ = register(33, events)
 
-// events is the table of canonical events, their fields and the values of the
-// fields.
+// events returns the table of canonical events, their fields and the values of
+// these fields.
 func events() table {
 	var c capture
 	tab := table{
@@ -57,7 +57,7 @@ var eventTypes = []string{
 	"approval_requested", "approval_resolved", "session_updated", "usage_updated", "notice",
 }
 
-// eventFields are the fields of each payload.
+// eventFields lists the fields of each event's payload.
 var eventFields = []struct{ event, path, kind, when string }{
 	{"response_start", "modelId", "string", always},
 	{"response_start", "providerId", "string", always},
@@ -163,7 +163,7 @@ var eventFields = []struct{ event, path, kind, when string }{
 	{"notice", "message", "string", always},
 }
 
-// eventValues are the values of the fields that have few.
+// eventValues lists the values of fields that have only a few.
 var eventValues = []struct {
 	event, path, when string
 	values            []string
@@ -186,7 +186,7 @@ var eventValues = []struct {
 
 var eventTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z$`)
 
-// envelopeRows are about the fields around the payload.
+// envelopeRows returns the rows about the fields around the payload.
 func envelopeRows(c *capture) []row {
 	each := func(field, kind, when string, check func(t *testing.T, f frame)) row {
 		return row{[]string{"every event", "`" + field + "`", kind, when}, func(t *testing.T) {
@@ -242,8 +242,8 @@ func (c *capture) countsFromOne(t *testing.T) {
 	}
 }
 
-// keptRows are about values that are easily lost, and fields that the server
-// never sends.
+// keptRows returns rows about values that are easily lost, and about fields
+// that the server never sends.
 func keptRows(c *capture) []row {
 	change := func(t *testing.T, path string) object {
 		for _, p := range c.payloads(t, "item_done function_call_output") {

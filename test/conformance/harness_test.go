@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// harnessOrder checks in which order the faults of a prompt are judged.
+// harnessOrder checks the order in which the errors of a prompt are checked.
 var _ = register(30, func() table {
 	tab := table{
 		name: "order", title: "Order of the checks of a prompt", file: "harness_test.go",
@@ -84,10 +84,10 @@ var _ = register(30, func() table {
 	return tab
 })
 
-// harness is what the rows of the tables about the harness share.
+// harness is shared by the rows of the tables about the harness.
 type harness struct {
 	server
-	behaviour string            // file that says how the agent "mine" behaves
+	behaviour string            // file that sets the behaviour of the agent "mine"
 	key       string            // file with the key of claude-agent-acp
 	profiles  string            // folder of the profiles
 	turnOf    map[string]string // running turns by session
@@ -103,12 +103,12 @@ func (h *harness) setup(t *testing.T) {
 	h.key = write(t, folder(t), "key", keyOfAgent)
 	h.profiles = folder(t)
 	h.configure(t, fmt.Sprintf("agents:\n  mine: {protocol: acp, command: [%s]}\n  claude-agent-acp: {path: %s, auth: api-key, apiKeyFile: %s}\n", mine, keyed, h.key))
-	h.Args = append(h.Args, "--profiles-dir", h.profiles, "--reattach-window", "-1s") // agents end with the server
+	h.Args = append(h.Args, "--profiles-dir", h.profiles, "--reattach-window", "-1s") // agents stop with the server
 	h.start(t)
 }
 
-// keyless creates a session in which a turn runs, and then removes the key of
-// its agent.
+// keyless creates a session with a running turn, and then removes the API key
+// of its agent.
 func (h *harness) keyless(t *testing.T) (session, turn string) {
 	t.Helper()
 	session = h.sessionOf(t, "claude-agent-acp")
@@ -118,7 +118,7 @@ func (h *harness) keyless(t *testing.T) (session, turn string) {
 	return session, turn
 }
 
-// removeKey removes the key of claude-agent-acp until the end of the row.
+// removeKey removes the API key of claude-agent-acp until the row ends.
 func (h *harness) removeKey(t *testing.T) {
 	t.Helper()
 	if err := os.Remove(h.key); err != nil {
@@ -133,7 +133,7 @@ func (h *harness) frames(t *testing.T, session string, steps ...object) frames {
 	return h.stream(t, http.MethodPost, "/api/harness/turn", object{"sessionId": session, "message": script(steps...)}).rest(t)
 }
 
-// harnessFrames checks the frames of a turn.
+// harnessFrames checks the frames of a turn of the harness.
 var _ = register(31, func() table {
 	tab := table{
 		name: "frames", title: "Frames of a turn of the harness", file: "harness_test.go",
@@ -253,7 +253,7 @@ var _ = register(31, func() table {
 	return tab
 })
 
-// toolRows adds the rows about tools.
+// toolRows adds the rows about tools to tab.
 func (h *harness) toolRows(tab *table) {
 	steps := []object{{"tool": object{
 		"name": "Bash", "kind": "execute", "arguments": object{"command": "make"}, "pieces": []string{"one ", "two"},
@@ -305,7 +305,7 @@ func (h *harness) toolRows(tab *table) {
 	})
 }
 
-// wholeOf checks that the deltas of a kind are together the text of its end.
+// wholeOf checks that the deltas of a kind form the complete text.
 func wholeOf(t *testing.T, all frames, kind, want string) {
 	t.Helper()
 	text := ""

@@ -14,18 +14,18 @@ import (
 
 var _ = register(38, histories)
 
-// A stored is a conversation that an agent left in a terminal, loaded by the
-// server.
+// A stored is a conversation that took place in a terminal and that the server
+// then loaded.
 type stored struct {
 	s       nativeServer
 	session string
 	events  frames
 }
 
-// storedConversation is the id of the conversation.
+// storedConversation is the id of the stored conversation.
 const storedConversation = "0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11"
 
-// histories is the table of what a loaded conversation has.
+// histories returns the table of the contents of a loaded conversation.
 func histories() table {
 	var c stored
 	tab := table{
@@ -58,7 +58,7 @@ func histories() table {
 	return tab
 }
 
-// load writes the conversation and loads it.
+// load writes the stored conversation and makes the server load it.
 func (c *stored) load(t *testing.T) {
 	t.Helper()
 	*c = stored{}
@@ -122,7 +122,7 @@ func (c *stored) load(t *testing.T) {
 	c.events = c.s.events(t, c.session, func(f frame) bool { return at(f.payload(), "finalItem", "content") == "last answer" })
 }
 
-// messages returns the texts of the messages, each after its origin.
+// messages returns the texts of all messages, each with its origin in front.
 func (c *stored) messages() (texts []string) {
 	for _, f := range c.events {
 		if at(f.payload(), "finalItem", "type") == "message" {
@@ -132,7 +132,7 @@ func (c *stored) messages() (texts []string) {
 	return texts
 }
 
-// without reports an error if a payload has the text.
+// without reports an error if a payload contains the text.
 func (c *stored) without(t *testing.T, text string) {
 	t.Helper()
 	for _, f := range c.events {

@@ -21,7 +21,8 @@ var (
 	_ = register(59, modelErrors)
 )
 
-// keyVariables are the variables with an agent's API key, strongest first.
+// keyVariables lists the variables that hold an agent's API key. The first one
+// that is set wins.
 var keyVariables = []struct {
 	agent     string
 	variables []string

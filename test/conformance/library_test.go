@@ -26,7 +26,7 @@ import (
 
 var _ = register(39, library)
 
-// library is the table of the promises of the Go library about events and the
+// library returns the table of the Go library's promises about events and the
 // end of a run.
 func library() table {
 	tab := table{
@@ -201,8 +201,8 @@ var libraryRows = []struct {
 	}},
 }
 
-// An opens is the scripted agent's provider. It counts the agents that it was
-// asked for, and keeps the options of the last one.
+// An opens is the provider of the scripted agent. It counts calls of Open and
+// keeps the options of the last call.
 type opens struct {
 	scripted.Provider
 	n   int
@@ -216,7 +216,7 @@ func (p *opens) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, erro
 	return p.Provider.Open(ctx, opt)
 }
 
-// began starts a run that plays the steps. It ends with t.
+// began starts a run that plays the steps. The run is closed when t ends.
 func began(t *testing.T, opt runnel.Options, steps ...object) *runnel.Run {
 	t.Helper()
 	return beganWith(t.Context(), t, opt, steps...)
@@ -232,7 +232,7 @@ func beganWith(ctx context.Context, t *testing.T, opt runnel.Options, steps ...o
 	return run
 }
 
-// process starts a run with the native agent, which is a process.
+// process starts a run of the native agent, which is a process.
 func process(t *testing.T, n native) *runnel.Run {
 	t.Helper()
 	self, err := os.Executable()
@@ -251,7 +251,8 @@ func process(t *testing.T, n native) *runnel.Run {
 	return run
 }
 
-// conversation opens a session with the scripted agent. It closes with t.
+// conversation opens a session with the scripted agent. The session is closed
+// when t ends.
 func conversation(t *testing.T, cfg runnel.Config) *runnel.Session {
 	t.Helper()
 	s, err := runnel.Open(t.Context(), scripted.New(), runnel.Options{}, cfg)
@@ -286,7 +287,7 @@ func approvalOf(t *testing.T, turn *runnel.Turn) event.Approval {
 	return event.Approval{}
 }
 
-// collect returns all events as JSON.
+// collect returns all events, each as JSON.
 func collect(t *testing.T, events iter.Seq2[event.Event, error]) (all []string) {
 	for ev, err := range events {
 		if err != nil {
@@ -379,7 +380,7 @@ func defaultsHold(t *testing.T) {
 	}
 }
 
-// rendered returns an upsert or a turn event as a short text.
+// rendered returns a short text for an upsert or a turn event.
 func rendered(o upsert.Out) string {
 	switch o := o.(type) {
 	case upsert.Upsert:
@@ -390,12 +391,13 @@ func rendered(o upsert.Out) string {
 	return o.Frame()
 }
 
-// slow are steps whose text takes seconds, which pass at once in a bubble of
-// synctest.
+// slow is a step whose text takes seconds. In a synctest bubble they pass at
+// once.
 var slow = object{"text": "one two three", "rate": 1}
 
-// ends are the frames of a run of slow that are not followed by a newer state
-// of the same item.
+// ends returns nil if all is a complete run of slow, and otherwise the frames
+// that were expected. It ignores creates and updates of an item, which a newer
+// state of the item may replace.
 func ends(all []string) []string {
 	prompt := "user complete " + script(slow)
 	want := []string{prompt, "turn_started", "agent complete one two three", "turn_complete"}

@@ -14,25 +14,25 @@ import (
 	"testing"
 )
 
-// This test binary is also an agent when it is called claude: it speaks the
-// lines of JSON that Claude Code speaks, and prints what the prompt asks for,
-// also what no real agent prints.
+// If this test binary is called claude, it acts as an agent. It speaks the JSON
+// lines of Claude Code and prints the lines in the prompt, including lines that
+// no real agent prints.
 func init() {
 	if filepath.Base(os.Args[0]) == "claude" {
 		os.Exit(nativeAgent(os.Args[1:]))
 	}
 }
 
-// A native is what a prompt asks of the agent. In its lines, $turn stands for
-// the id that the agent received with the prompt, and $again for the number of
-// the prompt.
+// A native is a prompt for the native agent. In its lines, $turn stands for the
+// id that the agent received with the prompt, and $again for the number of the
+// prompt.
 type native struct {
-	Lines   []string `json:"lines"`             // printed as they are
+	Lines   []string `json:"lines"`             // printed unchanged
 	Stopped []string `json:"stopped,omitempty"` // printed when the turn is interrupted
-	Exit    bool     `json:"exit,omitempty"`    // the agent ends after its lines
+	Exit    bool     `json:"exit,omitempty"`    // the agent exits after printing Lines
 }
 
-// prompt returns the prompt that makes the agent print n.
+// prompt returns n as the text of a prompt.
 func (n native) prompt() string {
 	data, err := json.Marshal(n)
 	if err != nil {
@@ -94,7 +94,7 @@ func printLines(lines []string, turn string, prompts int) {
 	}
 }
 
-// The lines of a turn of Claude Code.
+// Lines of Claude Code that begin or end a turn.
 const (
 	nativeInit   = `{"type":"system","subtype":"init","session_id":"00000000-0000-4000-8000-000000000000","model":"native","tools":["Bash"],"permissionMode":"default","claude_code_version":"2.1.330"}`
 	nativeResult = `{"type":"result","subtype":"success","is_error":false,"terminal_reason":"completed","stop_reason":"end_turn","result":"done","usage":{"input_tokens":1,"output_tokens":1}}`
@@ -102,7 +102,8 @@ const (
 	nativeStop   = `{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_streaming","errors":[]}`
 )
 
-// streamLine returns an event of the Messages API as the agent prints it.
+// streamLine returns the line in which the agent prints an event of the
+// Messages API.
 func streamLine(event string) string {
 	return `{"type":"stream_event","parent_tool_use_id":null,"event":` + event + `}`
 }
@@ -111,7 +112,7 @@ func messageStart(id string) string {
 	return streamLine(fmt.Sprintf(`{"type":"message_start","message":{"id":%q,"type":"message","role":"assistant","model":"native","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`, id))
 }
 
-// textStart begins a text, which is open until textWhole.
+// textStart begins a text block, which textWhole ends.
 func textStart(text string) string {
 	return streamLine(fmt.Sprintf(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":%q}}`, text))
 }
@@ -124,7 +125,7 @@ func textWhole(message, text string) string {
 	return assistant(message, fmt.Sprintf(`{"type":"text","text":%q}`, text))
 }
 
-// assistant returns a message with one whole block.
+// assistant returns a message with one complete block.
 func assistant(id, block string) string {
 	return fmt.Sprintf(`{"type":"assistant","parent_tool_use_id":null,"message":{"id":%q,"type":"message","role":"assistant","model":"native","content":[%s],"usage":{"input_tokens":1,"output_tokens":1}}}`, id, block)
 }
@@ -133,15 +134,16 @@ func toolUse(message, name, call string) string {
 	return assistant(message, fmt.Sprintf(`{"type":"tool_use","id":%q,"name":%q,"input":{"command":"make"}}`, call, name))
 }
 
-// toolResult returns the result of a call, with the agent's own record of it.
+// toolResult returns the result of a tool call together with the agent's own
+// record of it.
 func toolResult(call, text, record string) string {
 	return fmt.Sprintf(`{"type":"user","parent_tool_use_id":null,"message":{"role":"user","content":[{"type":"tool_result","tool_use_id":%q,"content":%q,"is_error":false}]},"tool_use_result":%s}`, call, text, record)
 }
 
-// A nativeServer is a server that finds the agent as claude.
+// A nativeServer is a server that finds the native agent under the name claude.
 type nativeServer struct {
 	server
-	session string // shared by the turns after which the agent still runs
+	session string // shared by turns after which the agent keeps running
 }
 
 func (s *nativeServer) start(t *testing.T) {
@@ -160,8 +162,8 @@ func (s *nativeServer) start(t *testing.T) {
 	s.session = s.nativeSession(t)
 }
 
-// native plays lines as one turn, and returns the session, the id of the turn
-// and its events.
+// native plays n as one turn, and returns the session, the id of the turn and
+// its events.
 func (s *nativeServer) native(t *testing.T, n native) (session, turn string, events frames) {
 	t.Helper()
 	session = s.session

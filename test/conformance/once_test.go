@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// repeated checks requests that a client sends again.
+// repeated checks requests that a client repeats.
 var _ = register(41, func() table {
 	tab := table{
 		name: "repeated", title: "Requests that are sent again", file: "once_test.go",
@@ -111,7 +111,7 @@ var _ = register(41, func() table {
 	for _, r := range []struct {
 		what, path string
 		status     int
-		id         []any // path of the session's id in the answer
+		id         []any // path to the session's id in the response
 		body       func() object
 	}{
 		{"create", "/api/session/create", http.StatusCreated, []any{"sessionId"}, func() object { return object{"cliType": "script", "projectDir": s.project} }},
@@ -159,7 +159,7 @@ var _ = register(41, func() table {
 	return tab
 })
 
-// oneTurn checks that a session has had one turn.
+// oneTurn checks that a session has had exactly one turn.
 func (s *sessions) oneTurn(t *testing.T, id string) {
 	t.Helper()
 	last := fmt.Sprint(s.status(t, id)["lastSeq"])

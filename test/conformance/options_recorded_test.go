@@ -17,11 +17,11 @@ import (
 
 var _ = register(53, optionEvidence)
 
-// An exchange is a request to an agent and its answer, as recorded.
+// An exchange is a recorded request to an agent and the agent's response.
 type exchange struct{ request, result object }
 
-// exchanges returns the requests of all recordings of an agent that the agent
-// answered without an error.
+// exchanges returns the requests in all recordings of an agent to which the
+// agent responded without an error.
 func exchanges(t *testing.T, agent string) (all []exchange) {
 	t.Helper()
 	pattern := "../../provider/acp/testdata/" + agent + "/*.txtar"
@@ -40,7 +40,7 @@ func exchanges(t *testing.T, agent string) (all []exchange) {
 			var line struct{ Dir, Line string }
 			var message object
 			if json.Unmarshal(lines.Bytes(), &line) != nil || json.Unmarshal([]byte(line.Line), &message) != nil {
-				continue // prose, events, or a line that is no message
+				continue // prose, an event or another line that is not a message
 			}
 			id := fmt.Sprint(message["id"])
 			result, ok := message["result"].(object)
@@ -88,7 +88,7 @@ func updates(setting string) func(exchange) bool {
 }
 
 // starts reports whether the agent opened a conversation with a value at path
-// in the parameters.
+// in the request's parameters.
 func starts(path ...any) func(exchange) bool {
 	return func(e exchange) bool {
 		value := at(e.request["params"], path...)
@@ -97,7 +97,7 @@ func starts(path ...any) func(exchange) bool {
 	}
 }
 
-// optionsRecorded are seen in recordings of the agents.
+// optionsRecorded lists the options that recordings of the agents prove.
 var optionsRecorded = []struct {
 	option, agents, what string
 	seen                 func(exchange) bool
@@ -118,7 +118,7 @@ var optionsRecorded = []struct {
 	{"mcpServers", "codex", "recordings: the agent starts a thread with a server, whose tool it calls", starts("config", "mcp_servers")},
 }
 
-// optionsOfRealAgents are shown by tests with the real agents.
+// optionsOfRealAgents lists the options that tests with real agents prove.
 var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"model", "claude-code codex", "real agents: a turn with another model asks it, and the next turn does not", "test/e2e.TestOptionsOfATurnAreRestored"},
 	{"permissionMode", "claude-code codex", "real agents: a turn in the mode plan, and the next turn is not in it", "test/e2e.TestOptionsOfATurnAreRestored"},
@@ -134,7 +134,8 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"auth", "claude-code codex gemini qwen claude-agent-acp", "real agents: the request to the model has the key", "test/e2e.TestAPIKeyIsUsedAndKept"},
 }
 
-// optionEvidence has how each entry of the table before it was established.
+// optionEvidence returns the table of the evidence for each entry of the table
+// before it.
 func optionEvidence() table {
 	tab := table{
 		name: "option evidence", title: "Options: how it is known which agent takes which", file: "options_recorded_test.go",

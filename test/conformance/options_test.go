@@ -23,7 +23,7 @@ var (
 	_ = register(53, invalidOptions)
 )
 
-// The sources of options, strongest first, as the tables name them.
+// The sources of options, strongest first, by their names in the tables.
 const (
 	ofTurn        = "the turn"
 	ofSession     = "the session"
@@ -35,7 +35,7 @@ const (
 	ofNobody      = "the agent's default"
 )
 
-// everything is an agent that takes every option.
+// everything is a provider whose agent accepts every option.
 type everything struct{ runnel.Provider }
 
 func (everything) Name() string { return "everything" }
@@ -47,7 +47,7 @@ func (everything) Takes() runnel.Takes {
 	}
 }
 
-// sourcesOf lists the sources that may have each option, strongest first.
+// sourcesOf lists the sources that may set each option, strongest first.
 var sourcesOf = []struct {
 	option  string
 	sources []string
@@ -91,7 +91,7 @@ func optionSources() table {
 				outcome = "the text of the profile, then that of the project settings, from the profile and also from the project settings"
 			}
 			cells := []string{"`" + o.option + "`", strong, weak, outcome}
-			if strong == ofTurn && o.option == "disallowedTools" { // the session adds its own
+			if strong == ofTurn && o.option == "disallowedTools" { // the session's list is added to the turn's
 				tab.rows = append(tab.rows, row{cells: cells, test: "httpapi.TestTurnDisallowsToolsForItselfAlone"})
 				continue
 			}
@@ -130,13 +130,13 @@ func optionSources() table {
 	return tab
 }
 
-// froms are the sources as answers name them.
+// froms maps the names of the sources in the tables to those in responses.
 var froms = map[string]profile.From{
 	ofTurn: profile.FromTurn, ofSession: profile.FromSession, ofProfile: profile.FromProfile, ofProject: profile.FromProject,
 	ofEnvironment: profile.FromEnvironment, ofAgent: profile.FromGlobal, ofGeneral: profile.FromGlobal,
 }
 
-// checkSources resolves an option that two sources have.
+// checkSources resolves an option that two sources set.
 func checkSources(t *testing.T, option string, names, values [2]string, outcome string) {
 	given := map[string]object{}
 	for i, name := range names {
@@ -175,7 +175,7 @@ func checkSources(t *testing.T, option string, names, values [2]string, outcome 
 	}
 }
 
-// resolved resolves options that sources give, as a server does.
+// resolved resolves the options of the given sources as a server does.
 func resolved(t *testing.T, given map[string]object) (runnel.Options, profile.Resolved) {
 	t.Helper()
 	dir := folder(t)
@@ -255,11 +255,11 @@ func asJSON(t *testing.T, v any) (out object) {
 	return out
 }
 
-// agentsWithOptions are the agents of the table, in the order of its columns.
+// agentsWithOptions are the agents in the columns of the table, in order.
 var agentsWithOptions = []string{"claude-code", "codex", "gemini", "opencode", "copilot", "qwen", "codex-acp", "claude-agent-acp", "script"}
 
-// takenOptions has one letter for each agent: b takes the option at the start
-// and for one turn, s at the start, - not at all.
+// takenOptions has one letter for each agent: b if it accepts the option at the
+// start and for one turn, s if only at the start, - if never.
 var takenOptions = []struct{ option, value, letters string }{
 	{"model", `"m"`, "bbbbbbbbb"},
 	{"permissionMode", `"default"`, "bbbbbbbbb"},
@@ -276,7 +276,7 @@ var takenOptions = []struct{ option, value, letters string }{
 	{"auth", `"api-key"`, "sss--s-s-"},
 }
 
-// optionsOfAgents has what each agent does with each option.
+// optionsOfAgents returns the table of how each agent handles each option.
 func optionsOfAgents() table {
 	const (
 		start, both, refused = "at the start", "at the start and for one turn", "refused with UNSUPPORTED_CAPABILITY"
@@ -308,7 +308,7 @@ func optionsOfAgents() table {
 	return tab
 }
 
-// takes returns the letter of what an agent does with an option.
+// takes returns the letter for how an agent handles an option.
 func takes(t *testing.T, name, option string, opt runnel.Options) byte {
 	t.Helper()
 	i := slices.IndexFunc(all.Providers(), func(p runnel.Provider) bool { return p.Name() == name })
@@ -352,7 +352,7 @@ func takes(t *testing.T, name, option string, opt runnel.Options) byte {
 	return 's'
 }
 
-// optionsOverHTTP has what answers of a server show.
+// optionsOverHTTP returns the table of the options in responses of a server.
 func optionsOverHTTP() table {
 	var s server
 	tab := table{
@@ -420,7 +420,7 @@ agents:
 	s.start(t)
 }
 
-// turnRows are about the options of one turn.
+// turnRows returns the rows about options of one turn.
 func turnRows(s *server) []row {
 	var rows []row
 	for _, o := range []struct{ option, value string }{
@@ -448,7 +448,7 @@ func turnRows(s *server) []row {
 	return rows
 }
 
-// refusedRows are about options that have no effect.
+// refusedRows returns the rows about options that are rejected or ignored.
 func refusedRows(s *server) []row {
 	var rows []row
 	for _, o := range []struct{ option, options, outcome string }{

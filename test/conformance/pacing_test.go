@@ -16,7 +16,7 @@ import (
 
 var _ = register(36, pacing)
 
-// pacing is the table of when a reader receives what.
+// pacing returns the table of when a reader receives frames.
 func pacing() table {
 	tab := table{
 		name: "pacing", title: "Pacing", file: "pacing_test.go",
@@ -39,20 +39,20 @@ type pacingRow struct {
 	check              func(t *testing.T)
 }
 
-// A paced reader drives a Pacer with a clock that only the check moves.
+// A paced is a reader that drives a Pacer with a fake clock.
 type paced struct {
 	t   *testing.T
 	p   upsert.Pacer
 	seq int64
 	now time.Time
-	got []string // what the Pacer emitted since the last call of emits
+	got []string // frames that the Pacer emitted since the last call of emits
 }
 
 func newPaced(t *testing.T, p upsert.Pacer) *paced {
 	return &paced{t: t, p: p, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// bare returns a reader to which the first text is like any other.
+// bare returns a reader whose Pacer treats the first text like any other.
 func bare(t *testing.T, gradient ...int) *paced {
 	return newPaced(t, upsert.Pacer{NoFirstPaint: true, Gradient: gradient})
 }
@@ -69,7 +69,7 @@ func (r *paced) push(bodies ...event.Body) *paced {
 	return r
 }
 
-// grow pushes a delta with n words of two bytes to the item i.
+// grow pushes a delta of n words, two bytes each, for the item i.
 func (r *paced) grow(n int) *paced { return r.text(strings.Repeat("w ", n)) }
 
 func (r *paced) text(text string) *paced {
@@ -84,7 +84,7 @@ func (r *paced) done(text string) *paced {
 	return r.push(event.ItemDone{ItemID: "i", FinalItem: event.Message{Content: text, Origin: event.OriginAgent}})
 }
 
-// pass lets time go by, and calls Flush when it is due.
+// pass advances the clock by d, and calls Flush whenever it is due.
 func (r *paced) pass(d time.Duration) *paced {
 	for end := r.now.Add(d); ; {
 		at, due := r.p.Due()
@@ -97,7 +97,8 @@ func (r *paced) pass(d time.Duration) *paced {
 	}
 }
 
-// take renders frames: the item, its status, and its text or call.
+// take records each frame as a short text: the item, its status, and its text
+// or call.
 func (r *paced) take(outs []upsert.Out) {
 	for _, o := range outs {
 		switch o := o.(type) {
@@ -121,8 +122,8 @@ func (r *paced) take(outs []upsert.Out) {
 	}
 }
 
-// emits reports an error unless the Pacer emitted these frames since the last
-// call.
+// emits reports an error unless the Pacer emitted exactly these frames since
+// the last call.
 func (r *paced) emits(want ...string) *paced {
 	r.t.Helper()
 	if !slices.Equal(r.got, want) {
@@ -140,7 +141,7 @@ func outputOf(id, call, text string) event.Body {
 	return event.ItemDone{ItemID: id, FinalItem: event.FunctionCallOutput{CallID: call, Output: text}}
 }
 
-// pacingChecks drive the Pacer through its exported functions.
+// pacingChecks use the exported functions of the Pacer.
 var pacingChecks = []pacingRow{
 	{"tool_call", "concurrent calls are independent", "tools run side by side", func(t *testing.T) {
 		newPaced(t, upsert.Pacer{}).push(callOf("c", "1"), callOf("d", "2")).emits("c create", "d create").
@@ -255,7 +256,8 @@ var pacingChecks = []pacingRow{
 	}},
 }
 
-// pacingLinks need many readers, connections or random cuts.
+// pacingLinks are rows that need many readers, connections or random cuts;
+// other tests prove them.
 var pacingLinks = []struct{ object, rule, when, test string }{
 	{"pacer", "a slow reader blocks no other", "a reader is slow", "httpapi.TestSlowReaderOfOthers"},
 	{"pacer", "a client that reads slowly is not closed for it, as long as it reads", "a reader is slow", "httpapi.TestSlowReaderGetsFewerUpserts"},
@@ -263,7 +265,7 @@ var pacingLinks = []struct{ object, rule, when, test string }{
 	{"pacer", "a client that resumes after the `seq` of any upsert misses nothing", "any cut of the stream", "upsert.TestResumeMissesNothing"},
 }
 
-// pacingOfLibrary has what a program that embeds Runnel reads.
+// pacingOfLibrary are rows about a program that embeds Runnel.
 var pacingOfLibrary = []pacingRow{
 	{"library", "`OnUpsert` and `OnTurn` see the run in order, beside the iterators", "a program embeds Runnel", handlersSeeTheRun},
 	{"library", "`Destroy(reason)` closes the open items of a reader with the reason; the run goes on", "a program embeds Runnel", destroyClosesItems},

@@ -80,7 +80,7 @@ func profileFields() table {
 	)
 }
 
-// with returns the table with further rows.
+// with returns the table with more rows at its end.
 func with(tab table, rows ...row) table {
 	tab.rows = append(tab.rows, rows...)
 	return tab
@@ -191,7 +191,7 @@ func profilesOverHTTP() table {
 	)
 }
 
-// asking returns a step with a call of a tool before which the agent asks.
+// asking returns a step in which the agent requests approval for a tool call.
 func asking(tool string) object {
 	return object{"tool": object{"name": tool, "kind": "execute", "arguments": object{}, "ask": object{}}}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// successes has a request that succeeds for each operation, by operationId. It
-// returns the answer, which the caller checks.
+// successes maps each operationId to a request that succeeds. The caller checks
+// the response.
 var successes = map[string]func(t *testing.T, r *routes) answer{
 	"health":  func(t *testing.T, r *routes) answer { return r.as("").get(t, "/api/health") },
 	"openapi": func(t *testing.T, r *routes) answer { return r.as("").get(t, "/openapi.json") },
@@ -136,8 +136,8 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	},
 }
 
-// followEvents returns the events of a session that ended a turn, as far as the
-// end of that turn.
+// followEvents reads the events of the session r.ended up to the end of its
+// turn.
 func followEvents(t *testing.T, r *routes) answer {
 	res := r.open(t, http.MethodGet, "/api/session/"+r.ended+"/events", nil)
 	defer func() { _ = res.Body.Close() }()
@@ -154,7 +154,7 @@ func (s *server) sessionOf(t *testing.T, cliType string) string {
 	return s.post(t, "/api/session/create", object{"cliType": cliType, "projectDir": s.project}).ok(t, http.StatusCreated)["sessionId"].(string)
 }
 
-// running creates a session with a turn that goes on until it is cancelled.
+// running creates a session with a turn that runs until it is cancelled.
 func (s *server) running(t *testing.T) (session, turn string) {
 	t.Helper()
 	session = s.session(t, nil)
@@ -172,20 +172,21 @@ func (s *server) asking(t *testing.T) (session string, approval object) {
 	return session, asked.payload()["approval"].(object)
 }
 
-// rule stores a rule that concerns no other test.
+// rule stores a rule that affects no other test.
 func (s *server) rule(t *testing.T) answer {
 	t.Helper()
 	return s.post(t, "/api/rules", object{"effect": "deny", "kind": "execute", "pattern": "never-run", "projectDir": s.project})
 }
 
-// A boundAnswer is what a token that is bound to another project gets.
+// A boundAnswer is the response that a token limited to another project
+// receives.
 type boundAnswer struct {
 	says  string
 	check func(t *testing.T, r *routes, op operation, bound client)
 }
 
-// boundAnswers are the answers of the operations about no session, by
-// operationId.
+// boundAnswers returns these responses for the operations that are not about a
+// session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
 	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode"} {
@@ -235,7 +236,8 @@ func boundAnswers() map[string]boundAnswer {
 	return all
 }
 
-// unseen reports an error if the answer shows the table's session or folder.
+// unseen reports an error if the response contains the id or the folder of the
+// table's session.
 func (r *routes) unseen(t *testing.T, a answer) {
 	t.Helper()
 	if strings.Contains(string(a.body), r.ended) || strings.Contains(string(a.body), r.project) {

@@ -14,8 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testschema"
 )
 
-// routes checks every operation of the document under every condition that its
-// kind can be under. Rows are made from the document.
+// routes checks every operation of the document under every condition that
+// applies to it. The rows are generated from the document.
 var _ = register(10, func() table {
 	tab := table{
 		name: "routes", title: "Routes", file: "routes_test.go",
@@ -45,33 +45,33 @@ var _ = register(10, func() table {
 	return tab
 })
 
-// add adds a row with three cells that has a check.
+// add adds a row that has three cells and a check.
 func (tab *table) add(first, second, third string, check func(t *testing.T)) {
 	tab.rows = append(tab.rows, row{cells: []string{first, second, third}, check: check})
 }
 
-// link adds a row with three cells that another test shows.
+// link adds a row that has three cells and is proved by another test.
 func (tab *table) link(first, second, third, test string) {
 	tab.rows = append(tab.rows, row{cells: []string{first, second, third}, test: test})
 }
 
-// broken returns a table whose only row fails with err, for a table whose rows
-// could not be made.
+// broken returns the table with a single row that fails with err. It is for a
+// table whose rows cannot be generated.
 func (tab table) broken(err error) table {
 	cells := slices.Repeat([]string{"(any)"}, len(tab.head))
 	tab.rows = []row{{cells: cells, check: func(t *testing.T) { t.Fatal(err) }}}
 	return tab
 }
 
-// routes is what the rows of the table share.
+// routes is shared by the rows of the table.
 type routes struct {
 	server
 	d    testschema.Document
 	list []operation
 
-	ended string            // a session after a turn
-	lacks map[string]string // tokens with every scope but one, by that scope
-	bound string            // a token that is bound to another project
+	ended string            // session whose turn has ended
+	lacks map[string]string // for each scope, a token with all other scopes
+	bound string            // token that is limited to another project
 }
 
 func (r *routes) setup(t *testing.T) {
@@ -91,8 +91,8 @@ func (r *routes) setup(t *testing.T) {
 	r.bound = r.token(t, folder(t), "read", "send", "approve")
 }
 
-// request returns a client, the path and the body of a request for an operation
-// about a session, which is not necessarily one that succeeds.
+// request returns a client, a path and a body for a request of the operation
+// about a session. The request need not succeed.
 func (r *routes) request(op operation, session string) (c client, path string, body any) {
 	c = r.client
 	if op.scope == "" {
@@ -129,19 +129,20 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	return c, path, body
 }
 
-// aboutSession reports whether requests for the operation name a session.
+// aboutSession reports whether requests of the operation name a session.
 func (op operation) aboutSession() bool {
 	return strings.Contains(op.path, "/session/{id}") || slices.Contains([]string{"streamTurn", "harnessBoot", "harnessInterrupt"}, op.OperationID)
 }
 
-// ask sends the request about the session, with the client changed by edit.
+// ask sends the request of an operation about a session. edit changes the
+// client first.
 func (r *routes) ask(t *testing.T, op operation, session string, edit func(client) client) answer {
 	t.Helper()
 	c, path, body := r.request(op, session)
 	return edit(c).do(t, op.method, path, body)
 }
 
-// refused checks the error with which the operation answers, also against the
+// refused checks that the response is the expected error and conforms to the
 // document. It returns the error.
 func (r *routes) refused(t *testing.T, op operation, a answer, status int, typ string) problem {
 	t.Helper()
@@ -152,7 +153,7 @@ func (r *routes) refused(t *testing.T, op operation, a answer, status int, typ s
 
 func same(c client) client { return c }
 
-// rows adds the rows of an operation.
+// rows adds the rows of an operation to tab.
 func (r *routes) rows(tab *table, op operation) {
 	success := fmt.Sprintf("%d, as described", op.status)
 	tab.add(op.name(), "the request is good", success, func(t *testing.T) {
@@ -217,8 +218,9 @@ func (r *routes) rows(tab *table, op operation) {
 
 var pathParameter = regexp.MustCompile(`\{\w+\}`)
 
-// methods returns the methods that the document has for a path. A fixed last
-// element, such as "list", is also an id.
+// methods returns the methods of all routes in the document that match a path.
+// A path whose last element is fixed, such as "list", also matches a route with
+// an id there.
 func (r *routes) methods(path string) []string {
 	path, _, _ = strings.Cut(path, "?")
 	var found []string
@@ -232,7 +234,7 @@ func (r *routes) methods(path string) []string {
 	return found
 }
 
-// bodyRows adds the rows about the body of a request.
+// bodyRows adds the rows about the request body of an operation.
 func (r *routes) bodyRows(tab *table, op operation) {
 	if op.RequestBody == nil {
 		return
@@ -311,7 +313,8 @@ func fieldNames(s *testschema.Schema) []string {
 	return names
 }
 
-// socketRows adds the rows of the WebSocket, which is no operation.
+// socketRows adds the rows of the WebSocket, which is not an operation of the
+// document.
 func (r *routes) socketRows(tab *table) {
 	const name = "GET /api/ws"
 	upgrade := func(c client) client {

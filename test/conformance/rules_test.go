@@ -20,7 +20,7 @@ import (
 
 var _ = register(34, turnRules)
 
-// turnRules is the table of the rules that hold between the events of a turn.
+// turnRules returns the table of the rules that the events of a turn obey.
 func turnRules() table {
 	var s nativeServer
 	tab := table{
@@ -54,7 +54,7 @@ type (
 	showRow = func(rule, clause, test string)
 )
 
-// said returns the lines of a turn in which the agent writes a text.
+// said returns the lines with which the agent prints a text in a turn.
 func said(text string, end ...string) []string {
 	return append([]string{nativeInit, messageStart("m$again"), textStart(""), textDelta(text), textWhole("m$again", text)}, end...)
 }
@@ -70,8 +70,8 @@ func terminal(events frames) []string {
 	return ends
 }
 
-// afterwards returns the whole log of a session, once a further turn has ended:
-// then the server has read everything that the agent printed before.
+// afterwards plays one more turn and returns the complete log of the session.
+// By then the server has read everything that the agent printed before.
 func (s *nativeServer) afterwards(t *testing.T, session string) frames {
 	t.Helper()
 	turn := s.send(t, session, native{Lines: said("next", nativeResult)}.prompt())
@@ -104,7 +104,8 @@ func beginAndEnd(add addRow, shown showRow) {
 }
 
 // checkItemsEnd reports an error unless every item of a turn starts and ends
-// once, and before the terminal event. It returns the payloads of the ends.
+// exactly once, and ends before the terminal event. It returns the payloads of
+// the ends.
 func checkItemsEnd(t *testing.T, turn frames) []object {
 	t.Helper()
 	open := make(map[any]bool)
@@ -133,7 +134,7 @@ func checkItemsEnd(t *testing.T, turn frames) []object {
 	return ends
 }
 
-// cancelled reports an error unless the last item of a turn was cancelled for
+// cancelled reports an error unless the last item of a turn was cancelled with
 // the reason.
 func cancelled(t *testing.T, turn frames, reason any) {
 	t.Helper()
@@ -171,9 +172,8 @@ func itemsEnd(add addRow, shown showRow) {
 	shown("2", "An approval that nobody answered is resolved before the terminal event, as `withdrawn`", "..TestCancelWithdrawsApprovals")
 }
 
-// interrupted plays lines, cancels the turn once its first item of the agent
-// has started, and lets the agent print stopped. It returns the events of the
-// turn.
+// interrupted plays lines and cancels the turn once the agent's first item has
+// started; the agent then prints stopped. It returns the events of the turn.
 func (s *nativeServer) interrupted(t *testing.T, lines []string, stopped ...string) frames {
 	t.Helper()
 	session := s.session
@@ -189,7 +189,8 @@ func (s *nativeServer) interrupted(t *testing.T, lines []string, stopped ...stri
 	}).of(turn)
 }
 
-// ids returns the values of a field in the events of a turn that have it.
+// ids returns the values of a field in the events of a turn that have the
+// field.
 func ids(turn frames, field string) []string {
 	var found []string
 	for _, f := range turn {
@@ -416,8 +417,8 @@ func strangeLines(add addRow, shown showRow) {
 	add("9", "The file of a debug capture has the mode 0600, and is never one that existed", capturesPrivately)
 }
 
-// capture runs `runnel record` with the agent and returns its exit code, the
-// lines of the file by direction, and the file.
+// capture runs `runnel record` with the native agent. It returns the command's
+// error, and the lines of the recording by direction.
 func (s *nativeServer) capture(t *testing.T, file string, n native) (failed error, lines map[string][]string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testprogram.Path(t), "record", "--agent", "claude-code", "--dir", s.project, "--output", file, n.prompt())
@@ -471,8 +472,7 @@ func capturesPrivately(t *testing.T, s *nativeServer) {
 	}
 }
 
-// counted reports an error unless the metric of what was dropped grows by a
-// turn.
+// counted reports an error unless a turn increases the metric of dropped lines.
 func counted(t *testing.T, s *nativeServer, what string, n native) {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^runnel_agent_dropped_total\{agent="claude-code",what="` + what + `"\} (\d+)$`)

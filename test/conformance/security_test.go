@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// security checks who gets in, and from which page.
+// security checks which credentials are accepted from which page.
 var _ = register(70, func() table {
 	tab := table{
 		name: "security", title: "Who gets in", file: "security_test.go",
@@ -46,7 +46,7 @@ var _ = register(70, func() table {
 	return tab
 })
 
-// admission returns the answer of the contract.
+// admission returns the response that the contract demands.
 func admission(listener, credential, origin string) (status int, typ string) {
 	cookie := strings.Contains(credential, "cookie")
 	switch {
@@ -62,13 +62,13 @@ func admission(listener, credential, origin string) (status int, typ string) {
 	return http.StatusUnauthorized, "UNAUTHORIZED"
 }
 
-// gate is what the rows of the tables about security share.
+// gate is shared by the rows of the tables about security.
 type gate struct {
 	server
-	socket     client // over the unix socket, under the Host localhost
+	socket     client // connects over the unix socket, with the Host localhost
 	socketPath string
-	page       client // with the cookie and the key of a browser
-	login      answer // to that browser
+	page       client // has the cookie and the key of a browser
+	login      answer // response to that browser's login
 }
 
 func (g *gate) setup(t *testing.T) {
@@ -81,7 +81,8 @@ func (g *gate) setup(t *testing.T) {
 	g.page, g.login = g.browser(t)
 }
 
-// ask returns a client for the listener with the credential and the Origin.
+// ask returns a client for the listener that sends the credential and the
+// Origin.
 func (g *gate) ask(listener, credential, origin string) client {
 	var c client
 	var own string
@@ -105,7 +106,7 @@ func (g *gate) ask(listener, credential, origin string) client {
 	return c.with("Origin", map[string]string{"none": "", "its own": own, "another site's": "http://evil.example", "null": "null"}[origin])
 }
 
-// guards checks the rest of what protects a server and its user.
+// guards checks the other protections of a server and its user.
 var _ = register(71, func() table {
 	tab := table{
 		name: "guards", title: "Hosts, cookies and the page", file: "security_test.go",
@@ -312,8 +313,8 @@ func (g *gate) tokenRows(tab *table) {
 	tab.link("prompts", "they look like flags", "reach the agent through its input, never as arguments", "cmd/runnel.TestPromptsAreNoCommandLineArguments")
 }
 
-// scopeRows adds the rows about what a credential without the scope approve,
-// and one that is bound to a project, may not do.
+// scopeRows adds the rows about requests that are forbidden to a credential
+// without the scope approve, and to one that is limited to a project.
 func (g *gate) scopeRows(tab *table) {
 	options := []struct {
 		name  string

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sessions checks the verbs of the Session API.
+// sessions checks the operations of the Session API.
 var _ = register(40, func() table {
 	tab := table{
 		name: "sessions", title: "Session API", file: "sessions_test.go",
@@ -31,21 +31,21 @@ var _ = register(40, func() table {
 	return tab
 })
 
-// sessions is what the rows of the tables about the Session API share.
+// sessions is shared by the rows of the tables about the Session API.
 type sessions struct {
 	server
-	behaviour string // file that says how the agent claude-agent-acp behaves
+	behaviour string // file that sets the behaviour of the agent claude-agent-acp
 }
 
 func (s *sessions) setup(t *testing.T) {
 	mine, behaviour := agentFile(t, "answers")
 	s.behaviour = behaviour
 	s.configure(t, "agents:\n  claude-agent-acp: {path: "+mine+"}\n")
-	s.Args = append(s.Args, "--reattach-window", "-1s") // agents end with the server
+	s.Args = append(s.Args, "--reattach-window", "-1s") // agents stop with the server
 	s.start(t)
 }
 
-// verb posts a verb of a session.
+// verb posts a request for an operation on a session.
 func (s *sessions) verb(t *testing.T, session, verb string, body object) answer {
 	t.Helper()
 	return s.post(t, "/api/session/"+session+"/"+verb, body)

@@ -17,7 +17,7 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// dial opens a WebSocket, which is closed when t ends.
+// dial opens a WebSocket. It is closed when t ends.
 func (c client) dial(t *testing.T) *socket {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -36,7 +36,7 @@ func (c client) dial(t *testing.T) *socket {
 	return &socket{conn}
 }
 
-// hello opens a WebSocket that speaks the family.
+// hello opens a WebSocket and selects the family.
 func (c client) hello(t *testing.T, family string) *socket {
 	t.Helper()
 	k := c.dial(t)
@@ -45,10 +45,10 @@ func (c client) hello(t *testing.T, family string) *socket {
 	return k
 }
 
-// families are the families of messages of a WebSocket.
+// families are the message families of a WebSocket.
 var families = []string{"upsert-v1", "events-v1"}
 
-// write sends a message. A string is sent as it is.
+// write sends a message. A string is sent unchanged, other values as JSON.
 func (k *socket) write(t *testing.T, message any) {
 	t.Helper()
 	data, ok := message.(string)
@@ -82,7 +82,7 @@ func (k *socket) read(t *testing.T) object {
 	return m
 }
 
-// until returns the messages up to one that is wanted.
+// until returns the messages up to the first one that wanted accepts.
 func (k *socket) until(t *testing.T, wanted func(object) bool) []object {
 	t.Helper()
 	var all []object
@@ -94,14 +94,14 @@ func (k *socket) until(t *testing.T, wanted func(object) bool) []object {
 	}
 }
 
-// await returns the next message of one of the types.
+// await skips messages until one has one of the types, and returns it.
 func (k *socket) await(t *testing.T, types ...string) object {
 	t.Helper()
 	all := k.until(t, func(m object) bool { return slices.Contains(types, m["type"].(string)) })
 	return all[len(all)-1]
 }
 
-// ask sends a message with a request id and returns the answer.
+// ask sends a message with a request id and returns the response.
 func (k *socket) ask(t *testing.T, message object) object {
 	t.Helper()
 	message["requestId"] = "r1"
@@ -110,8 +110,8 @@ func (k *socket) ask(t *testing.T, message object) object {
 	return all[len(all)-1]
 }
 
-// result sends a message and returns the result in the answer, whose form it
-// checks.
+// result sends a message, checks the form of the response and returns its
+// result.
 func (k *socket) result(t *testing.T, message object) object {
 	t.Helper()
 	m := k.ask(t, message)
@@ -125,7 +125,7 @@ func (k *socket) result(t *testing.T, message object) object {
 	return result
 }
 
-// refused sends a message and ends the test unless the answer is an error of
+// refused sends a message and ends the test unless the response is an error of
 // the type. It returns the error.
 func (k *socket) refused(t *testing.T, message object, typ string) object {
 	t.Helper()
@@ -148,7 +148,7 @@ func (k *socket) subscribe(t *testing.T, session string, after any) []object {
 	return k.until(t, func(m object) bool { return m["type"] == "session:history" && m["done"] == true })
 }
 
-// turn returns the messages up to the end of a turn, in either family.
+// turn returns the messages up to the end of a turn, for either family.
 func (k *socket) turn(t *testing.T, turn string) []object {
 	t.Helper()
 	return k.until(t, func(m object) bool {
@@ -163,7 +163,7 @@ func (k *socket) turn(t *testing.T, turn string) []object {
 	})
 }
 
-// closed reads to the end of the connection and returns its code.
+// closed reads until the connection is closed and returns the close code.
 func (k *socket) closed(t *testing.T) websocket.StatusCode {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

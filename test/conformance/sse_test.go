@@ -11,7 +11,7 @@ import (
 
 var _ = register(37, eventStreams)
 
-// eventStreams is the table of the streams of server-sent events.
+// eventStreams returns the table of the streams of server-sent events.
 func eventStreams() table {
 	var s server
 	tab := table{
@@ -44,8 +44,8 @@ func eventStreams() table {
 	return tab
 }
 
-// opened opens the events of a session and returns the first frame and the
-// stream behind it.
+// opened opens the event stream of a session. It returns the first frame and
+// the rest of the stream.
 func opened(t *testing.T, c client, session, query string) (frame, *eventStream) {
 	t.Helper()
 	stream := c.stream(t, http.MethodGet, "/api/session/"+session+"/events"+query, nil)
@@ -54,8 +54,8 @@ func opened(t *testing.T, c client, session, query string) (frame, *eventStream)
 	return first, stream
 }
 
-// resumes checks the status with which a stream opens, and the id of the first
-// event behind it.
+// resumes checks the status in the first frame of a stream, and the id of the
+// event after it.
 func resumes(t *testing.T, c client, session, query, status string, next float64) frame {
 	t.Helper()
 	first, stream := opened(t, c, session, query)
@@ -66,7 +66,7 @@ func resumes(t *testing.T, c client, session, query, status string, next float64
 	return first
 }
 
-// harnessTurn begins a turn of the harness and returns its stream.
+// harnessTurn starts a turn of the harness and returns its stream.
 func harnessTurn(t *testing.T, s *server, session, query, message string) *eventStream {
 	t.Helper()
 	return s.stream(t, http.MethodPost, "/api/harness/turn"+query, object{"sessionId": session, "message": message})
@@ -224,8 +224,8 @@ func badPosition(position string) func(*testing.T, *server) {
 	}
 }
 
-// leaves checks that a turn goes on after its client has left while an approval
-// waited.
+// leaves checks that a turn continues after its client has disconnected while
+// an approval was waiting.
 func leaves(query string) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		session := s.session(t, nil)

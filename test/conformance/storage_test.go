@@ -25,7 +25,8 @@ import (
 
 var _ = register(39, storage)
 
-// storage is the table of what is kept and what survives.
+// storage returns the table of what the server stores and what survives a
+// crash.
 func storage() table {
 	var c crash
 	var k compaction
@@ -121,7 +122,7 @@ func equalFrames(t *testing.T, got, want frames) {
 	}
 }
 
-// from returns the events after a position.
+// from returns the events after position at.
 func from(all frames, at int) frames {
 	return slices.DeleteFunc(slices.Clone(all), func(f frame) bool { return f.seq() <= at })
 }
@@ -132,8 +133,8 @@ func (f frame) seq() int {
 	return int(n)
 }
 
-// resumed returns the status with which a client resumes after a position, and
-// the events that it reads up to the end of a turn or of the stream.
+// resumed resumes a stream after a position. It returns the status in the first
+// frame, and the events up to the end of a turn or of the stream.
 func (s *server) resumed(t *testing.T, session string, after int) (status any, got frames) {
 	t.Helper()
 	first, stream := opened(t, s.client, session, fmt.Sprintf("?after=%d", after))
@@ -147,7 +148,7 @@ func (s *server) resumed(t *testing.T, session string, after int) (status any, g
 }
 
 // neverGap resumes after every position of a session's log, and after some
-// beyond its end.
+// positions beyond its end.
 func neverGap(t *testing.T, s *server, session string) {
 	t.Helper()
 	head := int(s.get(t, "/api/session/"+session+"/status").ok(t, http.StatusOK)["lastSeq"].(float64))
@@ -162,8 +163,7 @@ func neverGap(t *testing.T, s *server, session string) {
 	}
 }
 
-// refused starts a server that must not start, and returns what it prints to
-// stderr.
+// refused starts a server that must refuse to start, and returns its stderr.
 func (s *server) refused(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testprogram.Path(t), "serve", "--listen", "127.0.0.1:0", "--data", s.Data)
@@ -188,15 +188,15 @@ func (s *server) refused(t *testing.T) string {
 	return stderr.String()
 }
 
-// another returns a server that is not started, with the home, the project and
-// the arguments of s.
+// another returns a server with the home, the project and the arguments of s.
+// It is not started.
 func (s *server) another(data string) *server {
 	next := &server{project: s.project}
 	next.Home, next.Env, next.Args, next.Data = s.Home, s.Env, s.Args, data
 	return next
 }
 
-// database changes the database of a server that does not run.
+// database runs a statement on the database of a stopped server.
 func (s *server) database(t *testing.T, change string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(s.Data, "runnel.db"))
@@ -238,12 +238,12 @@ func refusesNewerSchema(t *testing.T) {
 	}
 }
 
-// A damage is a server with a session whose log lost the event after the
+// A damage is a server with a session whose log has lost the event after
 // position 3.
 type damage struct {
 	server
 	session string
-	before  frames // of the whole log, with the first frame
+	before  frames // the complete log before the damage, with the first frame of the stream
 }
 
 func (d *damage) damage(t *testing.T) {
@@ -265,12 +265,11 @@ func (d *damage) isFound(t *testing.T) {
 	equal(t, "end", []any{end.event, end.data["reason"], at(end.data, "error", "type")}, []any{"stream:end", "error", "STORE_UNAVAILABLE"})
 }
 
-// A compaction is a server with a session that has one turn, which was
-// compacted.
+// A compaction is a server with a session whose only turn was compacted.
 type compaction struct {
 	server
 	session       string
-	before, after frames // the log, without the first frame
+	before, after frames // the log without the first frame of the stream
 }
 
 func (k *compaction) compact(t *testing.T) {
@@ -303,8 +302,8 @@ func (k *compaction) compact(t *testing.T) {
 	t.Fatal("nothing was compacted")
 }
 
-// withoutFinishedDeltas returns events without the deltas of items that are
-// done.
+// withoutFinishedDeltas returns the events without the deltas of finished
+// items.
 func withoutFinishedDeltas(all frames) frames {
 	done := make(map[any]bool)
 	for _, f := range all {
@@ -313,12 +312,12 @@ func withoutFinishedDeltas(all frames) frames {
 	return slices.DeleteFunc(slices.Clone(all), func(f frame) bool { return f.event == "item_delta" && done[f.payload()["itemId"]] })
 }
 
-// A restored is a server with a copy of the database of another one, which was
-// made in the middle of a turn.
+// A restored is a server that runs on a copy of another server's database. The
+// copy was made during a turn.
 type restored struct {
 	server
 	session string
-	seen    frames // what a client had read of the session before, with the first frame
+	seen    frames // events that a client had read before, with the first frame of the stream
 }
 
 func (r *restored) restore(t *testing.T) {
@@ -353,7 +352,7 @@ func deletesEveryByte(t *testing.T) {
 	}
 }
 
-// filesWith returns the regular files below dir that have the text.
+// filesWith returns the regular files below dir that contain the text.
 func filesWith(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	walk(t, dir, func(path string, info fs.FileInfo) {
@@ -386,7 +385,7 @@ func refusesOpenDirectory(t *testing.T) {
 	}
 }
 
-// walk calls f with everything below dir, and with dir.
+// walk calls f with dir and everything below it.
 func walk(t *testing.T, dir string, f func(path string, info fs.FileInfo)) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

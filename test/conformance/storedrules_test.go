@@ -20,7 +20,7 @@ var (
 	_ = register(64, ruleChecks)
 )
 
-// What a rule does to a call.
+// Effects of a rule on a call.
 const (
 	ruleAllows = "allowed"
 	ruleDenies = "denied"
@@ -145,7 +145,7 @@ func ruleMatches() table {
 	)
 }
 
-// code returns a text as Markdown shows it unchanged.
+// code returns a text in Markdown that displays it unchanged.
 func code(text string) string {
 	text = strings.ReplaceAll(text, "\n", `\n`)
 	if strings.Contains(text, "`") {
@@ -154,7 +154,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-// ordered yields the pairs of a list in its order.
+// ordered iterates over the pairs in order.
 func ordered(pairs ...string) func(yield func(first, second string) bool) {
 	return func(yield func(first, second string) bool) {
 		for i := 0; i+1 < len(pairs); i += 2 {

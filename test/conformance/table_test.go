@@ -22,23 +22,23 @@ const page = "../../docs/conformance.md"
 
 // A table is one table of the contract.
 type table struct {
-	name  string   // of the subtests and of the heading's anchor
+	name  string   // name of the subtests and of the heading's anchor
 	title string   // heading on the page
-	intro string   // what the rows are, and under which conditions they are checked
+	intro string   // describes the rows, and under which conditions they are checked
 	head  []string // headings of the columns
 	rows  []row
-	file  string           // of the checks, in this folder
-	setup func(*testing.T) // starts what the rows share, before the first of them; may be nil
+	file  string           // file with the checks, in this folder
+	setup func(*testing.T) // runs before the first row, to start what the rows share; may be nil
 }
 
 // A row is one promise of the contract. Exactly one of check and test is set.
 type row struct {
-	cells []string // one text for each column; the first ones name the subtest
+	cells []string // one text for each column; the first cells name the subtest
 	check func(t *testing.T)
-	test  string // another test that shows the row: folder.TestName, such as gateway/once.TestRetry
+	test  string // another test that proves the row, as folder.TestName, such as gateway/once.TestRetry
 }
 
-// register adds a table. The page shows tables by their order.
+// register adds a table. The page lists tables by ascending order.
 func register(order int, build func() table) bool {
 	builders = append(builders, builder{order, build})
 	return true
@@ -165,8 +165,8 @@ func anchor(title string) string {
 	return strings.ReplaceAll(notInAnchors.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
 }
 
-// fileOf returns the file of a test that is named folder.TestName, relative to
-// the repository. The folder of the root package is ".".
+// fileOf returns the file of a test named folder.TestName, relative to the
+// repository. The folder of the root package is ".".
 func fileOf(name string) (string, error) {
 	i := strings.LastIndex(name, ".Test")
 	if i < 0 {

@@ -69,7 +69,8 @@ func agentKinds() table {
 	return with(tab, row{cells: []string{"any, registered twice", "refused the second time"}, test: "..TestRegistryHasEachKindOnce"})
 }
 
-// able is an agent that has every extension key. It counts its starts.
+// able is an agent that supports every extension key. It records the options of
+// each start.
 type able struct {
 	*scripted.Keeping
 	started *[]runnel.Options
@@ -92,8 +93,8 @@ func (a able) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error)
 	return a.Keeping.Open(ctx, opt)
 }
 
-// extended waits for a run with extensions, and returns the options that its
-// agent started with.
+// extended runs a prompt with extension keys to its end, and returns the
+// options with which the agent started.
 func extended(t *testing.T, keys object, prompt string, edit func(*runnel.Options)) (runnel.Options, error) {
 	t.Helper()
 	a := newAble()
@@ -118,7 +119,7 @@ func extended(t *testing.T, keys object, prompt string, edit func(*runnel.Option
 	return (*a.started)[0], nil
 }
 
-// promptThatEnds is a prompt of the scripted agent that ends at once.
+// promptThatEnds is a prompt for the scripted agent whose turn ends at once.
 const promptThatEnds = `{"steps":[{"text":"done"}]}`
 
 func extensionKeys() table {

@@ -11,14 +11,14 @@ import (
 
 var _ = register(35, upserts)
 
-// A shown holds what a client of the family upsert-v1 read live, in turns in
-// which every kind of upsert occurs.
+// A shown holds what a client of the family upsert-v1 received live, in turns
+// that together contain every kind of upsert.
 type shown struct {
 	upserts, turns []object
-	byTurn         map[string][]object // upserts and turn events, by the name of the turn
+	byTurn         map[string][]object // upserts and turn events by the name of the turn
 }
 
-// upserts is the table of upserts and turn events.
+// upserts returns the table of upserts and turn events.
 func upserts() table {
 	var c shown
 	tab := table{
@@ -66,8 +66,8 @@ func (c *shown) read(t *testing.T) {
 	c.follow(t, &s.server, k, "crashed", s.nativeSession(t), native{Lines: []string{nativeInit, messageStart("c1"), textStart("half a"), textDelta(" sentence")}, Exit: true}.prompt())
 }
 
-// follow plays a turn and keeps what the client reads of it. It answers
-// approvals, and cancels the turns that are called begun and cancelled.
+// follow plays a turn and records what the client receives. It answers
+// approvals, and cancels the turns named begun and cancelled.
 func (c *shown) follow(t *testing.T, s *server, k *socket, name, session, prompt string) {
 	t.Helper()
 	k.subscribe(t, session, nil)
@@ -95,8 +95,8 @@ func (c *shown) follow(t *testing.T, s *server, k *socket, name, session, prompt
 	}
 }
 
-// of returns what was read of an object: every upsert, upserts of one type, or
-// turn events of one type.
+// of returns recorded objects by name: every upsert, the upserts of one type,
+// or the turn events of one type.
 func (c *shown) of(t *testing.T, name string) []object {
 	t.Helper()
 	var found []object
@@ -112,7 +112,7 @@ func (c *shown) of(t *testing.T, name string) []object {
 	return found
 }
 
-// item returns the upserts of the first agent's item of a type in a turn.
+// item returns the upserts of the agent's first item of a type in a turn.
 func (c *shown) item(t *testing.T, turn, typ string) []object {
 	t.Helper()
 	var found []object

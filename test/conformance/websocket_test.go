@@ -12,14 +12,14 @@ import (
 
 var _ = register(36, webSocket)
 
-// A socketRow is a row of the table of the WebSocket, for one family or for
-// each. The check gets the family and a connection that speaks it.
+// A socketRow is a row of the WebSocket table. Its check runs once for each
+// family that it applies to, with a connection of that family.
 type socketRow struct {
 	message, condition, answer string
 	check                      func(t *testing.T, s *server, k *socket, family string)
 }
 
-// webSocket is the table of the messages of the WebSocket.
+// webSocket returns the table of the messages of the WebSocket.
 func webSocket() table {
 	var s server
 	tab := table{
@@ -227,8 +227,8 @@ var subscribeRows = []socketRow{
 	}},
 }
 
-// finished returns a session with one turn that is over, and the end of its
-// log.
+// finished returns a session whose only turn has ended, and the last position
+// of its log.
 func finished(t *testing.T, s *server) (session string, head float64) {
 	t.Helper()
 	session = s.session(t, nil)
@@ -246,8 +246,8 @@ func historyOf(messages []object) []object {
 	return found
 }
 
-// unknownSession checks that a message about a session that does not exist is
-// refused.
+// unknownSession returns a check that a message about an unknown session is
+// rejected.
 func unknownSession(verb string, fields object) func(*testing.T, *server, *socket, string) {
 	return func(t *testing.T, _ *server, k *socket, _ string) {
 		m := object{"type": verb, "sessionId": nobody}
@@ -333,7 +333,7 @@ var verbRows = []socketRow{
 	{"`session:kill`", "the session does not exist", "`error` with `SESSION_NOT_FOUND`", unknownSession("session:kill", nil)},
 }
 
-// asked returns a session that waits for an approval.
+// asked returns a session with an approval that waits.
 func asked(t *testing.T, s *server) (session, approval string, digest any) {
 	t.Helper()
 	session = s.session(t, nil)
@@ -386,8 +386,8 @@ var refusalRows = []socketRow{
 	}},
 }
 
-// familyRows are about the messages of the server in one family. The answer
-// begins with the family.
+// familyRows are about the server's messages in one family. The text of each
+// answer begins with the family.
 var familyRows = []socketRow{
 	{"live events", "a turn", "upsert-v1: `session:upsert` with `payload` a whole item, and `session:turn`; no `session:event`", func(t *testing.T, s *server, _ *socket, _ string) {
 		all := liveTurn(t, s, "upsert-v1", object{"text": "one"})
@@ -416,7 +416,7 @@ var familyRows = []socketRow{
 	}},
 }
 
-// liveTurn plays steps in a new session and returns what a subscriber reads
+// liveTurn plays steps in a new session and returns what a subscriber receives
 // live.
 func liveTurn(t *testing.T, s *server, family string, steps ...object) []object {
 	t.Helper()
