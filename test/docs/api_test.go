@@ -26,15 +26,17 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A step of a page is commands for a shell. Most have an answer: its status, a
-// paragraph that says which values to keep, and the body.
+// A step of a page is a block of shell commands. Most steps are followed by the
+// response: its status, a paragraph that names the values to keep, and the
+// body.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```(?:\n\n`(\\d{3})`((?:[^\n]+\n?)*?)\n\n```(json|text)\n(.*?)```)?")
 
-// kept is a value of an answer, with the variable that later commands use.
+// kept is a value of a response, with the variable that stores it for later
+// commands.
 var kept = regexp.MustCompile("`(\\.[^`]*)` as `([A-Z_]+)`")
 
-// Every command of the page does what the page says, in the order of the page,
-// and there is a command for every operation of the API.
+// Runs the commands of the page in order. Each must do what the page says, and
+// every operation of the API must have a command.
 func TestCommandsOfAPIPage(t *testing.T) {
 	r := newReader(t)
 	sh := newShell(r)
@@ -47,7 +49,7 @@ func TestCommandsOfAPIPage(t *testing.T) {
 		t.Errorf("%d steps found", n)
 	}
 	if t.Failed() {
-		return // there may be commands that did not run
+		return // some commands may not have run
 	}
 	asked := sh.requests()
 	for _, op := range operations(t, r.api) {
@@ -57,7 +59,7 @@ func TestCommandsOfAPIPage(t *testing.T) {
 	}
 }
 
-// The page's table of errors is the one that the server uses.
+// The table of errors on the page must be the one that the server uses.
 func TestErrorsOfAPIPage(t *testing.T) {
 	_, text := page(t, "api.md")
 	row := regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (\\d+) \\| [^|]+ \\|$")
@@ -74,15 +76,15 @@ func TestErrorsOfAPIPage(t *testing.T) {
 	}
 }
 
-// shell runs the steps of a page, which share their variables.
+// shell runs the steps of a page, which share variables.
 type shell struct {
 	*reader
 	anon *anonymous
-	dir  string // what the curl in its PATH leaves: arguments and heads of answers
+	dir  string // where the curl wrapper records arguments and response headers
 }
 
-// wrapper is the curl in a shell's PATH: it notes its arguments and the head of
-// the answer.
+// wrapper is the curl in the PATH of the shell. It records its arguments and
+// the header of the response.
 const wrapper = `#!/bin/sh
 { printf '%%s\0' "$@"; printf '\036'; } >>%[1]s/requests
 exec %[2]s -D %[1]s/head "$@"
@@ -102,13 +104,13 @@ func newShell(r *reader) *shell {
 	return sh
 }
 
-// step runs one step, whose parts are m. It returns the text of the step with the
-// answer of this run.
+// step runs one step, whose parts are m. It returns the text of the step with
+// the response of this run.
 func (s *shell) step(m []string, text string) string {
 	s.t.Helper()
 	commands, status, about, form, want := m[1], m[2], m[3], m[4], m[5]
 	if s.t.Failed() && !*update {
-		return text // what follows relies on what failed
+		return text // later steps rely on the failed one
 	}
 	out := s.run(commands, want)
 	if status == "" {
@@ -129,8 +131,8 @@ func (s *shell) step(m []string, text string) string {
 	return "```sh\n" + commands + "```\n\n`" + head + "`" + about + "\n\n```" + form + "\n" + got + "```"
 }
 
-// run runs commands in a shell and keeps the variables that they set. A command
-// that follows a stream is ended after the last frame that the page shows.
+// run runs commands in a shell and keeps the variables that they set. It stops
+// a command that reads a stream after the last frame that the page shows.
 func (s *shell) run(commands, want string) string {
 	s.t.Helper()
 	ctx, done := context.WithTimeout(s.t.Context(), patience)
@@ -166,14 +168,14 @@ func (s *shell) run(commands, want string) string {
 	return out
 }
 
-// A mark is the frame after which a stream is left: the nth of a name.
+// A mark is the last frame to read of a stream: the nth frame with a name.
 type mark struct {
 	name string
 	n    int
 }
 
-// lastEvent returns the last frame that an example of a stream shows; none if
-// commands follow no stream.
+// lastEvent returns the last frame in the example of a stream; a zero mark if
+// the commands read no stream.
 func lastEvent(commands, example string) (m mark) {
 	names := regexp.MustCompile(`(?m)^event: (\S+)$`).FindAllStringSubmatch(example, -1)
 	if !strings.Contains(commands, "curl -sSN") || len(names) == 0 {
@@ -188,7 +190,7 @@ func lastEvent(commands, example string) (m mark) {
 	return m
 }
 
-// readUntil reads until the end, or until the data of the last frame.
+// readUntil reads up to the data of the frame last, or to the end.
 func readUntil(r io.Reader, last mark) (out string, cut bool) {
 	var b strings.Builder
 	lines := bufio.NewReader(r)
@@ -207,7 +209,7 @@ func readUntil(r io.Reader, last mark) (out string, cut bool) {
 	}
 }
 
-// status returns the status of the last answer.
+// status returns the status of the last response.
 func (s *shell) status() string {
 	s.t.Helper()
 	head, err := os.ReadFile(filepath.Join(s.dir, "head"))
@@ -221,8 +223,8 @@ func (s *shell) status() string {
 	return m[len(m)-1][1]
 }
 
-// find returns the value at a path such as .approvals[0].id, of the last frame if
-// the answer is a stream.
+// find returns the value at a path such as .approvals[0].id. In a stream it
+// reads the last frame.
 func (s *shell) find(answer, path string) string {
 	s.t.Helper()
 	if at := strings.LastIndex(answer, "data: "); at >= 0 {
@@ -237,10 +239,10 @@ func (s *shell) find(answer, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A request is what a command asked for.
+// A request is a request that a command sent.
 type request struct{ method, path string }
 
-// requests returns what all commands so far asked for.
+// requests returns the requests of all commands so far.
 func (s *shell) requests() (out []request) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, "requests"))
@@ -266,7 +268,7 @@ func (s *shell) requests() (out []request) {
 	return out
 }
 
-// An operation is one of the API's document.
+// An operation is an operation of the OpenAPI document.
 type operation struct {
 	method, path string
 	form         *regexp.Regexp

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// pretty returns an answer as a page shows it.
+// pretty returns a response in the form in which a page shows it.
 func pretty(out string) string {
 	var b bytes.Buffer
 	if json.Valid([]byte(out)) && json.Indent(&b, []byte(strings.TrimSpace(out)), "", "  ") == nil {
@@ -22,10 +22,10 @@ func pretty(out string) string {
 	return out + "\n"
 }
 
-// small is an object or array without others in it.
+// small is an object or array that contains no others.
 var small = regexp.MustCompile(`(?m)([\[{])\n\s+([^\[\]{}]*?)\n\s*([\]}])`)
 
-// flatten puts small objects and arrays on one line, where they fit.
+// flatten puts each small object and array on one line if it fits.
 func flatten(s string) string {
 	return small.ReplaceAllStringFunc(s, func(found string) string {
 		one := regexp.MustCompile(`\n\s*`).ReplaceAllString(found, " ")
@@ -36,7 +36,7 @@ func flatten(s string) string {
 	})
 }
 
-// same reports whether an answer is the one that a page shows, but for the
+// same reports whether a response equals the one on the page, except for the
 // values of numbers, which count bytes, tokens and the like.
 func same(want, got string) bool {
 	a, okA := values(want)
@@ -52,7 +52,7 @@ func same(want, got string) bool {
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// values returns the JSON values of an answer: of a stream the names and the
+// values returns the JSON values of a response; for a stream, the names and the
 // data of its frames. It reports false if there are none.
 func values(s string) (out []any, ok bool) {
 	if v, ok := value(s); ok {
@@ -77,7 +77,7 @@ func value(s string) (any, bool) {
 	return zero(v), true
 }
 
-// zero returns v with every number zero.
+// zero replaces every number in v by zero.
 func zero(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -24,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the answers of this run into the pages")
 
-// patience bounds every wait for the server.
+// patience is the maximum time of each wait for the server.
 const patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testprogram.Main(m))
 }
 
-// reader is somebody who follows a page: a home of their own, a project in it,
-// and a server that knows the scripted agent only.
+// A reader acts as a person who follows a page. It has its own home, a project
+// in it, and a server that knows only the scripted agent.
 type reader struct {
 	t    *testing.T
 	home string
@@ -41,8 +41,8 @@ type reader struct {
 	api  string // address of the API
 	said bytes.Buffer
 
-	stop    func()          // stops the server; the test does at its end
-	streams []chan struct{} // closed once the server has ended a stream
+	stop    func()          // stops the server; called at the end of the test
+	streams []chan struct{} // one for each open stream, closed once the server has ended the stream
 }
 
 var (
@@ -69,7 +69,7 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// serve starts the server, which ends with the test.
+// serve starts the server, which stops when the test ends.
 func (r *reader) serve(binary string) {
 	r.t.Helper()
 	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0")
@@ -104,8 +104,8 @@ func (r *reader) serve(binary string) {
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // ends with the server
 }
 
-// command runs a program as the reader and returns the first line of its
-// output.
+// command runs a program in the environment of the reader and returns the first
+// line of its output.
 func (r *reader) command(name string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`, name}, args...)...)
@@ -129,7 +129,8 @@ func page(t *testing.T, name string) (path, text string) {
 	return path, string(data)
 }
 
-// save writes a page whose answers are those of this run, if that is asked for.
+// save writes the page with the responses of this run if the tests run with
+// -update.
 func save(t *testing.T, path, old, text string) {
 	t.Helper()
 	if !*update || text == old {
@@ -140,20 +141,20 @@ func save(t *testing.T, path, old, text string) {
 	}
 }
 
-// anonymous replaces what differs from run to run and from machine to machine
-// by examples: ids of each kind are numbered in the order in which they come.
+// anonymous replaces values that differ between runs and machines by examples.
+// Ids of each kind are numbered in the order in which they occur.
 type anonymous struct {
 	home, api string
 	ids       map[string]string
-	n         map[int]int // ids by kind
+	n         map[int]int // number of ids by kind
 }
 
 func newAnonymous(r *reader) *anonymous {
 	return &anonymous{r.home, r.api, make(map[string]string), make(map[int]int)}
 }
 
-// idKinds are the fields whose ids are numbered apart, so that a new id of one
-// kind changes no others on the page.
+// idKinds are the fields whose ids are numbered separately, so that a new id of
+// one kind does not change the others on the page.
 var idKinds = map[string]int{"sessionId": 1, "turnId": 2, "agentSessionId": 3, "logId": 4, "uploadId": 5, "login": 6}
 
 var (
@@ -167,7 +168,7 @@ var (
 	versions = regexp.MustCompile(`("status": ?"ok", *"version": ?)"[^"]*"`)
 )
 
-// text returns s with examples in it.
+// text returns s with such values replaced.
 func (a *anonymous) text(s string) string {
 	s = strings.ReplaceAll(s, a.home, "/home/you")
 	s = strings.ReplaceAll(s, strings.TrimPrefix(a.api, "http://"), "127.0.0.1:7317")

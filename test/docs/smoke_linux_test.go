@@ -10,7 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// smoke runs a smoke script with a program, on a system that calls itself so.
+// smoke runs a smoke script with a program, with a uname that reports the given
+// system.
 func smoke(t *testing.T, script, program, system string) (out string, err error) {
 	t.Helper()
 	if testing.Short() {
@@ -26,8 +27,8 @@ func smoke(t *testing.T, script, program, system string) (out string, err error)
 	return string(data), err
 }
 
-// The smoke scripts find nothing wrong with the program, and what both systems
-// have in common works on this one.
+// Each smoke script must pass with the built program if uname reports the
+// system that it expects.
 func TestSmokeScriptsPass(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -41,7 +42,7 @@ func TestSmokeScriptsPass(t *testing.T) {
 	}
 }
 
-// A smoke script fails for a program that fails, and says at what.
+// A smoke script must fail for a broken program and name what failed.
 func TestSmokeScriptFailsForBrokenProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")

@@ -21,7 +21,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// everything is a prompt whose turn has every kind of item.
+// everything is a prompt whose turn contains every kind of item.
 const everything = `{"model": "scripted", "steps": [
 	{"reasoning": "A test is missing."},
 	{"plan": [{"content": "Write the test", "status": "in_progress"}]},
@@ -35,17 +35,18 @@ const everything = `{"model": "scripted", "steps": [
 	{"text": "Half a sen", "error": {"code": "AGENT_ERROR", "message": "the text was cut off"}},
 	{"text": "The tests pass."}]}`
 
-// An example is a frame or message of this run: what it is about (event, frame,
+// An example is a frame or message of this run: its kind (event, frame,
 // control, client, server or live), its name, and its text as a page shows it.
 type example struct {
 	kind, name, text string
 	value            map[string]any
 }
 
-// wanted is a place for an example: its kind and name, and values that it has.
+// wanted is a place for an example on the page: its kind, its name, and the
+// values of fields that it must have.
 var wanted = regexp.MustCompile("(?s)<!-- example: (\\w+) (\\S+?)((?: [\\w.]+=\\S+)*) -->\n```(json|text)\n(.*?)```")
 
-// Every frame and message has an example on the page, which is one of this run.
+// Every frame and message on the page must have an example from this run.
 func TestExamplesOfStreamsPage(t *testing.T) {
 	path, old := page(t, "streams.md")
 	run := play(t)
@@ -69,8 +70,8 @@ func TestExamplesOfStreamsPage(t *testing.T) {
 	save(t, path, old, text)
 }
 
-// The page leaves out no event, frame or message, and has none that does not
-// exist.
+// The page must contain every event, frame and message that exists, and no
+// others.
 func TestStreamsPageHasEveryName(t *testing.T) {
 	_, text := page(t, "streams.md")
 	shown := make(map[string]bool)
@@ -97,7 +98,7 @@ func TestStreamsPageHasEveryName(t *testing.T) {
 	}
 }
 
-// has reports whether a value has all of these fields, such as
+// has reports whether a value has all of these fields, each such as
 // payload.status=complete.
 func has(v map[string]any, fields []string) bool {
 	for _, f := range fields {
@@ -114,7 +115,8 @@ func has(v map[string]any, fields []string) bool {
 	return true
 }
 
-// player plays conversations and keeps what clients receive.
+// player plays conversations and records the frames and messages that clients
+// receive.
 type player struct {
 	*reader
 	anon  *anonymous
@@ -124,7 +126,7 @@ type player struct {
 	examples []example
 }
 
-// play runs the conversations of which the page shows parts.
+// play runs the conversations from which the page shows parts.
 func play(t *testing.T) *player {
 	t.Helper()
 	r := newReader(t)
@@ -145,8 +147,8 @@ func (p *player) keep(kind, name, text string, data []byte) {
 	p.examples = append(p.examples, e)
 }
 
-// call sends a request and returns its answer, a stream that is read until the
-// test ends.
+// call sends a request and returns its response. A response that is a stream
+// can be read until the test ends.
 func (p *player) call(method, path string, body any) *http.Response {
 	p.t.Helper()
 	var in io.Reader = http.NoBody
@@ -176,7 +178,8 @@ func (p *player) call(method, path string, body any) *http.Response {
 	return res
 }
 
-// ask is call for an answer that is one JSON object.
+// ask sends a request whose response is one JSON object, and returns that
+// object.
 func (p *player) ask(method, path string, body any) (out map[string]any) {
 	p.t.Helper()
 	res := p.call(method, path, body)
@@ -198,7 +201,7 @@ func (p *player) send(session, prompt string) {
 	p.ask("POST", "/api/session/"+session+"/send", map[string]any{"content": prompt})
 }
 
-// A frame is one of a stream of server-sent events.
+// A frame is a frame of a stream of server-sent events.
 type frame struct {
 	name, text string
 	data       []byte
@@ -230,13 +233,13 @@ func frames(body io.Reader) func(yield func(frame) bool) {
 	}
 }
 
-// overSSE follows a session in which a turn completes, one fails, one is
-// cancelled and the settings change. The stream ends with the server.
+// overSSE follows a session in which one turn completes, one fails, one is
+// cancelled and the settings change. The stream ends when the server stops.
 func (p *player) overSSE() {
 	session := p.create()
 	res := p.call("GET", "/api/session/"+session+"/events", nil)
 	type step struct {
-		until string // frame, with a field that it has
+		until string // name of a frame, with a field that it must have
 		then  func(map[string]any)
 	}
 	steps := []step{
@@ -264,7 +267,7 @@ func (p *player) overSSE() {
 	p.leave(res.Body)
 }
 
-// trimmed takes the space off a delta.
+// trimmed removes the spaces around a delta.
 func trimmed(v map[string]any) {
 	if payload, ok := v["payload"].(map[string]any); ok {
 		if s, ok := payload["deltaContent"].(string); ok {
@@ -273,7 +276,7 @@ func trimmed(v map[string]any) {
 	}
 }
 
-// keepEvent keeps a frame of a session's events, and the item in it.
+// keepEvent records a frame of a session's events, and the item in it.
 func (p *player) keepEvent(f frame) {
 	kind := "event"
 	if strings.HasPrefix(f.name, "stream:") {
@@ -290,7 +293,7 @@ func (p *player) keepEvent(f frame) {
 	}
 }
 
-// leave reads on until the server ends the stream.
+// leave reads the stream in the background until the server ends it.
 func (p *player) leave(body io.ReadCloser) {
 	ended := make(chan struct{})
 	go func() {
@@ -303,7 +306,7 @@ func (p *player) leave(body io.ReadCloser) {
 	p.streams = append(p.streams, ended)
 }
 
-// allow answers the approval of an event or a frame.
+// allow allows the approval in an event or a frame.
 func (p *player) allow(session string, v map[string]any) {
 	if payload, ok := v["payload"].(map[string]any); ok {
 		v = payload
@@ -312,7 +315,7 @@ func (p *player) allow(session string, v map[string]any) {
 	p.ask("POST", fmt.Sprintf("/api/session/%s/approvals/%s", session, a["id"]), map[string]any{"choice": "allow", "argumentsDigest": a["argumentsDigest"]})
 }
 
-// overTurn streams a turn that completes, and one that fails.
+// overTurn streams a turn that completes and a turn that fails.
 func (p *player) overTurn() {
 	session := p.create()
 	for _, prompt := range []string{everything, "fail"} {
@@ -340,7 +343,7 @@ func (p *player) ended(session string) {
 	}
 }
 
-// ws is a WebSocket whose messages are kept.
+// ws is a WebSocket whose messages are recorded.
 type ws struct {
 	*player
 	conn *websocket.Conn
@@ -357,7 +360,7 @@ func (p *player) dial() *ws {
 	return &ws{p, conn}
 }
 
-// say sends a message of a client.
+// say sends a message as a client.
 func (w *ws) say(typ string, fields map[string]any) {
 	w.t.Helper()
 	m := map[string]any{"type": typ}
@@ -372,7 +375,7 @@ func (w *ws) say(typ string, fields map[string]any) {
 	}
 }
 
-// until reads messages up to one of a type that has these fields.
+// until reads messages up to one of the type that has these fields.
 func (w *ws) until(typ string, fields ...string) map[string]any {
 	w.t.Helper()
 	for {
@@ -404,7 +407,7 @@ func (w *ws) read() (string, map[string]any, error) {
 	return name, v, nil
 }
 
-// overWebSocket does everything that a client can do, in both families.
+// overWebSocket sends every message of a client, in both families.
 func (p *player) overWebSocket() {
 	session := p.create()
 	p.send(session, "text")
@@ -460,7 +463,7 @@ func (p *player) eventsFamily(session string) {
 	_ = w.conn.CloseNow()
 }
 
-// stopped reads until the server closes the connection.
+// stopped reads in the background until the server closes the connection.
 func (w *ws) stopped() {
 	ended := make(chan struct{})
 	go func() {
@@ -474,7 +477,7 @@ func (w *ws) stopped() {
 	w.streams = append(w.streams, ended)
 }
 
-// The page about compatibility names only frames and messages that exist.
+// The page about compatibility must name only frames and messages that exist.
 func TestNamesOfCompatibilityPageExist(t *testing.T) {
 	_, text := page(t, "compatibility.md")
 	d, exist := stream.Describe(), make(map[string]bool)
