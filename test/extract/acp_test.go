@@ -14,7 +14,7 @@ type acpUsage struct {
 
 type acpMeta struct {
 	Usage acpUsage `json:"usage"` // of one call of the model, as Qwen Code reports it
-	Quota struct { // of the turn, as Gemini reports it
+	Quota struct { // usage of the turn, as Gemini reports it
 		Tokens struct {
 			In  int64 `json:"input_tokens"`
 			Out int64 `json:"output_tokens"`
@@ -69,11 +69,11 @@ type acpReader struct {
 	message          string
 	calls            map[string]*acpCall
 	terminals        map[string]string
-	prompted         bool // what comes before the first prompt is history
+	prompted         bool // a prompt was sent; everything before the first prompt is history
 	cancelled        bool
-	failed           bool     // the agent says so in its text only
-	used             acpUsage // of the turn, from its calls of the model
-	session          acpUsage // of all turns so far, where the agent reports that
+	failed           bool     // the agent reports the failure only in its text
+	used             acpUsage // usage of the turn, from its calls of the model
+	session          acpUsage // usage of all turns so far, for agents that report it
 	reportsOfSession bool
 }
 
@@ -109,7 +109,7 @@ func (r *acpReader) read(dir string, c *acpLine) {
 		r.cancelled = r.cancelled || c.Method == "session/cancel"
 	case !r.prompted:
 	case c.Method == "session/request_permission":
-		// Some agents ask with other arguments than they call with.
+		// Some agents request approval with other arguments than those of the call.
 		switch call := c.Params.ToolCall; {
 		case call.ToolCallID == "":
 		case r.calls[call.ToolCallID] == nil:
@@ -237,18 +237,17 @@ func (r *acpReader) call(u *acpUpdate) {
 	}
 }
 
-// modeUpdate is what Gemini writes in front of an answer after a change of
-// mode.
+// modeUpdate is the text that Gemini puts before an answer after a mode change.
 const modeUpdate = "[MODE_UPDATE] plan"
 
 var (
-	own   = regexp.MustCompile(`^(Info|Warning|Error): `) // Copilot's, not its model's
+	own   = regexp.MustCompile(`^(Info|Warning|Error): `) // text of Copilot itself, not of its model
 	fence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
 	shell = regexp.MustCompile(`\n<shellId: \d+ completed with exit code -?\d+>$`)
 )
 
-// mcpArguments returns the arguments of a tool, which codex-acp wraps with the
-// names of server and tool.
+// mcpArguments returns the arguments of a tool. codex-acp wraps them together
+// with the names of the server and the tool.
 func mcpArguments(input json.RawMessage) json.RawMessage {
 	var wrapped struct {
 		Server, Tool string
@@ -260,8 +259,8 @@ func mcpArguments(input json.RawMessage) json.RawMessage {
 	return input
 }
 
-// rawText returns the text of an output that is not in the content of its call,
-// or is there only in words for the model.
+// rawText returns the text of an output that the content of the call lacks, or
+// contains only in a form for the model.
 func rawText(raw json.RawMessage, content string) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -289,12 +288,12 @@ func rawText(raw json.RawMessage, content string) string {
 	return resultText(o.Result.Content)
 }
 
-var report = []*regexp.Regexp{ // of Qwen Code about a command
+var report = []*regexp.Regexp{ // Qwen Code's report about a command
 	regexp.MustCompile(`(?s)^Command: .*?\nDirectory: [^\n]*\nOutput: (.*)\nError: [^\n]*\nExit Code: -?\d+\n.*$`),
 	regexp.MustCompile(`(?s)^Command was cancelled by user before it could complete\. Below is the output before it was cancelled:\n(.*)$`),
 }
 
-// decorated returns an output without what an adapter draws around it.
+// decorated returns an output without the text that an adapter adds around it.
 func decorated(text string) string {
 	if m := fence.FindStringSubmatch(text); m != nil {
 		text = m[1]

@@ -21,7 +21,7 @@ type claudeUsage struct {
 	Out int64 `json:"output_tokens"`
 }
 
-// unwrap removes the tags that the model sees around an error.
+// unwrap removes the tags around an error, which are meant for the model.
 var unwrap = strings.NewReplacer("<tool_use_error>", "", "</tool_use_error>", "")
 
 type claudeLine struct {
@@ -63,23 +63,23 @@ type claudeLine struct {
 	} `json:"response"`
 }
 
-// ofClaude reads the lines of Claude Code: whole messages where it printed
-// them, the streamed pieces of a block where it was cut off.
+// ofClaude reads the lines of Claude Code. It takes whole messages where the
+// agent printed them, and the streamed deltas of blocks that were interrupted.
 func ofClaude(lines []line) *facts {
 	f := newFacts()
 	type part struct{ text, thinking strings.Builder }
 	streamed := map[string][]*part{} // by message id
-	whole := map[string]int{}        // how many blocks of a message came whole
+	whole := map[string]int{}        // number of whole blocks of a message, by message id
 	current, interrupted := "", false
-	var used, message claudeUsage // of the turn without and with the message that is streamed
+	var used, message claudeUsage // usage of the turn without the streamed message, and of that message
 	for _, l := range lines {
 		var c claudeLine
 		if json.Unmarshal([]byte(l.Line), &c) != nil {
 			continue
 		}
 		if l.Dir == "in" {
-			// "stop-": no person asked for it; runnel ends a turn that retries
-			// in vain.
+			// The ids of requests by which runnel itself ends a turn begin with "stop-":
+			// runnel stops a turn whose retries fail.
 			interrupted = interrupted || c.Request.Subtype == "interrupt" && !strings.HasPrefix(c.RequestID, "stop-") || c.Response.Response.Interrupt
 			continue
 		}
@@ -107,7 +107,7 @@ func ofClaude(lines []line) *facts {
 			if c.Message.Model == "<synthetic>" {
 				continue
 			}
-			if len(streamed[c.Message.ID]) == 0 && whole[c.Message.ID] == 0 { // not streamed
+			if len(streamed[c.Message.ID]) == 0 && whole[c.Message.ID] == 0 { // the message was not streamed
 				used = claudeUsage{used.In + c.Message.Usage.In, used.Out + c.Message.Usage.Out}
 			}
 			for _, b := range blocks(c.Message.Content) {
@@ -156,7 +156,8 @@ func blocks(raw json.RawMessage) (bs []claudeBlock) {
 	return bs
 }
 
-// resultText returns the text of a tool's result, which is a string or blocks.
+// resultText returns the text of a tool's result, which is a string or a list
+// of blocks.
 func resultText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

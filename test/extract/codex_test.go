@@ -54,15 +54,15 @@ type codexLine struct {
 	} `json:"params"`
 }
 
-// ofCodex reads the notifications of Codex's app-server: completed items, and
-// the pieces of those that were cut off.
+// ofCodex reads the notifications of Codex's app-server. It takes completed
+// items, and the deltas of items that were interrupted.
 func ofCodex(lines []line) *facts {
 	f := newFacts()
 	pieces := map[string]*strings.Builder{}
 	var open []string
-	goesOn := false                             // an earlier conversation
-	thread := ""                                // of the conversation; others are subagents
-	total, before := codexUsage{}, codexUsage{} // of it, now and when its last turn ended
+	goesOn := false                             // the process resumed an earlier conversation
+	thread := ""                                // id of the conversation's thread; subagents have other threads
+	total, before := codexUsage{}, codexUsage{} // usage of the thread, now and at the end of the previous turn
 	for _, l := range lines {
 		var c codexLine
 		if json.Unmarshal([]byte(l.Line), &c) != nil {
@@ -98,7 +98,7 @@ func ofCodex(lines []line) *facts {
 			if p.ThreadID != thread {
 				continue
 			}
-			if goesOn { // what was used before this process is in the total
+			if goesOn { // the total includes usage from before this process
 				before, goesOn = p.Usage.Total.minus(p.Usage.Last), false
 			}
 			total = p.Usage.Total
@@ -123,11 +123,11 @@ func ofCodex(lines []line) *facts {
 	return f
 }
 
-// moved is what Codex adds to the diff of a file that it moved.
+// moved matches the text that Codex adds to the diff of a moved file.
 var moved = regexp.MustCompile(`(\\n){2}Moved to: [^"]*`)
 
 func (f *facts) codexItem(it codexItem) {
-	if strings.HasPrefix(it.ID, "subagent-completed-") { // the end of another item's work
+	if strings.HasPrefix(it.ID, "subagent-completed-") { // only reports the end of another item
 		return
 	}
 	switch it.Type {

@@ -1,7 +1,7 @@
-// Package extract compares what runnel translate makes of every recording with
-// what a second reader finds in the raw lines.
+// Package extract compares the output of runnel translate for every recording
+// with the findings of a second reader of the raw lines.
 //
 // The second reader shares no code with the program. It knows the protocols
-// from the recordings alone: texts, reasoning, arguments and outputs of tools,
-// how turns end, and what they used.
+// only from the recordings. Both report texts, reasoning, the arguments and
+// outputs of tools, how turns end, and their usage.
 package extract

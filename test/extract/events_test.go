@@ -36,8 +36,8 @@ type printed struct {
 
 type item struct {
 	kind, call string
-	shown      strings.Builder // by its deltas
-	text       string          // its final one
+	shown      strings.Builder // text of its deltas
+	text       string          // final text
 	done       bool
 }
 
@@ -45,13 +45,13 @@ type eventReader struct {
 	*facts
 	items map[string]*item
 	order []string
-	used  usage // of the turn, as far as it is known
-	// turns of the agent itself; what its subagents and background tasks do is
-	// reported beside them
+	used  usage // usage of the turn, as far as it is known
+	// turns with a message of the agent itself; turns of subagents and background
+	// tasks have none
 	own map[string]bool
 }
 
-// ofEvents reads what `runnel translate` prints.
+// ofEvents reads the output of `runnel translate`.
 func ofEvents(lines []byte) (*facts, error) {
 	r := &eventReader{facts: newFacts(), items: map[string]*item{}, own: map[string]bool{}}
 	for line := range bytes.Lines(lines) {
@@ -65,7 +65,7 @@ func ofEvents(lines []byte) (*facts, error) {
 	}
 	for _, id := range r.order {
 		it := r.items[id]
-		if !it.done { // cut off: what was shown of it
+		if !it.done { // interrupted: use the text of its deltas
 			it.text = it.shown.String()
 		}
 		switch it.kind {

@@ -16,7 +16,7 @@ type line struct {
 	Line string `json:"line"`
 }
 
-// recording returns the lines of a recording, as the file has them and decoded.
+// recording returns the lines of a recording, both as bytes and decoded.
 func recording(t *testing.T, file string) (raw []byte, lines []line) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -38,12 +38,13 @@ func recording(t *testing.T, file string) (raw []byte, lines []line) {
 	return raw, lines
 }
 
-// intended lists what the events lack on purpose: by recording, how the
-// difference begins.
+// intended lists the differences that are intended: for each recording, how the
+// text of the difference begins.
 var intended = map[string]string{
-	// The background task is over, and with it its turn, before this output.
+	// The background task and its turn ended before this output.
 	"claude-code/background-left@2.1.197": "output toolu_b6e816de18_0_1_1 missing",
-	// The denial stopped the turn, and the agent says that it completed it.
+	// The denial cancelled the turn, but the agent reports that the turn
+	// completed.
 	"qwen/denied-stop@0.24.4": "ends: raw [completed completed], events [cancelled completed]",
 }
 
@@ -59,7 +60,7 @@ func TestEveryRecordingIsTranslatedAsItReads(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir("../../provider", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "terminal" {
-			return fs.SkipDir // what an agent stored of its own screen: nobody spoke the protocol
+			return fs.SkipDir // screens that an agent stored, not a recording of the protocol
 		}
 		if err != nil || filepath.Ext(path) != ".txtar" {
 			return err

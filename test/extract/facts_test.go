@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// facts is what a recording shows to people. The readers of raw lines and the
-// reader of events fill one each.
+// facts is the content of a recording that people see. The readers of raw lines
+// and the reader of events each produce one.
 type facts struct {
-	texts    []string          // of the agent
-	thoughts []string          // its reasoning
+	texts    []string          // texts of the agent
+	thoughts []string          // reasoning of the agent
 	calls    map[string]string // arguments by call id, as canonical JSON
 	outputs  map[string]output // by call id
-	cut      map[string]string // what was shown of an output that did not end in its turn
-	ends     []string          // a turn each: completed, cancelled or error
+	cut      map[string]string // part of an output that was shown, if the output did not end in its turn
+	ends     []string          // for each turn: completed, cancelled or error
 	usage    map[string]string // input/output tokens by turn, numbered from 0
 }
 
@@ -26,8 +26,8 @@ type output struct {
 	failed bool
 }
 
-// whatever stands for arguments and outputs that have no native field of their
-// own.
+// whatever matches any arguments or output. It stands for those without a
+// native field.
 const whatever = "*"
 
 func newFacts() *facts {
@@ -48,7 +48,7 @@ func (f *facts) thought(s string) {
 	}
 }
 
-// end notes how a turn ended, and the tokens that it used, if they are known.
+// end records how a turn ended and its usage, if known.
 func (f *facts) end(status string, in, out int64) {
 	if in+out > 0 {
 		f.usage[fmt.Sprint("turn ", len(f.ends))] = fmt.Sprintf("%d/%d", in, out)
@@ -56,7 +56,7 @@ func (f *facts) end(status string, in, out int64) {
 	f.ends = append(f.ends, status)
 }
 
-// canonical returns JSON with sorted keys and without blanks.
+// canonical returns JSON with sorted keys and without white space.
 func canonical(raw []byte) string {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return ""
@@ -71,13 +71,13 @@ func canonical(raw []byte) string {
 	return string(b)
 }
 
-// differences returns where two readers disagree, a line each.
+// differences returns the differences between two facts, one text for each.
 func differences(raw, got *facts) (diffs []string) {
 	say := func(format string, args ...any) { diffs = append(diffs, fmt.Sprintf(format, args...)) }
 	asSet(say, "text", raw.texts, got.texts)
 	asSet(say, "reasoning", raw.thoughts, got.thoughts)
 	byID(say, "call", raw.calls, got.calls, func(v string) bool { return v == whatever })
-	for id, cut := range got.cut { // the turn ended first: the rest came too late
+	for id, cut := range got.cut { // the turn ended first, so the events lack the rest of the output
 		if o, ok := raw.outputs[id]; ok && strings.HasPrefix(o.text, cut) {
 			got.outputs[id] = o
 		}
@@ -90,7 +90,8 @@ func differences(raw, got *facts) (diffs []string) {
 	return diffs
 }
 
-// asSet compares texts without regard to order, which parallel work changes.
+// asSet compares texts regardless of their order, which differs when work runs
+// in parallel.
 func asSet(say func(string, ...any), what string, raw, got []string) {
 	count := map[string]int{}
 	for _, s := range raw {
