@@ -1,3 +1,3 @@
-// Package clients has clients that were generated from docs/openapi.json, in Go
-// and TypeScript, hold a conversation with the built program.
+// Package clients tests the clients in Go and TypeScript that are generated
+// from docs/openapi.json. Each holds a conversation with the built program.
 package clients

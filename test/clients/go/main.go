@@ -56,7 +56,7 @@ func run(args []string) error {
 	return nil
 }
 
-// A conversation is one with the scripted agent.
+// A conversation is a conversation with the scripted agent.
 type conversation struct {
 	api     *client.ClientWithResponses
 	dir     string
@@ -76,7 +76,8 @@ func (c *conversation) create(ctx context.Context) error {
 	return nil
 }
 
-// prompt follows the session's events, and answers the approval that it sees.
+// prompt sends a prompt, follows the session's events, and answers the approval
+// in them.
 func (c *conversation) prompt(ctx context.Context) error {
 	stream, err := c.api.FollowEvents(ctx, c.session, &client.FollowEventsParams{})
 	if err != nil {
@@ -150,7 +151,8 @@ func (c *conversation) decide(ctx context.Context, asked client.Approval) error 
 	return fmt.Errorf("cannot be allowed once: %+v", asked)
 }
 
-// history expects the prompt, a tool call with its output, and an answer.
+// history checks that the history has the prompt, a tool call with its output,
+// and an answer.
 func (c *conversation) history(ctx context.Context) error {
 	res, err := c.api.ListItemsWithResponse(ctx, c.session, &client.ListItemsParams{})
 	if err != nil {
@@ -189,7 +191,7 @@ func (c *conversation) history(ctx context.Context) error {
 	return nil
 }
 
-// turn sends a prompt that is answered by the stream of its turn.
+// turn sends a prompt by a request whose response is the stream of the turn.
 func (c *conversation) turn(ctx context.Context) error {
 	body := client.StreamTurnJSONRequestBody{SessionId: c.session}
 	text := "text"

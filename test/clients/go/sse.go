@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// frames calls f with each frame of a stream of server-sent events, as the JSON
-// that the document describes, until f reports that it has seen enough.
+// frames calls f with each frame of a stream of server-sent events, in the JSON
+// form that the document describes. It stops when f reports enough.
 func frames(body io.Reader, f func(frame json.RawMessage) (enough bool, err error)) error {
 	in := bufio.NewReader(body)
 	at := make(map[string]string)
@@ -21,7 +21,7 @@ func frames(body io.Reader, f func(frame json.RawMessage) (enough bool, err erro
 		line = strings.TrimSuffix(line, "\n")
 		if line != "" {
 			name, value, _ := strings.Cut(line, ":")
-			at[name] = strings.TrimPrefix(value, " ") // the name of a comment is empty
+			at[name] = strings.TrimPrefix(value, " ") // a comment line has an empty name
 			continue
 		}
 		if at["event"] != "" {

@@ -1,5 +1,6 @@
-// Holds a conversation with a server: creates a session, follows its events, sends a prompt, answers the
-// approval, reads the history, and streams a turn. It fails if anything differs from what it expects.
+// Holds a conversation with a server: creates a session, follows its events,
+// sends a prompt, answers the approval, reads the history, and streams a turn.
+// It fails if anything differs from what it expects.
 //
 //     node dist/conversation.js URL TOKEN DIRECTORY
 
@@ -15,7 +16,7 @@ assert(url && token && directory, "usage: node dist/conversation.js URL TOKEN DI
 const api = createClient<paths>({ baseUrl: url.replace(/\/$/, ""), headers: { Authorization: `Bearer ${token}` } });
 const signal = AbortSignal.timeout(60_000);
 
-/** The answer to a request that must succeed. */
+/** Returns the response to a request that must succeed. */
 async function answer<T>(request: Promise<{ data?: T; error?: Schemas["Error"] }>): Promise<T> {
   const { data, error } = await request;
   assert(data !== undefined, JSON.stringify(error));
@@ -37,7 +38,10 @@ await list();
 await refused();
 console.log("the conversation went well");
 
-/** Follows the session's events, and answers the approval that it sees. */
+/**
+ * Sends a prompt, follows the session's events, and answers the approval in
+ * them.
+ */
 async function promptWithApproval() {
   const stream = await answer(api.GET("/api/session/{id}/events", { ...session, parseAs: "stream" }));
   const sent = await answer(api.POST("/api/session/{id}/send", { ...session, body: { content: "approve" } }));
@@ -77,7 +81,10 @@ async function decide(asked: Schemas["Approval"]) {
   );
 }
 
-/** Expects the prompt, a tool call with its output, and an answer. */
+/**
+ * Checks that the history has the prompt, a tool call with its output, and an
+ * answer.
+ */
 async function history() {
   const { items } = await answer(api.GET("/api/session/{id}/items", session));
   const seen = new Set<string>();
@@ -90,7 +97,7 @@ async function history() {
   assert.deepEqual([...seen].sort(), ["agent", "tool", "user"]);
 }
 
-/** Sends a prompt that is answered by the stream of its turn. */
+/** Sends a prompt by a request whose response is the stream of the turn. */
 async function turn() {
   const stream = await answer(
     api.POST("/api/harness/turn", { body: { sessionId: id, message: "text" }, signal, parseAs: "stream" }),

@@ -1,6 +1,7 @@
 /**
- * Yields the frames of a stream of server-sent events as the document describes them: the name as event, the
- * position as id, and data as the value of its JSON.
+ * Yields the frames of a stream of server-sent events in the form that the
+ * document describes: the name as event, the position as id, and the JSON value
+ * of the data as data.
  */
 export async function* frames<Frame>(body: ReadableStream<BufferSource>): AsyncGenerator<Frame> {
   let rest = "";
@@ -11,7 +12,7 @@ export async function* frames<Frame>(body: ReadableStream<BufferSource>): AsyncG
     for (const line of lines) {
       if (line !== "") {
         const colon = line.indexOf(":");
-        at[line.slice(0, colon)] = line.slice(colon + 1).trimStart(); // the name of a comment is empty
+        at[line.slice(0, colon)] = line.slice(colon + 1).trimStart(); // a comment line has an empty name
         continue;
       }
       if (at["event"] !== undefined) {
