@@ -36,7 +36,7 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	})
 	wt.leave = sync.OnceFunc(func() {
 		if !unwatch() {
-			<-ended // over HTTP/2 the writer must not be used once the handler has returned
+			<-ended // over HTTP/2 hasten must not use the writer after the handler
 		}
 	})
 	w.watch = wt
@@ -53,7 +53,7 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	}
 	s.router.serve(w, req, rt)
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !wt.read && w.status != 0 {
-		_ = w.FlushError() // net/http reads the rest of the body first
+		_ = w.FlushError() // before net/http reads the rest of the body
 	}
 	wt.leave()
 	if !wt.over() {
@@ -76,10 +76,10 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 // A watch keeps a request from outliving its credential. The handler's
 // goroutine uses it while another one calls hasten.
 type watch struct {
-	bound   context.Context          // ends with the credential, and when the client goes
-	rc      *http.ResponseController // of the connection
-	leave   func()                   // returns once hasten is not running and will not be called
-	answers bool                     // the answer is written also then: the request may have ended its own credential
+	bound   context.Context          // ends when the credential ends or the client disconnects
+	rc      *http.ResponseController // for the deadlines of the request
+	leave   func()                   // prevents later calls of hasten, and waits for a running one
+	answers bool                     // write the response even then, since the request may have ended its own credential
 
 	mu    sync.Mutex
 	until time.Time // latest deadline of a write, once hasten has run; zero before

@@ -140,8 +140,8 @@ func (s *Server) HTTPServer() *http.Server {
 		Handler:           s,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.writeStall}, // for what no handler writes; of the rest see statusWriter
-		MaxHeaderBytes:    1 << 20,                                           // all the cookies that a browser keeps of one host; of the rest see limits
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.writeStall}, // for frames that no handler writes; statusWriter bounds the writes of handlers
+		MaxHeaderBytes:    1 << 20,                                           // fits all cookies that a browser keeps for one host
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState:         conns.State,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // once for all requests of a connection

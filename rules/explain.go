@@ -55,7 +55,7 @@ type Explanation struct {
 	Reason  string
 	Rule    int64       // number of the rule that decides. Default: no rule decides
 	Gates   []Gate      // all gates, in order
-	Rules   []Explained // the rules about such tools or sessions: first deny rules, then allow rules, then rules that this version does not understand
+	Rules   []Explained // about such tools or sessions: deny rules, allow rules, then rules that this version does not understand
 }
 
 // A Gate is what one gate does with a call.
