@@ -11,7 +11,8 @@ const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);
 followTheMachine();
 void begin(code);
-// A link opened where the page is already shown changes only the fragment.
+// If a login link is opened in a tab that shows the page, only the fragment
+// changes.
 window.addEventListener("hashchange", () => {
   const again = takeCode();
   if (again) void begin(again);

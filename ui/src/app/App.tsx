@@ -53,7 +53,10 @@ function Inside() {
   );
 }
 
-/** The list beside what it leads to; on a phone it is the page. */
+/**
+ * The session list beside the main view. On a phone the list or the main view
+ * fills the page.
+ */
 function Column({ alone, children }: { alone: boolean; children: ReactNode }) {
   if (!alone) return <div className="min-h-0 w-72 shrink-0 border-r">{children}</div>;
   return (
@@ -75,9 +78,9 @@ function Nothing() {
   );
 }
 
-const brief = 600; // ms of absence that nobody needs to hear of
+const brief = 600; // ms; a shorter disconnection is not reported
 
-/** Says that what is shown may be old, and keeps it. */
+/** Reports that the connection is lost and the content may be out of date. */
 function LinkBar() {
   const link = useStore((s) => s.link);
   const ever = useStore((s) => s.everOpen);

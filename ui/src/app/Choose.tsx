@@ -4,14 +4,14 @@ import { plain } from "../text/visible";
 import type { ConfigChoice } from "../wire/types";
 import { Dialog } from "./Dialog";
 
-const few = 12; // choices that one looks through without a search
+const few = 12; // number of choices that need no search field
 
 interface Props {
   label: string;
   value: string;
   choices: readonly ConfigChoice[];
   onChange: (value: string) => void;
-  none?: string; // what the empty value is called, where it can be chosen
+  none?: string; // label of the empty value; absent if it cannot be chosen
   className?: string;
   id?: string;
   busy?: boolean;
@@ -19,7 +19,10 @@ interface Props {
   describedBy?: string;
 }
 
-/** One of several values: the browser's own list, or one with a search where there are many. */
+/**
+ * A choice of one value: the browser's own select element, or a list with a
+ * search field if there are many choices.
+ */
 export function Choose(p: Props) {
   return p.choices.length > few ? <Long {...p} /> : <Short {...p} />;
 }
@@ -108,7 +111,7 @@ function Long(p: Props) {
 
 function Search({ label, value, choices, onChange, none }: Props) {
   const [query, setQuery] = useState("");
-  const [at, setAt] = useState(-1); // the choice that Enter takes
+  const [at, setAt] = useState(-1); // index of the choice that Enter selects
   const list = useRef<HTMLDivElement>(null);
   const id = useId();
   const found = useMemo(() => {

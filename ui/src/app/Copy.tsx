@@ -1,7 +1,7 @@
 import { Check, Copy as Icon } from "lucide-react";
 import { useState } from "react";
 
-/** A command to copy, shown as it is. */
+/** A command with a button that copies it. The command is shown unchanged. */
 export function Command({ text }: { text: string }) {
   return (
     <span className="inline-flex max-w-full items-center gap-1 rounded-md border bg-panel pl-2">
@@ -18,7 +18,7 @@ export function CopyButton({ text, label = "Copy" }: { text: string | (() => str
       await navigator.clipboard.writeText(typeof text === "string" ? text : text());
       setState("done");
     } catch {
-      setState("failed"); // no clipboard without TLS away from this machine
+      setState("failed"); // browsers offer no clipboard without TLS, except on localhost
     }
     setTimeout(() => setState(""), 1500);
   };

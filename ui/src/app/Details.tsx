@@ -14,7 +14,10 @@ import { CopyButton } from "./Copy";
 import { Dialog } from "./Dialog";
 import { Rules } from "./Rules";
 
-/** On demand: facts, usage and everything this session changed. */
+/**
+ * The panel with facts about a session, its usage and all files that it
+ * changed.
+ */
 export function Details({
   s,
   transcript,
@@ -122,7 +125,7 @@ export function Details({
   );
 }
 
-/** What each option was resolved to, and where it is from. */
+/** The resolved value of each option, and its sources. */
 function Options({ resolved = [] }: { resolved?: ResolvedOption[] }) {
   if (resolved.length === 0) return null;
   return (

@@ -1,7 +1,10 @@
 import { X } from "lucide-react";
 import { type ReactNode, useEffect, useRef } from "react";
 
-/** The browser's own modal dialog: it keeps the focus and closes by Escape. */
+/**
+ * The browser's own modal dialog: it keeps the focus inside, and Escape closes
+ * it.
+ */
 export function Dialog({
   title,
   onClose,
@@ -13,7 +16,7 @@ export function Dialog({
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
-  sheet?: boolean; // on a phone it comes from below, as wide as the screen
+  sheet?: boolean; // on a phone, open from the bottom edge at full width
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {

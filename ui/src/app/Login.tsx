@@ -3,7 +3,7 @@ import { begin } from "../model/store";
 import { plain } from "../text/visible";
 import { Command } from "./Copy";
 
-/** What a browser sees that the server does not know. */
+/** The page for a browser that is not logged in. */
 export function Login({ why }: { why?: string }) {
   const [busy, setBusy] = useState(false);
   return (

@@ -4,9 +4,9 @@ import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
 import type { ApprovalEvent, SessionStatus } from "../wire/types";
 
-const batch = 1000; // ms; what happens meanwhile is said once
+const batch = 1000; // ms; changes within this time are announced together
 
-/** Tells those who do not see the page what changed, politely and not too often. */
+/** Announces changes to screen readers, politely and not too often. */
 export function News({
   s,
   transcript,
@@ -35,7 +35,7 @@ export function News({
   const first = useRef(true);
   useEffect(() => {
     if (first.current) {
-      first.current = false; // what was so before is no news
+      first.current = false; // the initial state is not announced
       return;
     }
     const later = setTimeout(() => setSaid(news), batch);

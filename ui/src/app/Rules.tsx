@@ -6,7 +6,7 @@ import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Rule, RuleFields, SessionStatus } from "../wire/types";
 
-/** The stored rules that may answer what this session's agent asks. */
+/** The stored rules that may decide approvals of this session. */
 export function Rules({ s }: { s: SessionStatus }) {
   const [rules, setRules] = useState<Rule[]>();
   const [removed, setRemoved] = useState(0);
@@ -22,7 +22,7 @@ export function Rules({ s }: { s: SessionStatus }) {
     };
   }, [removed, s.pendingApprovals.length]);
   const own = rules?.filter((r) => isFor(r, s)) ?? [];
-  const left = useRef<number>(undefined); // where the rule was whose button had the focus
+  const left = useRef<number>(undefined); // index of the removed rule, whose button had the focus
   useEffect(() => {
     if (left.current === undefined || rules === undefined) return;
     const all = buttons.current?.querySelectorAll("button") ?? [];
@@ -64,7 +64,7 @@ export function Rules({ s }: { s: SessionStatus }) {
   );
 }
 
-/** What a rule is about, word for word. */
+/** The exact content of a rule. */
 export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
   const what = {
     execute: "",

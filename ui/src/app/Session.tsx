@@ -25,8 +25,8 @@ export function Session({ id }: { id: string }) {
   const [details, setDetails] = useState(false);
   const waiting = useMemo(() => pending(transcript), [transcript]);
 
-  // As long as a question is there, the composer stays or stays away: were it to
-  // go with the focus, what is typed would go astray and the buttons would move
+  // While an approval waits, the composer neither appears nor disappears. If it
+  // followed the focus, typed text could be lost and the buttons would move
   // under the finger.
   const asked = waiting[0]?.approval.id;
   const writing = useMemo(() => asked !== undefined && document.activeElement?.id === "composer", [asked]);
@@ -73,7 +73,8 @@ export function Session({ id }: { id: string }) {
         )}
         <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
         {s && (
-          // On a phone a question has the whole lower half, unless someone is writing.
+          // On a phone the approval fills the lower half, unless the user is
+          // writing.
           <div className={`flex shrink-0 flex-col ${waiting.length > 0 && !writing ? "narrow:hidden" : ""}`}>
             <Composer key={id} s={s} onReload={() => void refresh()} />
           </div>

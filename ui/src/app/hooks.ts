@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 
-/** The time, anew every `every` ms while `on`. */
+/** The current time, updated every `every` ms while `on`. */
 export function useNow(every: number, on = true): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
@@ -26,7 +26,7 @@ export function useMedia(query: string): boolean {
 
 export const useWide = () => useMedia("(width >= 48rem)");
 
-/** Whether keys typed now belong to a field. */
+/** Whether the target of a key event is a field that takes text. */
 export function typing(e: KeyboardEvent): boolean {
   const t = e.target as HTMLElement | null;
   return !!t && (t.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName));

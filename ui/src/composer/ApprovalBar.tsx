@@ -13,9 +13,9 @@ import { Asked } from "./Asked";
 import { asker, choicesFor, inOwnWords, optionsAsChoices, useAnswer } from "./answer";
 import { Remember } from "./Remember";
 
-const calm = 500; // ms in which nothing is an answer: the key or click was meant for what was there before
+const calm = 500; // ms in which a key or click does not answer, because it may be meant for the previous content
 
-/** The questions that wait, oldest first; one at a time. */
+/** The approvals that wait. It shows one at a time, oldest first. */
 export function ApprovalBar({
   session,
   waiting,
@@ -90,7 +90,7 @@ function One({
     if (!form) return decide(c, changed ? edited : undefined);
     const values = form.values();
     if (values !== undefined) return decide(c, values || undefined);
-    // To the first field that is wrong, once it says so.
+    // Focus the first invalid field after its error is shown.
     requestAnimationFrame(() =>
       bar.current?.querySelector<HTMLElement>("[data-wrong] :is(input, select, textarea, button)")?.focus(),
     );
@@ -99,7 +99,7 @@ function One({
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || e.repeat || document.querySelector("dialog[open]")) return;
-      if (typing(e)) return; // a digit in a field is text, whatever the field is for
+      if (typing(e)) return; // in a field, a digit is text
       const c = choices[Number(e.key) - 1];
       if (!c) return;
       e.preventDefault();
@@ -224,8 +224,8 @@ function One({
   );
 }
 
-// useCalm reports whether the question has been on the screen, with no key
-// pressed, for so long that a key or a click is meant for it.
+// useCalm reports whether the question has been visible, with no key pressed,
+// for long enough that a key or click can be meant for it.
 function useCalm(): boolean {
   const [ready, setReady] = useState(false);
   useEffect(() => {
@@ -266,7 +266,8 @@ function heading(a: Approval) {
   );
 }
 
-// The question follows from what would run, never from what the agent calls it.
+// The question is made from the call that would run, never from the agent's
+// description of it.
 function asks(a: Approval): string {
   if (a.changes && a.changes.length > 0)
     return a.changes.length > 1 ? "Make these changes?" : "Make this change?";
@@ -275,8 +276,8 @@ function asks(a: Approval): string {
   return runs ? "Run this command?" : "Allow this tool call?";
 }
 
-// What allows least comes first, what denies last: the first button is never the
-// widest. The answers to a question stay in the order they were given.
+// The narrowest permission comes first and denials come last, so the first
+// button is never the widest. Answers to a question keep their order.
 const rank = { allow_once: 0, allow_session: 1, allow_always: 2, deny: 3, deny_stop: 4 };
 
 const ordered = (a: Approval, choices: Choice[]): Choice[] =>

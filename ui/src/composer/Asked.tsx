@@ -8,7 +8,10 @@ import { Visible } from "../text/Shown";
 import type { Approval, ToolCall } from "../wire/types";
 import { Page } from "./Page";
 
-/** Approval details, in exact words: the tool's arguments and changes, never a summary of them. */
+/**
+ * The details of an approval: the exact arguments and changes of the call,
+ * never a summary.
+ */
 export function Asked({ approval: a, call, dir }: { approval: Approval; call?: ToolCall; dir: string }) {
   const readable = inWords(a, call, dir);
   return (
@@ -28,8 +31,8 @@ export function Asked({ approval: a, call, dir }: { approval: Approval; call?: T
   );
 }
 
-// A form that reads better than arguments and says no less: changes as a diff, a
-// plan as the text it is, questions with their answers.
+// Shows changes as a diff, a plan as text, and questions with their answers.
+// These are easier to read than JSON arguments and equally complete.
 function inWords(a: Approval, call: ToolCall | undefined, dir: string): ReactNode {
   if (a.changes && a.changes.length > 0) return <Diff changes={a.changes} dir={dir} />;
   const args = record(a.arguments);
@@ -50,7 +53,7 @@ function Plan({ text }: { text: string | undefined }) {
   return <p className="text-mark">The plan is empty. Keep planning and ask the agent for it.</p>;
 }
 
-// A form as it was asked for; it is filled in elsewhere.
+// Shows a form read-only; another component shows the fields to fill in.
 function AskedForm({ args }: { args: unknown }) {
   const form = formOf(args);
   if (form.kind === "page") return <Page message={form.message} url={form.url} link={false} />;

@@ -8,17 +8,17 @@ import { Files } from "./FileList";
 import { accepted, useFiles } from "./files";
 import { Pills } from "./Settings";
 
-const twice = 1500; // ms between two Escapes that stop a turn
+const twice = 1500; // ms within which a second Escape stops the turn
 
-/** Where one writes. The draft stays until the server has taken it. */
+/** The field for prompts. A draft is kept until the server has accepted it. */
 export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => void }) {
   const id = s.sessionId;
   const [text, setText] = useState(() => load(`draft.${id}`, ""));
   const [busy, setBusy] = useState(false);
-  const [armed, setArmed] = useState(false); // one Escape was pressed
+  const [armed, setArmed] = useState(false); // Escape was pressed once
   const field = useRef<HTMLTextAreaElement>(null);
   const { files, add, remove } = useFiles();
-  const [over, setOver] = useState(false); // something is dragged over
+  const [over, setOver] = useState(false); // files are being dragged over the field
   const runs = s.activity !== "idle";
 
   useLayoutEffect(() => {
@@ -28,7 +28,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     el.style.height = `${el.scrollHeight + 2}px`;
   }, [text]);
 
-  // At once: neither a reload nor a look at another session waits.
+  // Save at once, so that a reload or a switch of sessions loses nothing.
   useEffect(() => save(`draft.${id}`, text), [id, text]);
 
   const uploads = files.flatMap((f) => f.uploadId ?? []);
@@ -48,7 +48,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     if (!ok) return field.current?.focus();
     if (warnings.length > 0) complain(warnings.join("\n"));
     for (const f of files) remove(f.key);
-    // What was typed meanwhile is the beginning of the next one.
+    // Text typed after sending becomes the next draft.
     const rest = (now: string) => (now.startsWith(typed) ? now.slice(typed.length) : now);
     save(`draft.${id}`, rest(load(`draft.${id}`, "")));
     setText(rest);
@@ -76,7 +76,8 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
 
   const onKeyDown = (e: ReactKey<HTMLTextAreaElement>) => {
     if (e.key !== "Enter" || e.shiftKey || e.nativeEvent.isComposing) return;
-    // A phone's Enter makes a new line: its keyboard has no Shift+Enter.
+    // On a touch keyboard Enter makes a new line, because there is no
+    // Shift+Enter.
     if (matchMedia("(pointer: coarse)").matches) return;
     e.preventDefault();
     void send(runs);

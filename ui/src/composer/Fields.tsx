@@ -4,10 +4,10 @@ import { type Entered, type Field, fault, nothing } from "../model/form";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 
-const radios = 6; // options that are all shown; with words about them a few more
+const radios = 6; // maximum number of options shown as radio buttons
 const radiosWithWords = 12;
 
-/** Fields to fill in. What is wrong is said once one has tried to send it. */
+/** Fields of a form. Errors are shown after the first attempt to send it. */
 export function Fields({
   fields,
   values,
@@ -46,7 +46,7 @@ interface Props {
 
 interface Inner extends Props {
   id: string;
-  about: string | undefined; // ids of what is said about it
+  about: string | undefined; // ids of the elements that describe the field
 }
 
 function OneField(p: Props) {
@@ -118,7 +118,7 @@ function OneField(p: Props) {
   );
 }
 
-// Whether all options are shown at once.
+// Whether all options are shown at once, instead of in a list that opens.
 const isOpen = (f: Field) =>
   f.other || f.options.length <= (f.options.some((o) => o.description) ? radiosWithWords : radios);
 
@@ -134,7 +134,7 @@ const inputs: Partial<
   secret: { type: "password" },
 };
 
-const longText = 200; // characters after which a text has several lines
+const longText = 200; // characters; a longer text gets a field with several lines
 
 function Input({ f, e, wrong, onChange, id, about }: Inner) {
   const shared = {

@@ -3,7 +3,9 @@ import { bytes } from "../text/format";
 import { plain } from "../text/visible";
 import type { Attached } from "./files";
 
-/** The files that go with the next prompt, and why some do not. */
+/**
+ * The files attached to the next prompt, and the errors of those that failed.
+ */
 export function Files({ files, onRemove }: { files: Attached[]; onRemove: (key: number) => void }) {
   if (files.length === 0) return null;
   return (

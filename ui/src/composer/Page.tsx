@@ -1,7 +1,10 @@
 import { ExternalLink, TriangleAlert } from "lucide-react";
 import { Exact, Visible } from "../text/Shown";
 
-/** Where a page that an agent wants to be visited leads, or why nobody is led there. */
+/**
+ * The target of a page that an agent wants the user to visit, or the reason why
+ * it is not offered as a link.
+ */
 export function pageOf(url: string): { href: string; host: string; warning?: string } | { why: string } {
   if (/[\0-\x20\x7f-\x9f]/.test(url) || !URL.canParse(url)) return { why: "This is not a valid address." };
   const u = new URL(url);
@@ -20,7 +23,10 @@ export function pageOf(url: string): { href: string; host: string; warning?: str
   return { href: u.href, host: u.host };
 }
 
-/** A page to visit: its whole address as text, opened by a click and by nothing else. */
+/**
+ * A page to visit. Its whole address is shown as text, and only a click opens
+ * it.
+ */
 export function Page({ message, url, link }: { message: string; url: string; link: boolean }) {
   const page = pageOf(url);
   return (

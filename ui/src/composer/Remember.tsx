@@ -5,8 +5,8 @@ import { api } from "../wire/http";
 import type { RuleFields } from "../wire/types";
 
 /**
- * Offers to allow a call, and all like it from now on. What will be allowed is
- * shown word for word before the rule is made.
+ * Offers to allow a call and similar calls from now on. It shows exactly what a
+ * rule would allow before the rule is stored.
  */
 export function Remember({
   session,

@@ -8,17 +8,17 @@ import { plain } from "../text/visible";
 import { ApiError, api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 
-const patience = 2500; // ms after its answer in which the agent may tell what it made of it
+const patience = 2500; // ms after the response in which the agent may still report the new value
 
 type Change =
   | { is: "asked"; wanted: string }
   | { is: "answered"; wanted: string }
   | { is: "refused"; why: string }
-  | { is: "kept"; wanted: string }; // the agent has another value than was wanted
+  | { is: "kept"; wanted: string }; // the agent has another value than the one requested
 
 /**
- * Changes settings and shows what came of it: what was wanted is shown while it
- * is asked for, from then on what the agent says.
+ * Changes settings. While a change is pending, it shows the requested value;
+ * afterwards, the value that the agent reports.
  */
 function useSettings(s: SessionStatus) {
   const agent = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType));
@@ -37,7 +37,8 @@ function useSettings(s: SessionStatus) {
 
   const settle = (key: string, wanted: string) => {
     const now = latest.current.find((x) => x.key === key);
-    // Models and modes may be told by another name than they were asked for.
+    // Agents may report models and modes under other names than the requested
+    // ones.
     put(key, now && key.startsWith("config:") && now.value !== wanted ? { is: "kept", wanted } : undefined);
   };
 
@@ -55,7 +56,7 @@ function useSettings(s: SessionStatus) {
     } catch (e) {
       if (e instanceof ApiError && e.status === 0) {
         put(key, undefined);
-        failed(e); // which is not about this setting, and passes
+        failed(e); // a general error that is not about this setting
       } else put(key, { is: "refused", why: e instanceof Error ? e.message : String(e) });
     }
   };
@@ -63,7 +64,7 @@ function useSettings(s: SessionStatus) {
   return { settings, changes: visible(settings, changes), change };
 }
 
-// What the agent has told meanwhile needs no waiting for.
+// Removes pending changes whose value the agent already reports.
 function visible(settings: readonly Setting[], changes: Readonly<Record<string, Change>>) {
   const out: Record<string, Change> = {};
   for (const [key, c] of Object.entries(changes)) {
@@ -77,7 +78,7 @@ const isBusy = (c: Change | undefined) => c?.is === "asked" || c?.is === "answer
 const shownOf = (s: Setting, c: Change | undefined) =>
   c?.is === "asked" || c?.is === "answered" ? c.wanted : s.value;
 
-/** What can be set, in one line; all of it in a sheet. */
+/** The main settings in one line; a sheet shows all of them. */
 export function Pills({ s }: { s: SessionStatus }) {
   const { settings, changes, change } = useSettings(s);
   const [open, setOpen] = useState(false);
@@ -181,7 +182,7 @@ function Field({
   );
 }
 
-/** A setting with its name and what is said of it, here and for a new session. */
+/** A setting with its label and description, for a session or a new one. */
 export function SettingField({
   setting: s,
   value,

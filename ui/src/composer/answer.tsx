@@ -1,4 +1,4 @@
-// How an approval is answered that wants more than a yes: forms and questions.
+// Answers to approvals that need more than a choice: forms and questions.
 
 import { type ReactNode, useState } from "react";
 import {
@@ -18,15 +18,18 @@ import type { Approval, Choice } from "../wire/types";
 import { Fields } from "./Fields";
 import { Page } from "./Page";
 
-/** What is to be filled in before a yes. */
+/** The input that an approval needs before it can be allowed. */
 export interface Answer {
   body: ReactNode;
-  ready: boolean; // it can be answered at all
-  /** The values as JSON, "" if none are wanted; undefined if something is wrong, which is then shown. */
+  ready: boolean; // false if the form cannot be answered at all
+  /**
+   * Returns the values as JSON, or "" if none are needed. Returns undefined if
+   * a value is invalid; the error is then shown.
+   */
   values(): string | undefined;
 }
 
-/** undefined for an approval that only wants one of its choices. */
+/** Returns undefined if an approval needs only a choice. */
 export function useAnswer(a: Approval): Answer | undefined {
   const [plan] = useState(() => planOf(a));
   const [values, setValues] = useState<ReadonlyMap<string, Entered>>(() =>
@@ -76,7 +79,7 @@ export function useAnswer(a: Approval): Answer | undefined {
   };
 }
 
-/** Who asks: a server of tools without what marks it as one. */
+/** The name of the asking tool or MCP server, without the "mcp__" prefix. */
 export const asker = (toolName: string): string => plain(toolName.replace(/^mcp__(?=.)/, ""), 60);
 
 function planOf(a: Approval) {
@@ -89,8 +92,9 @@ function planOf(a: Approval) {
 const says = (c: Choice) => c.kind === "allow_once";
 
 /**
- * One question whose options are choices of their own is answered by them. Then
- * there may be one choice more, which takes words of one's own.
+ * If the options of a single question are also choices of the approval, the
+ * user answers with these choices. There may be one more choice, for the user's
+ * own words.
  */
 export function optionsAsChoices(a: Approval): { field: Field; own?: Choice } | undefined {
   const fields = a.kind === "question" ? questionsOf(a.arguments) : [];
@@ -102,11 +106,14 @@ export function optionsAsChoices(a: Approval): { field: Field; own?: Choice } | 
   return { field, own: a.argumentsEditable && field.other ? yes.at(-1) : undefined };
 }
 
-/** The words of one's own as the answer to the one question there is. */
+/** The answer to a single question in the user's own words. */
 export const inOwnWords = (a: Approval, field: Field, text: string): string =>
   answered(a.arguments, [field], new Map([[field.key, { ...nothing, other: true, text }]]));
 
-/** The choices as they are offered: of several that say yes to values one is enough. */
+/**
+ * The choices to show. Of several choices that allow a form with values, one is
+ * enough.
+ */
 export function choicesFor(a: Approval, answer: Answer | undefined): Choice[] {
   if (a.kind === "question" && !answer) {
     const own = optionsAsChoices(a)?.own;

@@ -1,21 +1,24 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import { api } from "../wire/http";
 
-/** A file that goes with the next prompt. */
+/** A file attached to the next prompt. */
 export interface Attached {
   key: number;
   name: string;
   size: number;
-  preview?: string; // address of a picture
-  uploadId?: string; // once the server has it
-  problem?: string; // why the server does not take it
+  preview?: string; // URL of an image preview
+  uploadId?: string; // set once the upload has finished
+  problem?: string; // why the upload failed
 }
 
-export const accepted = ".png,.jpg,.jpeg,.gif,.webp,.pdf,.txt,.md,.csv"; // the server decides; this is for the picker
+export const accepted = ".png,.jpg,.jpeg,.gif,.webp,.pdf,.txt,.md,.csv"; // types for the file picker; the server decides which are accepted
 
 let keys = 0;
 
-/** The files of a prompt. Each goes to the server at once, so that a refusal is known before sending. */
+/**
+ * The files of a prompt. Each is uploaded at once, so that an error shows
+ * before the prompt is sent.
+ */
 export function useFiles() {
   const [files, setFiles] = useState<Attached[]>([]);
   const now = useRef(files);

@@ -1,27 +1,30 @@
-// What is to be said of agents before one is chosen. Their names, versions and
-// commands are the server's.
+// Texts about agents for the form of a new session. Their names, versions and
+// commands come from the server.
 
 import type { Agent } from "../wire/types";
 
-/** The one that plays scripts and runs no agent. */
+/**
+ * Whether the agent is the scripted one, which plays scripts and runs no
+ * program.
+ */
 export const scripted = (cliType: string) => cliType === "script";
 
 export type Readiness = "ready" | "broken" | "silent" | "checking" | "missing" | "locked";
 
 export function readiness(a: Agent): Readiness {
   if (a.loggedIn === false && (a.installed || a.path)) return "locked";
-  if (a.installed) return a.problem ? "broken" : "ready"; // its program is there, and does not work
+  if (a.installed) return a.problem ? "broken" : "ready"; // the program exists but does not work
   if (a.checking) return "checking";
-  return a.path ? "silent" : "missing"; // its program is there, but did not say what it is
+  return a.path ? "silent" : "missing"; // the program exists, but did not report its version
 }
 
-/** Whether a session can be begun with it, as far as one knows. */
+/** Whether a session can be started with the agent, as far as is known. */
 export const usable = (a: Agent) => ["ready", "broken", "silent"].includes(readiness(a));
 
 /**
- * The agent that a new session begins with, unless another is chosen: never one
- * that does not work while one does. It waits for an agent that is being
- * checked, so that no check that ends replaces a choice that can be started.
+ * The agent that the form of a new session selects by default: one that works,
+ * if there is any. It waits for agents that are being checked, so that the
+ * result of a check never replaces a working selection.
  */
 export function preselected(agents: readonly Agent[], last: string | undefined): Agent | undefined {
   const list = sorted(agents);
@@ -45,13 +48,16 @@ const order: Record<Readiness, number> = {
   missing: 3,
 };
 
-/** What is ready first, the scripted one last of those, what is missing at the end. */
+/**
+ * Sorts agents: ready ones first, with the scripted one last among them, and
+ * missing ones at the end.
+ */
 export function sorted(agents: readonly Agent[]): Agent[] {
   const rank = (a: Agent) => order[readiness(a)] + (scripted(a.cliType) ? 0.5 : 0);
   return [...agents].sort((a, b) => rank(a) - rank(b));
 }
 
-/** What a person can do so that it runs here. */
+/** What a person can do to make an agent work on this machine. */
 export interface Help {
   text: string;
   command: string;

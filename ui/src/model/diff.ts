@@ -1,4 +1,4 @@
-// Counting and joining of file changes.
+// Counts and merges file changes.
 
 import type { Change, Hunk } from "../wire/types";
 
@@ -26,7 +26,10 @@ export function countChanges(changes: readonly Change[]): Count {
     });
 }
 
-/** A change without hunks still shows its text: a created or deleted file is one hunk. */
+/**
+ * The hunks of a change. A change without hunks, such as a created or deleted
+ * file, shows its text as one hunk.
+ */
 export function hunksOf(c: Change): Hunk[] {
   if (c.hunks.length > 0) return c.hunks;
   if (c.kind === "create" && c.newText) return [whole("+", c.newText)];
@@ -55,10 +58,13 @@ export interface FileChanges {
   path: string;
   kind: Change["kind"];
   movedTo?: string;
-  steps: Change[]; // in the order they were made
+  steps: Change[]; // in the order in which they were made
 }
 
-/** The changes of a turn by file, in the order files were first touched. */
+/**
+ * The changes of a turn by file, in the order in which the files were first
+ * changed.
+ */
 export function byFile(changes: readonly Change[]): FileChanges[] {
   const files = new Map<string, FileChanges>();
   for (const c of changes) {

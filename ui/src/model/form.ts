@@ -1,5 +1,5 @@
-// Forms that an agent asks to be filled in: a flat JSON Schema, or questions, as
-// fields; what was entered, checked and as the JSON that is sent. Pure.
+// Forms from agents: a flat JSON Schema or a list of questions as fields, the
+// checks of what a person enters, and the JSON to send. Pure functions.
 
 import { jsonText } from "../text/json";
 import { ExactNumber } from "../wire/parse";
@@ -16,10 +16,10 @@ export type FieldKind =
   | "boolean"
   | "one"
   | "many"
-  | "json"; // what no other kind is for
+  | "json"; // for values of any other type
 
 export interface FieldOption {
-  json: string; // the value, as JSON
+  json: string; // the value as JSON
   name: string;
   description?: string;
 }
@@ -32,19 +32,19 @@ export interface Field {
   kind: FieldKind;
   required: boolean;
   options: FieldOption[];
-  other: boolean; // words of one's own are an answer, too
-  min?: number; // of a number; of characters; of choices
+  other: boolean; // the user may enter own words instead
+  min?: number; // bounds of a number, of the length of a text, or of the number of choices
   max?: number;
   above?: number; // exclusive bounds of a number
   below?: number;
 }
 
-/** What was entered in a field. */
+/** What a person entered in a field. */
 export interface Entered {
-  text: string; // of a field one types in; of "other"
-  chosen: readonly string[]; // the JSON of options
+  text: string; // text of a text field, or of "other"
+  chosen: readonly string[]; // JSON values of the chosen options
   on: boolean;
-  other: boolean; // the words of one's own are chosen
+  other: boolean; // "other" is chosen
 }
 
 export type Form =
@@ -61,9 +61,9 @@ const number = (v: unknown): number | undefined => {
   return typeof n === "number" && Number.isFinite(n) ? n : undefined;
 };
 
-const most = 100; // fields, and options of one; what is longer is no form for people
+const most = 100; // maximum number of fields, and of options of a field; a longer form is not shown
 
-/** The form in an approval's arguments {message, schema, url}. */
+/** Reads the form in an approval's arguments {message, schema, url}. */
 export function formOf(args: unknown): Form {
   const a = isObj(args) ? args : {};
   const message = text(a.message);
@@ -133,7 +133,7 @@ function formatOf(s: Obj): FieldKind {
   return s.writeOnly === true ? "secret" : "text";
 }
 
-// enum, with enumNames; oneOf or anyOf, of constants with titles.
+// Reads enum with enumNames, or oneOf or anyOf of constants with titles.
 function optionsOf(s: Obj): FieldOption[] {
   const plain = (v: unknown) => typeof v !== "object" || v === null || v instanceof ExactNumber;
   const name = (v: unknown) => (typeof v === "string" ? v : jsonText(v));
@@ -157,9 +157,9 @@ function optionsOf(s: Obj): FieldOption[] {
 }
 
 /**
- * The questions in arguments {questions: [{id?, header?, question, options?,
- * multiSelect?, isOther?, isSecret?}]}, keyed by the id or, without one, by the
- * question itself. All of them are to be answered.
+ * Reads the questions in arguments {questions: [{id?, header?, question,
+ * options?, multiSelect?, isOther?, isSecret?}]}. Their key is the id or,
+ * without one, the question. Each must be answered.
  */
 export function questionsOf(args: unknown): Field[] {
   const list = isObj(args) ? array(args.questions) : [];
@@ -192,7 +192,7 @@ export function questionsOf(args: unknown): Field[] {
 
 export const nothing: Entered = { text: "", chosen: [], on: false, other: false };
 
-/** What the schema says is entered from the start. */
+/** The initial values that the schema defines. */
 export function defaults(args: unknown, fields: readonly Field[]): Map<string, Entered> {
   const schema = isObj(args) && isObj(args.schema) ? args.schema : {};
   const properties = isObj(schema.properties) ? schema.properties : {};
@@ -228,7 +228,7 @@ function entered(f: Field, d: unknown): Entered {
   }
 }
 
-// A moment as the browser's field for it wants it: local, without a zone.
+// Formats a time for the browser's datetime field: local, without a zone.
 function localTime(iso: string): string {
   const t = new Date(iso);
   if (Number.isNaN(t.getTime())) return "";
@@ -239,7 +239,7 @@ const email = /^[\w.!#$%&'*+/=?^`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])
 const numeral = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const whole = /^-?(?:0|[1-9]\d*)$/;
 
-/** What is wrong with what was entered, in a sentence, or undefined. */
+/** A sentence about what is wrong with an entry; undefined if it is valid. */
 export function fault(f: Field, e: Entered): string | undefined {
   const t = valueText(f, e);
   switch (f.kind) {
@@ -307,11 +307,14 @@ function isJSON(t: string): boolean {
   }
 }
 
-// Blanks around what is typed count only in free text.
+// Surrounding white space counts only in free text.
 const valueText = (f: Field, e: Entered): string =>
   f.kind === "text" || f.kind === "secret" ? e.text : e.text.trim();
 
-/** The value of a field as JSON; undefined: it is left out. The field has no fault. */
+/**
+ * The value of a field without errors as JSON; undefined if the field is left
+ * out.
+ */
 function jsonOf(f: Field, e: Entered): string | undefined {
   const t = valueText(f, e);
   switch (f.kind) {
@@ -327,7 +330,7 @@ function jsonOf(f: Field, e: Entered): string | undefined {
     case "number":
     case "integer":
     case "json":
-      return t === "" ? undefined : t; // with the digits that were typed
+      return t === "" ? undefined : t; // keep the digits as typed
     case "datetime":
       return t === "" ? undefined : JSON.stringify(new Date(t).toISOString());
     default:
@@ -335,7 +338,7 @@ function jsonOf(f: Field, e: Entered): string | undefined {
   }
 }
 
-/** The object of a form that was filled in, as JSON. */
+/** The object of a completed form as JSON. */
 export function content(fields: readonly Field[], values: ReadonlyMap<string, Entered>): string {
   const members = fields.flatMap((f) => {
     const v = jsonOf(f, values.get(f.key) ?? nothing);
@@ -344,7 +347,7 @@ export function content(fields: readonly Field[], values: ReadonlyMap<string, En
   return `{${members.join(",")}}`;
 }
 
-/** The arguments of questions with their answers in them, as JSON. */
+/** The arguments of questions with the answers added, as JSON. */
 export function answered(
   args: unknown,
   fields: readonly Field[],

@@ -1,4 +1,5 @@
-// What this browser remembers. It works without: private windows refuse storage.
+// Values stored in this browser. The page also works without them, because
+// private windows may refuse storage.
 
 const name = (key: string) => `runnel.${key}`;
 
@@ -16,6 +17,6 @@ export function save(key: string, value: unknown) {
     if (value === undefined || value === "") localStorage.removeItem(name(key));
     else localStorage.setItem(name(key), JSON.stringify(value));
   } catch {
-    // nothing is lost but the memory of it
+    // ignore: only the stored value is lost
   }
 }

@@ -1,5 +1,5 @@
-// The address bar: "/" is the list, "?new" the form, "?session=ID" a session.
-// All of them are the same document, so that a reload works on any server.
+// Routes in the address bar: "/" is the list, "?new" the form, "?session=ID" a
+// session. All load the same document, so a reload works on any server.
 
 import { useSyncExternalStore } from "react";
 
@@ -41,7 +41,10 @@ function subscribe(f: () => void) {
   };
 }
 
-/** Takes the one-time code out of the address, so that it is not kept in the history. */
+/**
+ * Removes the one-time code from the address, so that the browser's history
+ * does not keep it.
+ */
 export function takeCode(): string | undefined {
   const m = /^#c=([^&]+)/.exec(location.hash);
   if (!m) return undefined;

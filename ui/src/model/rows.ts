@@ -1,5 +1,5 @@
-// A transcript as the rows of the stream. Rows of a turn that did not change are
-// the same objects as before, so that nothing of them is drawn again.
+// Converts a transcript to the rows of the stream. The rows of an unchanged
+// turn are the same objects as before, so React does not render them again.
 
 import { shortPath } from "../text/format";
 import type { Approval, ApprovalEvent, Notice, ToolCall } from "../wire/types";
@@ -25,7 +25,7 @@ export type Row = { key: string; depth: number; turn: string } & (
 
 export type ToolState = "running" | "asks" | "done" | "failed" | "stopped";
 
-/** What a subagent did, where a call started one. */
+/** What a subagent did, for the call that started it. */
 export interface Inside {
   steps: number;
   last?: ToolItem;
@@ -45,8 +45,9 @@ const isAbout = (a: ApprovalEvent, item: ToolItem): boolean =>
   (!!item.tool_call.callId && a.approval.callId === item.tool_call.callId);
 
 /**
- * The plan that an approval is about. Some agents ask with no arguments at all:
- * then the plan is in the call that asks. undefined if nobody says it.
+ * The plan that an approval is about. Some agents request the approval without
+ * arguments; the plan is then in the arguments of the tool call. Returns
+ * undefined if neither has it.
  */
 export function planOf(a: Approval, call: ToolCall | undefined): string | undefined {
   for (const args of [a.arguments, call?.toolArguments])
@@ -54,7 +55,7 @@ export function planOf(a: Approval, call: ToolCall | undefined): string | undefi
   return undefined;
 }
 
-/** The call that an approval is about. */
+/** The tool call that an approval is about. */
 export function callOf(a: ApprovalEvent, turn: Turn | undefined): ToolCall | undefined {
   const item = turn?.items.find((it): it is ToolItem => it.type === "tool_call" && isAbout(a, it));
   return item?.tool_call;
@@ -65,7 +66,10 @@ interface Cached {
   rows: Row[];
 }
 
-/** Makes rows and remembers those of turns that stay the same. One per session shown. */
+/**
+ * Makes rows, and caches those of unchanged turns. There is one Rows for each
+ * session shown.
+ */
 export class Rows {
   private cache = new WeakMap<Turn, Cached>();
   private breaks = new Map<Break, Row>();
@@ -106,8 +110,8 @@ const callIn = (turns: readonly Turn[], callId: string): ToolCall | undefined =>
 };
 
 /**
- * The rows of one turn. `opened` holds the subagents (by item id) that are
- * unfolded; `started` finds the call of a subagent that another turn started.
+ * The rows of one turn. `opened` has the item ids of expanded subagents;
+ * `started` returns the call of a subagent that another turn started.
  */
 export function rowsOf(
   turn: Turn,
@@ -156,9 +160,9 @@ interface Builder {
   opened: ReadonlySet<string>;
   threads: Map<string, Item[]>;
   out: Row[];
-  plan?: Item; // the newest one
-  shown: Set<string>; // approvals that have their place
-  loose: { seq: number; row: Row }[]; // what is placed by its position in the log only
+  plan?: Item; // the newest plan of the turn
+  shown: Set<string>; // approvals that already have a row
+  loose: { seq: number; row: Row }[]; // rows placed only by their position in the log
 }
 
 function loose(turn: Turn): { seq: number; row: Row }[] {
@@ -213,12 +217,13 @@ function tool(b: Builder, item: ToolItem, depth: number) {
     b.shown.add(a.approval.id);
     b.out.push(approvalRow(b.turn, a, depth));
   }
-  // An open subagent is a thread of its own; a closed one keeps only its questions.
+  // An expanded subagent shows all its items; a collapsed one shows only its
+  // approvals.
   if (inner && b.opened.has(item.itemId)) thread(b, callId, depth + 1);
 }
 
-// other adds a subagent that an earlier turn started and that goes on in this
-// one: its words are its own, and not the main agent's.
+// other adds a subagent that an earlier turn started and that continues in this
+// turn. Its items are shown apart from the main agent's.
 function other(b: Builder, callId: string, call: ToolCall | undefined) {
   const items = b.threads.get(callId) ?? [];
   const steps = items.filter((it): it is ToolItem => it.type === "tool_call");
@@ -256,8 +261,8 @@ const foldable = (r: Row): r is Extract<Row, { kind: "tool" }> =>
   r.state !== "failed" &&
   (r.item.tool_call.kind === "read" || r.item.tool_call.kind === "search");
 
-// fold joins neighbouring reads and searches. The row is named after its first
-// call, so that it stays the same row while it grows.
+// fold merges neighbouring reads and searches into one row. The row's key is
+// that of its first call, so the row keeps its identity while it grows.
 function fold(rows: Row[]): Row[] {
   const out: Row[] = [];
   for (let i = 0; i < rows.length; i++) {
@@ -291,8 +296,8 @@ function fold(rows: Row[]): Row[] {
   return out;
 }
 
-// What the agent calls a call, without the verb that stands before it here and
-// without the quotes that some put around commands.
+// The agent's title for a call, without a leading verb that the row already
+// shows, and without the backquotes that some agents put around commands.
 function title(t: ToolCall): string {
   const text = (t.title || t.toolName).replace(/^(`+)(.+)\1$/s, "$2");
   return text.replace(
@@ -311,19 +316,20 @@ const verbs: Record<string, string[]> = {
   fetch: ["fetch"],
 };
 
-// A command without the shell it is given to, where that is all there is around it.
+// The command inside a call of a shell such as bash -lc; otherwise the text
+// unchanged.
 function inShell(command: string): string {
   const m = /^(?:\S*\/)?(?:ba|z|da)?sh -l?c (?:'([^']*)'|"([^"\\$`]*)")$/.exec(command);
   return m?.[1] || m?.[2] || command;
 }
 
-// A command that is given as its words.
+// A command that is given as a list of words.
 function words(v: unknown): string | undefined {
   if (!Array.isArray(v) || v.length === 0 || !v.every((w) => typeof w === "string")) return undefined;
   return v.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", "'\\''")}'`)).join(" ");
 }
 
-/** The one-line description of a call: what it does, to what. */
+/** The one-line description of a call: a verb and its object. */
 export function describe(t: ToolCall, dir: string): { verb: string; object: string; code: boolean } {
   const args = isRecord(t.toolArguments) ? t.toolArguments : {};
   const pick = (...names: string[]) =>
@@ -376,7 +382,7 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
       return { verb: "Switch mode", object: t.title ?? pick("mode", "plan") ?? "", code: false };
   }
   const command = pick("command") ?? words(args.command);
-  const tool = /^mcp__(.+?)__(.+)$/.exec(t.toolName); // of a server of tools
+  const tool = /^mcp__(.+?)__(.+)$/.exec(t.toolName); // a tool of an MCP server
   if (tool) {
     const object = command ?? rel ?? pick("query", "url", "name", "description") ?? `of ${tool[1]}`;
     return { verb: tool[2] ?? "", object, code: !!(command ?? rel) };
@@ -389,14 +395,14 @@ export function describe(t: ToolCall, dir: string): { verb: string; object: stri
   };
 }
 
-// Tools that agents call to show their tasks or a plan.
+// Names of the tools that show tasks or a plan.
 const todoTools = new Set(["TodoWrite", "todo_write", "todowrite", "update_plan"]);
 const planTools = new Set(["ExitPlanMode", "exit_plan_mode"]);
 
 const isRecord = (v: unknown): v is Record<string, unknown> =>
   typeof v === "object" && v !== null && !Array.isArray(v);
 
-/** "Read 5 files, searched twice" */
+/** For example "Read 5 files, searched twice". */
 export function describeFold(items: readonly ToolItem[]): string {
   const files = new Set<string>();
   let reads = 0;
@@ -416,7 +422,10 @@ export function describeFold(items: readonly ToolItem[]): string {
   return parts.join(", ");
 }
 
-/** What an approval is about in one line, from what would run and not from what the agent says of it. */
+/**
+ * A one-line text about an approval, made from the call that would run and not
+ * from the agent's description.
+ */
 export function describeAsked(a: Approval, dir: string): string {
   if (a.kind !== "tool") return a.title;
   const { object } = describe(

@@ -1,5 +1,5 @@
-// What can be set of a session, from what the agent offers: models, permission
-// modes, and the options it names itself. A pure function of what the server says.
+// The settings of a session that the agent offers: models, permission modes,
+// and its own options. Pure functions of the server's data.
 
 import { modeLabel } from "../text/words";
 import type { Agent, ConfigChoice, ConfigOption, Options, SessionStatus } from "../wire/types";
@@ -8,28 +8,33 @@ export interface Setting {
   key: string;
   name: string;
   description?: string;
-  category: string; // "" where the agent names none
+  category: string; // "" if the agent gives none
   type: "select" | "boolean";
-  value: string; // "": the agent's own choice, or not known
+  value: string; // "" if the agent decides, or if the value is unknown
   choices: ConfigChoice[];
 }
 
 const model = "model";
 const mode = "permissionMode";
-const own = "config:"; // and the option's id
+const own = "config:"; // prefix of the key, before the option's id
 
-/** Settings of a new session; their values are the agent's own choice, but for the permission mode. */
+/**
+ * Settings of a new session. The agent decides their values, except the
+ * permission mode.
+ */
 export function offered(agent: Agent): Setting[] {
   return settings(agent, agent.config, undefined, agent.modes.includes("default") ? "default" : undefined);
 }
 
-/** Settings of a session, with the values the agent or the server says they have. */
+/**
+ * Settings of a session, with the values that the agent or the server reports.
+ */
 export function current(agent: Agent | undefined, s: SessionStatus): Setting[] {
   const said = s.config && s.config.length > 0 ? s.config : (agent?.config ?? []);
   const old = s.config === undefined || !s.isAlive;
   const config = said.map((o) => {
-    // While no agent runs, what was set holds from its next start on. What is
-    // offered to others is not what this session has.
+    // While no agent runs, a value set earlier applies from the next start. The
+    // agent's general offer does not show the values of this session.
     const model = s.config === undefined && o.category === "model" ? s.modelId : undefined;
     const value = s.given[o.id] ?? model;
     return old && value !== undefined && allows(o, value) ? { ...o, value } : o;
@@ -87,7 +92,8 @@ function settings(
   return out.sort((a, b) => rank(a) - rank(b));
 }
 
-// Of modes that do the same, one is offered: the one that is set.
+// Of several modes with the same name, only one is offered: the one that is
+// set, or else the first.
 function distinct(modes: ConfigChoice[], set: string | undefined): ConfigChoice[] {
   return modes.filter(
     (m, i) =>
@@ -97,11 +103,11 @@ function distinct(modes: ConfigChoice[], set: string | undefined): ConfigChoice[
   );
 }
 
-const known = ["model", "mode", "effort"]; // what is changed most, first
+const known = ["model", "mode", "effort"]; // the most used settings, first
 
 const rank = (s: Setting) => (known.includes(s.category) ? known.indexOf(s.category) : known.length);
 
-/** The settings that are at hand, and not only in the sheet: at most one of a category. */
+/** The settings shown outside of the sheet: at most one of each category. */
 export const atHand = (all: readonly Setting[]): Setting[] =>
   all.filter((s) => known.includes(s.category) && all.find((x) => x.category === s.category) === s);
 
@@ -112,7 +118,7 @@ export interface Group {
 
 const titles: Record<string, string> = { model: "Model", mode: "Permissions", effort: "Effort" };
 
-/** All settings under headings. */
+/** All settings, grouped under headings. */
 export function grouped(all: readonly Setting[]): Group[] {
   const groups = new Map<string, Setting[]>();
   for (const s of all) {
@@ -122,7 +128,7 @@ export function grouped(all: readonly Setting[]): Group[] {
   }
   const rest = groups.get("");
   groups.delete("");
-  if (rest) groups.set("", rest); // what has no category comes last
+  if (rest) groups.set("", rest); // settings without a category come last
   return [...groups].map(([category, settings]) => ({
     title: titles[category] ?? heading(category),
     settings,
@@ -134,13 +140,16 @@ function heading(category: string): string {
   return words === "" ? "More" : words[0]?.toUpperCase() + words.slice(1);
 }
 
-/** What a value is called. */
+/** The label of a value. */
 export function nameOf(s: Setting, value = s.value): string {
   if (s.type === "boolean") return value === "true" ? "on" : value === "false" ? "off" : "";
   return s.choices.find((c) => c.value === value)?.name ?? value;
 }
 
-/** The values by key as options for the server; an empty one leaves it to the agent. */
+/**
+ * Converts values by key to options for the server. An empty value leaves the
+ * decision to the agent.
+ */
 export function asOptions(values: Readonly<Record<string, string>>): Options {
   const out: Options = {};
   for (const [key, value] of Object.entries(values)) {

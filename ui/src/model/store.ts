@@ -1,4 +1,5 @@
-// What the page knows, and what can be done. Components read it with selectors.
+// The state of the page and its actions. Components read the state with
+// selectors.
 
 import { create } from "zustand";
 import { ApiError, api } from "../wire/http";
@@ -13,19 +14,19 @@ export type Phase = "starting" | "in" | "out";
 
 export interface State {
   phase: Phase;
-  why?: string; // why we are out
+  why?: string; // why the browser is logged out
   link: LinkStatus;
   everOpen: boolean;
   sessions: ReadonlyMap<string, SessionStatus>;
-  listed: boolean; // the list has been read once
-  missing: ReadonlySet<string>; // sessions that the server does not know
+  listed: boolean; // the list was loaded at least once
+  missing: ReadonlySet<string>; // sessions unknown to the server
   transcripts: ReadonlyMap<string, Transcript>;
-  seen: Readonly<Record<string, number>>; // session to the position it was last looked at
-  opened: ReadonlySet<string>; // what was unfolded, by key
+  seen: Readonly<Record<string, number>>; // last position that was visible, by session
+  opened: ReadonlySet<string>; // keys of expanded elements
   agents?: Agent[];
   projects?: Project[];
-  problem?: { text: string; at: number; unreachable?: boolean }; // of the last thing that was tried
-  sent: number; // prompts that were sent from here
+  problem?: { text: string; at: number; unreachable?: boolean }; // error of the last action
+  sent: number; // number of prompts sent from this tab
 }
 
 export const useStore = create<State>(() => ({
@@ -44,9 +45,9 @@ export const useStore = create<State>(() => ({
 const set = useStore.setState;
 const get = useStore.getState;
 
-const kept = 4; // transcripts of sessions that were looked at last
+const kept = 4; // number of transcripts kept, of the sessions opened last
 
-let shown: string | undefined; // the session on the screen
+let shown: string | undefined; // id of the session on the screen
 
 const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/ws`, {
   frames: take,
@@ -54,7 +55,8 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     proofHolds(status === "open");
     if (status === "refused") out("Your login has expired.");
     else {
-      // The server may be another one now; when the page opens, begin has asked already.
+      // After a reconnect the server may be another one. On the first
+      // connection, begin has already loaded the data.
       const again = status === "open" && (get().everOpen || (!get().listed && !reading));
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
       if (again) void refresh();
@@ -80,7 +82,10 @@ async function admitted(): Promise<boolean> {
   }
 }
 
-/** Begins: with the link's code if there is one, else with the login this browser has. */
+/**
+ * Starts the page, with the code of a login link if there is one, or with this
+ * browser's existing login.
+ */
 export async function begin(code: string | undefined) {
   try {
     if (code) await api.login(code);
@@ -88,9 +93,9 @@ export async function begin(code: string | undefined) {
   } catch (e) {
     const err = e as ApiError;
     if (err.status === 0)
-      set({ phase: "in" }); // not reachable yet: the bar says so
+      set({ phase: "in" }); // the server is not reachable yet; a bar reports that
     else {
-      // A used link is no harm where the login is still good.
+      // A used login link is ignored if the browser is already logged in.
       if (!code || !(await admitted())) return out(code ? err.message : undefined);
     }
   }
@@ -104,35 +109,37 @@ function out(why?: string) {
   set({ phase: "out", why });
 }
 
-/** What an agent is called. */
+/** The display name of an agent. */
 export const useAgentName = (cliType: string): string =>
   useStore((s) => s.agents?.find((a) => a.cliType === cliType)?.displayName ?? cliType);
 
-/** Reads again which agents there are; `again` has the server look, too. */
+/**
+ * Reloads the list of agents. With `again`, the server detects them again, too.
+ */
 export async function lookForAgents(again = false) {
   const agents = await api.agents(again).catch(() => undefined);
   if (agents) found(agents);
 }
 
-const looking = 1500; // ms between two questions while the server is still looking for agents
+const looking = 1500; // ms between two requests while the server is still detecting agents
 let later: ReturnType<typeof setTimeout> | undefined;
 
-// found takes the list of agents, and asks again while some of them are not
-// known yet: what can be set of a session depends on it, too.
+// found stores the list of agents, and requests it again while some are still
+// being checked. The settings of a session depend on it, too.
 function found(agents: Agent[]) {
   set({ agents });
   clearTimeout(later);
   later = agents.some((a) => a.checking) ? setTimeout(() => void lookForAgents(), looking) : undefined;
 }
 
-let reading: Promise<void> | undefined; // the session list, agents and folders
-let next: Promise<void> | undefined; // reads them once more after that
+let reading: Promise<void> | undefined; // loads the sessions, agents and folders
+let next: Promise<void> | undefined; // the load after the current one
 let readAt = -Infinity;
 
 /**
- * Reads the session list, agents and folders again. With `fresh`, what was read
- * within so many ms or is being read is enough. Without, a request that is on its
- * way is not: its answer may be older than what the caller just did.
+ * Reloads the sessions, agents and folders. With `fresh`, a load that is
+ * running or at most that many ms old is enough. Without it, a running load is
+ * not enough, because its response may be older than the caller's last action.
  */
 export function refresh(fresh = 0): Promise<void> {
   if (reading && fresh === 0) {
@@ -167,7 +174,8 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists leave out what an agent offers to set, and its files: what was told of them stays.
+// Lists omit the agent's offered settings and its files, so the known ones are
+// kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {
@@ -178,7 +186,7 @@ function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   });
 }
 
-/** Takes what the server answered about a session. */
+/** Stores a session status from the server's response. */
 export function learn(s: SessionStatus | undefined) {
   if (s) set((st) => ({ sessions: merge(st.sessions, [s]) }));
 }
@@ -215,7 +223,7 @@ function take(frames: Frame[]) {
   if (shown) look(shown);
 }
 
-/** Watches the session on the screen, and no other. */
+/** Subscribes to the session on the screen, and to no other. */
 export function show(id: string | undefined) {
   if (shown === id) return;
   if (shown) link.unwatch(shown);
@@ -225,7 +233,7 @@ export function show(id: string | undefined) {
     const transcripts = new Map(s.transcripts);
     const mine = transcripts.get(id);
     transcripts.delete(id);
-    if (mine) transcripts.set(id, mine); // now the newest
+    if (mine) transcripts.set(id, mine); // move to the end, as the newest
     for (const old of transcripts.keys()) if (transcripts.size > kept && old !== id) transcripts.delete(old);
     return { transcripts };
   });
@@ -234,8 +242,9 @@ export function show(id: string | undefined) {
   void tell(id);
 }
 
-// Of the session on the screen one wants to know all, lists do not say it. What
-// goes wrong is said by what else is read of it.
+// Loads the full status of the session on the screen, because lists omit parts
+// of it. Errors are ignored here: the other requests for the session report
+// them.
 async function tell(id: string) {
   learn(await api.status(id).catch(() => undefined));
 }
@@ -251,9 +260,9 @@ function look(id: string) {
 }
 
 let hiddenAt = 0;
-const sleepy = 20_000; // ms hidden after which a socket is not trusted any more
+const sleepy = 20_000; // ms in the background after which the socket is not trusted
 
-/** Keeps the link and the list in step with the machine's sleep and network. */
+/** Reconnects and reloads after the machine sleeps or its network changes. */
 export function followTheMachine(): () => void {
   const wake = () => {
     if (get().phase !== "in") return;
@@ -286,11 +295,11 @@ export function toggle(key: string, to?: boolean) {
   });
 }
 
-const remembered = 50; // prompts whose uploads this browser remembers
+const remembered = 50; // number of prompts whose uploads this browser remembers
 
 /**
- * Sends a prompt, and shows the end of the conversation, where it will stand.
- * Returns what the server has to say about it.
+ * Sends a prompt, and scrolls to the end, where it will appear. Returns the
+ * warnings of the server.
  */
 export async function sendPrompt(
   id: string,
@@ -309,7 +318,10 @@ export async function sendPrompt(
   return warnings;
 }
 
-/** The uploads that went with a prompt, if it was sent from this browser. The server keeps them for a day. */
+/**
+ * The uploads of a prompt that was sent from this browser. The server keeps
+ * uploads for a day.
+ */
 export const uploadsOf = (turnId: string): readonly string[] =>
   load<Record<string, readonly string[]>>("uploads", {})[turnId] ?? [];
 
@@ -317,14 +329,14 @@ export function complain(text: string | undefined) {
   set({ problem: text ? { text, at: Date.now() } : undefined });
 }
 
-const askAgain = 3000; // ms between two questions whether the server answers
+const askAgain = 3000; // ms between two checks whether the server responds
 
-// unreachable says that the server is not responding, until it responds.
+// unreachable shows the error that the server does not respond, until it does.
 function unreachable(text: string) {
   const problem = { text, at: Date.now(), unreachable: true };
   set({ problem });
   const ask = async () => {
-    if (get().problem !== problem) return; // dismissed, or another one by now
+    if (get().problem !== problem) return; // dismissed or replaced by another error
     if (await api.me().then(isTrue, (e) => e instanceof ApiError && e.status !== 0)) reached();
     else setTimeout(ask, askAgain);
   };
@@ -333,12 +345,12 @@ function unreachable(text: string) {
 
 const isTrue = () => true;
 
-// reached takes back that the server is not responding.
+// reached removes the error that the server does not respond.
 function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }
 
-/** Runs what a button does; what goes wrong is said at the foot of the page. */
+/** Runs the action of a button; an error is shown at the foot of the page. */
 export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
   try {
     await f();
@@ -350,7 +362,7 @@ export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
   }
 }
 
-/** Says at the foot of the page what went wrong. */
+/** Shows an error at the foot of the page. */
 export function failed(e: unknown) {
   if (e instanceof ApiError && e.status === 401) out("Your login has expired.");
   else if (e instanceof ApiError && e.status === 0) unreachable(e.message);

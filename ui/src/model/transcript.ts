@@ -1,5 +1,5 @@
-// What a session's stream says, folded into turns. A pure function of the frames:
-// a frame seen twice, or again after a reconnect, changes nothing.
+// Folds the frames of a session's stream into turns. A pure function of the
+// frames: a repeated frame, for instance after a reconnect, changes nothing.
 
 import type {
   ApprovalEvent,
@@ -16,7 +16,7 @@ export type Item = Upsert;
 
 export interface Turn {
   readonly id: string;
-  readonly items: readonly Item[]; // in the order of their place in the turn
+  readonly items: readonly Item[]; // in the order of the turn
   readonly approvals: readonly ApprovalEvent[];
   readonly notices: readonly Notice[];
   readonly started?: TurnEvent;
@@ -25,18 +25,21 @@ export interface Turn {
   readonly costUsd?: number;
 }
 
-/** Said by the connection, not by the agent: what was lost, or begun anew. */
+/**
+ * A notice of the connection, not of the agent: events were lost, or the log
+ * was replaced.
+ */
 export interface Break {
-  readonly afterTurn: number; // how many turns stood above it
+  readonly afterTurn: number; // number of turns above it
   readonly text: string;
 }
 
 export interface Transcript {
-  readonly seq: number; // newest position seen
-  readonly logId?: string; // of the log that it is a position of, as the server said
-  readonly loaded: boolean; // the history has been read to its end
+  readonly seq: number; // last position received
+  readonly logId?: string; // id of the log to which seq belongs
+  readonly loaded: boolean; // the history was received completely
   readonly turns: readonly Turn[];
-  readonly index: ReadonlyMap<string, number>; // turn id to its place in turns
+  readonly index: ReadonlyMap<string, number>; // index in turns by turn id
   readonly breaks: readonly Break[];
   readonly context?: { tokens: number; window?: number };
   readonly rateLimit?: UsageEvent["rateLimit"];
@@ -44,7 +47,7 @@ export interface Transcript {
 
 export const empty: Transcript = { seq: 0, loaded: false, turns: [], index: new Map(), breaks: [] };
 
-/** Folds frames of one session, in the order they came. */
+/** Folds frames of one session, in the order of arrival. */
 export function reduce(state: Transcript, frames: readonly Frame[]): Transcript {
   const d = new Draft(state);
   for (const f of frames) {
@@ -65,9 +68,9 @@ export function reduce(state: Transcript, frames: readonly Frame[]): Transcript 
 }
 
 /**
- * The position to resume from. An item that is still open may have grown before
- * `seq` in a part that was not yet sent, so its last position is the safe one;
- * what is then sent again changes nothing.
+ * The position from which to resume. An item that is still open may have grown
+ * before `seq` by a part that was not yet sent, so the safe position is that of
+ * the last frame of the item. Frames that are then repeated change nothing.
  */
 export function resumeFrom(t: Transcript): number | undefined {
   if (!t.loaded) return undefined;
@@ -81,14 +84,14 @@ export function resumeFrom(t: Transcript): number | undefined {
 
 export const isOpen = (it: Item): boolean => it.status === "create" || it.status === "update";
 
-/** Questions that nobody has answered, oldest first. */
+/** Approvals that wait for an answer, oldest first. */
 export function pending(t: Transcript): ApprovalEvent[] {
   return t.turns.flatMap((turn) => (turn.ended ? [] : turn.approvals.filter((a) => a.status === "pending")));
 }
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
-// A turn that is being changed: its own copy, made once for all frames of a batch.
+// A mutable copy of a turn, made once for all frames of a batch.
 interface Work extends Writable<Turn> {
   items: Item[];
   approvals: ApprovalEvent[];
@@ -99,7 +102,7 @@ class Draft {
   private s: Writable<Transcript>;
   private turns: Turn[] | undefined; // copied on the first write
   private works = new Map<string, Work>();
-  private places = new Map<string, Map<string, number>>(); // of items, by turn
+  private places = new Map<string, Map<string, number>>(); // index of each item, by turn
 
   constructor(state: Transcript) {
     this.s = { ...state };
@@ -186,11 +189,11 @@ class Draft {
     const at = places.get(u.itemId);
     if (at === undefined) {
       if (insert(w.items, u) === w.items.length - 1) places.set(u.itemId, w.items.length - 1);
-      else this.places.delete(w.id); // the others have moved
+      else this.places.delete(w.id); // the indexes of other items have changed
       return;
     }
     const old = w.items[at] as Item;
-    // An item that has ended does not change any more, and what is older says nothing new.
+    // A finished item no longer changes, and older frames are ignored.
     if (u.seq < old.seq || (!isOpen(old) && isOpen(u))) return;
     w.items[at] = u.startedAt || !old.startedAt ? u : { ...u, startedAt: old.startedAt };
   }
@@ -199,7 +202,7 @@ class Draft {
     const w = this.work(e.turnId);
     if (e.type === "turn_started") w.started ??= e;
     else if (!w.ended) {
-      w.ended = e; // the first terminal wins
+      w.ended = e; // the first terminal event wins
       w.usage = e.usage ?? w.usage;
     }
   }
@@ -209,7 +212,8 @@ class Draft {
     const at = w.approvals.findIndex((x) => x.approval.id === a.approval.id);
     const old = w.approvals[at];
     if (!old) w.approvals.push(a);
-    // The first answer wins. It may repeat no more than the id: what was asked stays.
+    // The first answer wins. The frame may contain only the id of the approval,
+    // so the original request is kept.
     else if (old.status === "pending" && a.status === "resolved")
       w.approvals[at] = { ...a, approval: old.approval };
   }
@@ -232,11 +236,11 @@ class Draft {
   }
 }
 
-// insert puts u where its id says it belongs: items are numbered by the agent's
-// message and the place in it, so that live and history give the same order. The
-// main thread comes first, then those of the subagents, one after another. An item
-// without a number, such as a plan, stays behind the item of its thread after
-// which it came. It returns where that is.
+// insert puts u where its id belongs and returns its index. Ids number the
+// agent's messages and the items in each, so that live items and history have
+// the same order. The main thread comes first, then each subagent's thread. An
+// item without a number, such as a plan, stays after the item of its thread
+// that preceded it.
 function insert(items: Item[], u: Item): number {
   const key = place(u);
   let at = items.length;
@@ -245,12 +249,12 @@ function insert(items: Item[], u: Item): number {
   return at;
 }
 
-// isBehind reports whether the item at i belongs behind a new one at the place key.
+// isBehind reports whether the item at i belongs after a new item at key.
 function isBehind(items: Item[], i: number, key: Place): boolean {
   let it = place(items[i] as Item);
   if (it.thread !== key.thread) return it.thread > key.thread;
   if (key.ordinal === undefined) return false;
-  // One without a number goes with the one before it.
+  // An item without a number moves with the item before it.
   while (it.ordinal === undefined) {
     if (--i < 0) return false;
     it = place(items[i] as Item);
@@ -261,12 +265,13 @@ function isBehind(items: Item[], i: number, key: Place): boolean {
 
 interface Place {
   thread: string;
-  ordinal?: number; // absent where the id has none
+  ordinal?: number; // absent if the id has no number
   index: number;
 }
 
-// itemId is "turn:ordinal:index", in a subagent "turn:parentCallId/ordinal:index".
-// What a call brought about has the call's id and a word behind it.
+// An itemId is "turn:ordinal:index", or "turn:parentCallId/ordinal:index" in a
+// subagent. The id of an item that a call caused is the call's id with a word
+// appended.
 function place(it: Item): Place {
   const m = /^(?:(.*)\/)?(\d+):(\d+)(:\w+)?$/s.exec(it.itemId.slice(it.turnId.length + 1));
   if (!m) return { thread: it.parentCallId ?? "", index: 0 };

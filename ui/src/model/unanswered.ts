@@ -1,21 +1,24 @@
-// Prompts that were sent and got no answer. The server may have them all the
-// same, so that they keep the id of their turn: sent again, they make no second one.
+// Prompts that were sent without a response. The server may have received them,
+// so they keep their turn id: a repeated request does not start a second turn.
 
 import { ApiError } from "../wire/error";
 import type { Sent } from "../wire/http";
 
-/** A prompt as the server is asked to take it. */
+/** A prompt in the request to the server. */
 export interface Prompt {
   session: string;
   content: string;
   queue: boolean;
   uploads: readonly string[];
-  turnId?: string; // absent where the browser makes no ids: the address is not a secure one
+  turnId?: string; // absent on an insecure address, where browsers cannot make ids
 }
 
 const unanswered = new Map<string, Prompt>();
 
-/** Sends a prompt. One that got no answer before is sent unchanged, also if it would now wait for a turn. */
+/**
+ * Sends a prompt. A prompt that got no response is repeated unchanged, even if
+ * it would now be queued.
+ */
 export async function sendOnce(prompt: Prompt, send: (p: Prompt) => Promise<Sent>): Promise<Sent> {
   const { session, content, uploads } = prompt;
   const key = JSON.stringify([session, content, uploads]);

@@ -5,9 +5,12 @@ import { help, readiness, scripted } from "../model/agents";
 import { plain } from "../text/visible";
 import type { Agent } from "../wire/types";
 
-const few = 3; // agents that are missing and shown all the same
+const few = 3; // number of missing agents that are always shown
 
-/** The agents to choose from: what is here first, what could be here folded. */
+/**
+ * The list of agents to choose from: usable agents first, missing ones
+ * collapsed.
+ */
 export function Agents({
   list,
   chosen,
@@ -53,7 +56,7 @@ function AgentRow({
   name: string;
 }) {
   const state = readiness(a);
-  // For what is ready, help is there once it is chosen.
+  // Help for a ready agent is shown only when it is selected.
   const helps = checked || state !== "ready" ? help(a) : [];
   const word = {
     ready: a.version ? plain(a.version, 40) : "ready",

@@ -13,14 +13,17 @@ import type { Agent } from "../wire/types";
 import { Agents } from "./Agents";
 import { ProfileField, useProfiles } from "./Profiles";
 
-const fresh = 5000; // ms in which what was read is read no more
+const fresh = 5000; // ms in which loaded data counts as current
 
 interface Last {
   agent?: string;
   dir?: string;
 }
 
-/** A new session, and the first thing a newcomer sees: three steps to the first turn. */
+/**
+ * The form of a new session, which is also a newcomer's first view: three steps
+ * to the first turn.
+ */
 export function New({ first }: { first: boolean }) {
   const agents = useStore((s) => s.agents);
   const projects = useStore((s) => s.projects);
@@ -34,7 +37,7 @@ export function New({ first }: { first: boolean }) {
   const id = useId();
 
   useEffect(() => {
-    void refresh(fresh); // an agent may have been installed meanwhile
+    void refresh(fresh); // an agent may have been installed since the last load
   }, []);
 
   const checking = agents?.some((a) => a.checking) ?? false;
@@ -46,7 +49,7 @@ export function New({ first }: { first: boolean }) {
   const settings = agent ? offered(agent) : [];
   const mine = values[agent?.cliType ?? ""] ?? {};
   const profiles = useProfiles(dir.trim());
-  const profile = profiles.some((p) => p.name === persona && p.error === undefined) ? persona : ""; // of another folder
+  const profile = profiles.some((p) => p.name === persona && p.error === undefined) ? persona : ""; // it may be of another folder
 
   const submit = async (e: FormEvent) => {
     e.preventDefault();
@@ -172,7 +175,7 @@ export function New({ first }: { first: boolean }) {
   );
 }
 
-/** For who has installed or logged in to one meanwhile. */
+/** A button for users who have just installed an agent or logged in to it. */
 function LookAgain() {
   const [busy, setBusy] = useState(false);
   const look = async () => {

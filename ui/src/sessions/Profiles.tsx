@@ -4,9 +4,12 @@ import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { Profile } from "../wire/types";
 
-const pause = 300; // ms without typing before the folder is asked about
+const pause = 300; // ms without typing before the folder's profiles are loaded
 
-/** The profiles for sessions in a folder; those of all folders where it cannot be read. */
+/**
+ * The profiles for sessions in a folder. If the folder cannot be read, only the
+ * profiles for all folders.
+ */
 export function useProfiles(dir: string): readonly Profile[] {
   const [profiles, setProfiles] = useState<readonly Profile[]>([]);
   useEffect(() => {
@@ -24,7 +27,9 @@ export function useProfiles(dir: string): readonly Profile[] {
   return profiles;
 }
 
-/** Chooses a profile, if there are any; says what is wrong with those that cannot be chosen. */
+/**
+ * Selects a profile, if there are any, and shows the errors of invalid ones.
+ */
 export function ProfileField({
   profiles,
   value,

@@ -18,7 +18,7 @@ export const markLabel: Record<Mark, string> = {
   idle: "idle",
 };
 
-/** The state of a session, told by its shape as well as by its colour. */
+/** The state of a session, shown by shape as well as by colour. */
 export function StateMark({ mark }: { mark: Mark }) {
   return (
     <svg

@@ -5,11 +5,14 @@ import { markOf } from "./StateMark";
 
 export interface Group {
   key: string;
-  dir?: string; // none: those that wait for an answer
+  dir?: string; // absent for the sessions that wait for an answer
   sessions: SessionStatus[];
 }
 
-/** Those that wait first, the rest by folder; newest activity first in both. */
+/**
+ * Waiting sessions first, the others grouped by folder. In each group the
+ * latest activity comes first.
+ */
 export function groups(all: Iterable<SessionStatus>, filter: string): Group[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const sorted = [...all]

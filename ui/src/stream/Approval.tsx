@@ -6,7 +6,10 @@ import { plain } from "../text/visible";
 import { resolverLabel } from "../text/words";
 import type { ApprovalEvent, ToolCall } from "../wire/types";
 
-/** An approval where it was asked. While it is open, the bar below asks for the answer. */
+/**
+ * An approval at its place in the stream. While it waits, the bar below the
+ * stream takes the answer.
+ */
 export const ApprovalCard = memo(function ApprovalCard({
   id,
   event,

@@ -4,8 +4,8 @@ import { jsonText } from "../text/json";
 import { Exact, Visible } from "../text/Shown";
 
 /**
- * Exactly what would run: every character is there, those one cannot see are
- * named, and what is folded away is counted.
+ * Exactly what would run: every character is present, invisible characters are
+ * named, and collapsed text is counted.
  */
 export const Arguments = memo(function Arguments({ value, lines = 12 }: { value: unknown; lines?: number }) {
   if (value === undefined || value === null) return null;
@@ -29,7 +29,7 @@ export const Arguments = memo(function Arguments({ value, lines = 12 }: { value:
   );
 });
 
-const perLine = 400; // characters after which a line counts as another
+const perLine = 400; // characters; a longer line counts as several
 
 function Text({ text, lines, json }: { text: string; lines: number; json?: boolean }) {
   const [all, setAll] = useState(false);
@@ -42,7 +42,7 @@ function Text({ text, lines, json }: { text: string; lines: number; json?: boole
     budget -= cost;
     end++;
   }
-  const rest = end < parts.length ? "\n" : ""; // the break before what is folded away is shown
+  const rest = end < parts.length ? "\n" : ""; // keep the line break before the collapsed text
   const cutText = end === 0 ? text.slice(0, perLine * lines) : parts.slice(0, end).join("\n") + rest;
   const hidden = all ? 0 : text.length - cutText.length;
   const size = [

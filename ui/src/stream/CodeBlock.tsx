@@ -2,7 +2,7 @@ import { memo } from "react";
 import { CopyButton } from "../app/Copy";
 import { Visible } from "../text/Shown";
 
-/** Code in prose. */
+/** A code block in Markdown text. */
 export const CodeBlock = memo(function CodeBlock({ code, language }: { code: string; language: string }) {
   return (
     <div className="group relative rounded-md border bg-panel">

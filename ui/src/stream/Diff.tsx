@@ -4,7 +4,7 @@ import { plural, shortPath } from "../text/format";
 import { Visible } from "../text/Shown";
 import type { Change, Hunk } from "../wire/types";
 
-/** "+12 −3", nothing for nothing. */
+/** Added and removed lines such as "+12 −3"; nothing if both are 0. */
 export function Counts({ n }: { n: Count }) {
   if (n.added + n.removed === 0) return null;
   return (
@@ -20,7 +20,7 @@ export function Counts({ n }: { n: Count }) {
   );
 }
 
-/** File changes, by file. */
+/** File changes, grouped by file. */
 export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Change[]; dir: string }) {
   return (
     <div className="flex flex-col gap-3">
@@ -92,7 +92,7 @@ function nothing(c: Change): string {
 function HunkLines({ hunk, lines, gap }: { hunk: Hunk; lines: string[]; gap: boolean }) {
   let oldNo = hunk.oldStart;
   let newNo = hunk.newStart;
-  // Before an edit the agent may not know where it will land: then both are 0.
+  // Before an edit, the agent may not know its line numbers; both are then 0.
   const placed = oldNo > 0 || newNo > 0;
   return (
     <div className={gap ? "border-t" : undefined}>

@@ -1,6 +1,8 @@
 import { Component, type ReactNode } from "react";
 
-/** Keeps a row that cannot be drawn from taking the page with it. */
+/**
+ * Contains a rendering error in one row, so that the rest of the page stays.
+ */
 export class Guard extends Component<{ children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 

@@ -1,7 +1,9 @@
 import { memo, useRef } from "react";
 import { type Block, MarkdownBlock, split } from "../text/markdown";
 
-/** Markdown that may still grow: only blocks that changed are drawn again. */
+/**
+ * Markdown text that may still grow. Only changed blocks are rendered again.
+ */
 export const Prose = memo(function Prose({ text, live }: { text: string; live: boolean }) {
   const before = useRef<{ text: string; blocks: Block[] }>(undefined);
   const blocks = split(text, before.current);

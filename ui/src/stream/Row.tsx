@@ -13,7 +13,10 @@ import { Prose } from "./Prose";
 import { Fold, Thread, Tool } from "./Tool";
 import { TurnEnd } from "./TurnEnd";
 
-/** One row of the stream. Rows that did not change are the same object and are not drawn again. */
+/**
+ * One row of the stream. An unchanged row is the same object and is not
+ * rendered again.
+ */
 export const Row = memo(function Row({ row, dir, session }: { row: RowData; dir: string; session: string }) {
   return (
     <div data-row={row.kind} data-key={row.key} className="mx-auto w-full max-w-[52rem] px-4">
@@ -64,7 +67,7 @@ function content(row: RowData, dir: string, session: string) {
 
 type Of<K extends RowData["kind"]> = Extract<RowData, { kind: K }>;
 
-const longPrompt = 1200; // characters after which a prompt is folded
+const longPrompt = 1200; // characters; a longer prompt is collapsed
 
 function Prompt({ row }: { row: Of<"prompt"> }) {
   const [all, setAll] = useState(false);
@@ -143,7 +146,8 @@ function Plan({ row }: { row: Of<"plan"> }) {
   const { entries } = row.item.plan;
   const done = entries.filter((e) => e.status === "completed").length;
   const count = `${done} of ${entries.length}`;
-  // Of the plans of a turn the newest is open: the others say how it came about.
+  // Only the newest plan of a turn is expanded; the older ones show its
+  // history.
   if (row.old)
     return (
       <div>

@@ -18,11 +18,14 @@ import { plain } from "../text/visible";
 import { EndFollower, scrolls } from "./end";
 import { Row } from "./Row";
 
-const tailKept = 40; // rows outside the virtual list after it was extended
-const tailLong = 120; // rows of tail after which it is
-const tailTooLong = 600; // and after which it is even while someone reads above
+const tailKept = 40; // rows left outside the virtual list after it was extended
+const tailLong = 120; // rows outside the virtual list that make it extend
+const tailTooLong = 600; // the same while the user reads above the end
 
-/** The turns of a session. Old rows are in a virtual list, the live end is not. */
+/**
+ * The turns of a session. Old rows are in a virtual list; the rows near the end
+ * are not.
+ */
 export function Stream({
   transcript,
   dir,
@@ -32,7 +35,7 @@ export function Stream({
   transcript: Transcript;
   dir: string;
   session: string;
-  title: string; // shown above already
+  title: string; // the title, which is already shown above
 }) {
   const rows = useRows(transcript);
   const scroller = useRef<HTMLElement>(null);
@@ -41,7 +44,7 @@ export function Stream({
   const list = useRef<VirtualizerHandle>(null);
   const end = useRef(new EndFollower()).current;
   const looking = useRef(0);
-  const [leftAt, setLeftAt] = useState<number>(); // how much there was when the reader left the end
+  const [leftAt, setLeftAt] = useState<number>(); // number of rows when the user left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
   const settled = useSettled(rows.length, end.following);
   const things = useMemo(() => count(transcript), [transcript]);
@@ -60,7 +63,8 @@ export function Stream({
     follow();
   }, [end, follow]);
 
-  // Approval details above what is read: the prompt of the topmost row, once it has scrolled away.
+  // Above the visible rows, show the prompt of the topmost turn once it has
+  // scrolled away.
   const look = useCallback(() => {
     looking.current = 0;
     const el = scroller.current;
@@ -73,12 +77,13 @@ export function Stream({
     const was = end.following;
     end.scrolled(placeOf(el), performance.now());
     if (end.following !== was) setLeftAt(end.following ? undefined : latest.current.things);
-    // Once a frame, when the list has drawn its rows: measuring earlier lays them out twice.
+    // Once per frame, after the list has rendered: measuring earlier would
+    // cause a second layout.
     looking.current ||= requestAnimationFrame(look);
   };
   useReader(scroller, end);
 
-  // Whoever sends a prompt wants to see what comes of it.
+  // After sending a prompt, scroll to the end, where the answer appears.
   const sent = useStore((s) => s.sent);
   const sentBefore = useRef(sent);
   useLayoutEffect(() => {
@@ -94,7 +99,7 @@ export function Stream({
       if (end.following) follow();
     });
     seen.observe(c);
-    seen.observe(scroller.current); // the composer grew, a keyboard came up
+    seen.observe(scroller.current); // the composer grew, or a keyboard opened
     return () => seen.disconnect();
   }, [end, follow]);
 
@@ -114,8 +119,8 @@ export function Stream({
     else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
   };
 
-  // At once: a browser glides there through all that lies between, which the list
-  // measures meanwhile, and the list then goes back to where it thought it was.
+  // Jump at once. With smooth scrolling, the browser would scroll through all
+  // rows in between; the list would measure them and then scroll back.
   const jump = (e: ReactKeyboardEvent) => {
     if (e.target !== e.currentTarget || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
     if (e.key === "Home") scrollTo(0);
@@ -180,7 +185,7 @@ const placeOf = (el: HTMLElement) => ({
   left: el.scrollHeight - el.scrollTop - el.clientHeight,
 });
 
-// useReader tells the follower what of the reader's doing can scroll.
+// useReader reports the user's input that can scroll to the EndFollower.
 function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
   useEffect(() => {
     const el = scroller.current;
@@ -203,7 +208,7 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
       if (scrolls(e.key) && !typing(e)) input();
     };
     const moved = (e: PointerEvent) => {
-      if (e.buttons === 0 && e.pointerType === "mouse") up(); // some browsers keep the release of a scrollbar to themselves
+      if (e.buttons === 0 && e.pointerType === "mouse") up(); // some browsers report no release of a scrollbar
     };
     const quiet = { passive: true } as const;
     el.addEventListener("wheel", input, quiet);
@@ -231,14 +236,14 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
 function useRows(t: Transcript): RowData[] {
   const maker = useRef<Rows>(undefined);
   maker.current ??= new Rows();
-  // Only what unfolds a subagent changes which rows there are.
+  // Only expanding a subagent changes which rows exist.
   const threads = useStore((s) => [...s.opened].filter((k) => !k.endsWith(":fold")).join("\n"));
   const opened = useMemo(() => new Set(threads.split("\n")), [threads]);
   return useMemo(() => (maker.current as Rows).of(t, opened), [t, opened]);
 }
 
-// useSettled says how many rows are in the virtual list. It grows in steps, and
-// rather when nobody reads above, so that nothing moves under the reader's eyes.
+// useSettled returns the number of rows in the virtual list. It grows in steps,
+// preferably while nobody reads above the end, so that no visible row moves.
 function useSettled(n: number, atEnd: boolean): number {
   const settled = useRef(Math.max(0, n - tailKept));
   const tail = n - settled.current;
@@ -265,7 +270,7 @@ function headingAt(
   } else if (list && settled > 0) at = list.findItemIndex(top);
   const row = rows[at];
   if (!row) return undefined;
-  // The prompt itself is still to be seen: no heading needed.
+  // The prompt is still visible, so no heading is needed.
   if (row.kind === "prompt") {
     const el = at >= settled ? (tail?.children[at - settled] as HTMLElement | undefined) : undefined;
     const bottom = el

@@ -6,11 +6,13 @@ import { Mark } from "../text/Shown";
 import type { Line } from "../text/sgr";
 import { terminal, textOf } from "../text/terminal";
 
-const first = 20; // lines shown at once: the last ones, where the result is
-const more = 5000; // lines that are added when all are asked for
-const longLine = 2000; // characters of a line that are shown at once
+const first = 20; // lines shown at first: the last ones, where the result is
+const more = 5000; // lines added by a click
+const longLine = 2000; // characters of a line shown at first
 
-/** What a tool gave back. `screen` is for what was printed to a terminal. */
+/**
+ * The output of a tool. `screen` marks output that was printed to a terminal.
+ */
 export const Terminal = memo(function Terminal({
   output,
   screen,
@@ -31,7 +33,7 @@ export const Terminal = memo(function Terminal({
   const asScreen = screen && !exact;
   const drawn = useMemo(() => (asScreen ? terminal(output) : undefined), [output, asScreen]);
   const lines = useMemo(() => drawn?.lines ?? terminalLines(output), [output, drawn]);
-  const [skipped, setSkipped] = useState(0); // still known while they are shown
+  const [skipped, setSkipped] = useState(0); // number of removed sequences; kept while the exact output is shown
   if (drawn && drawn.skipped !== skipped) setSkipped(drawn.skipped);
   const hidden = Math.max(0, lines.length - shown);
   const bare = lines.every((l) => l.length === 0);
@@ -88,7 +90,7 @@ export const Terminal = memo(function Terminal({
   );
 });
 
-/** The copied text is made when it is asked for. */
+/** Makes the text to copy only on a click. */
 function CopyOutput({ lines }: { lines: readonly Line[] }) {
   return <CopyButton text={() => textOf(lines)} label="Copy output" />;
 }

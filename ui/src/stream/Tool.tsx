@@ -47,7 +47,7 @@ const icons: Record<string, LucideIcon> = {
   delegate: Bot,
 };
 
-/** A tool call: one line that opens in place. */
+/** A tool call as one line that expands in place. */
 export const Tool = memo(function Tool({
   item,
   state,
@@ -159,7 +159,7 @@ function Running({ since }: { since?: string }) {
 function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: string }) {
   const t = item.tool_call;
   const edits = t.changes && t.changes.length > 0;
-  // The output of an edit or a read says nothing that its diff or its file does not.
+  // The output of an edit or a read repeats its diff or its file.
   const quiet = edits && state === "done";
   const runs = t.kind === "execute";
   return (
@@ -201,7 +201,9 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
   );
 }
 
-/** A subagent that an earlier turn started: what it says is not the main agent's. */
+/**
+ * A subagent that an earlier turn started. Its texts are not the main agent's.
+ */
 export const Thread = memo(function Thread({
   row,
   dir,
@@ -226,7 +228,7 @@ export const Thread = memo(function Thread({
   );
 });
 
-/** Neighbouring reads and searches as one line. */
+/** Neighbouring reads and searches in one line. */
 export const Fold = memo(function Fold({
   items,
   state,

@@ -9,7 +9,10 @@ import { faultLabel } from "../text/words";
 import type { AgentFile, Change } from "../wire/types";
 import { Counts, Diff } from "./Diff";
 
-/** The files that a turn changed. What the agent wrote for itself, such as its plan, is none of them. */
+/**
+ * The files that a turn changed, without files that the agent wrote for itself,
+ * such as its plan.
+ */
 export function changesOf(turn: Turn, own: readonly AgentFile[] = []): Change[] {
   const plans = new Set(own.filter((f) => f.kind === "plan").map((f) => f.path));
   return turn.items.flatMap((it) =>
@@ -19,7 +22,7 @@ export function changesOf(turn: Turn, own: readonly AgentFile[] = []): Change[] 
   );
 }
 
-/** The foot of a turn: how it ended, what it took, what it changed. */
+/** The end of a turn: its result, its usage and the files that it changed. */
 export const TurnEnd = memo(function TurnEnd({
   turn,
   dir,
@@ -76,7 +79,8 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
   const message = prompt?.type === "message" ? prompt.message : undefined;
   const text = message?.content ?? "";
   const uploads = uploadsOf(turn.id);
-  // A prompt from another browser: its files are not at hand here.
+  // The prompt was sent from another browser, so its files are not available
+  // here.
   const bare = (message?.attachments?.length ?? 0) > 0 && uploads.length === 0;
   const again = async () => {
     setBusy(true);

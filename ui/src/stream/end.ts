@@ -1,47 +1,50 @@
-// Whether the stream follows its end. Only the reader's own scrolling stops it:
-// rows that grow, a list that measures itself, a composer or a keyboard that takes
-// room all move the view too, and none of them means that someone reads above.
+// Decides whether the stream follows its end. Only the user's own scrolling
+// stops it. Growing rows, a list that measures itself, a composer or a keyboard
+// also move the view, but they do not mean that the user reads above.
 
-/** Distance from the end, in px, within which a scroll downwards arrives at it. */
+/** Distance from the end, in px, within which scrolling down reaches it. */
 export const near = 40;
 
-// How long a wheel, a key or a swipe can still be moving the view. A busy page
-// shows few frames in that time, so it counts in frames as well.
+// How long a wheel, a key or a swipe may still move the view. A busy page shows
+// few frames in that time, so frames are counted as well.
 const effect = 800; // ms
 const effectFrames = 48;
 
-/** Where a scroller is. */
+/** The scroll position of the stream. */
 export interface Place {
   top: number;
-  left: number; // px between what is shown and the end
+  left: number; // px between the visible part and the end
 }
 
 export class EndFollower {
   following = true;
-  private until = 0; // the reader's input may move the view until then,
-  private frames = 0; // and for so many frames more
-  private held = false; // a finger or a pressed button may move it
+  private until = 0; // user input may move the view until this time
+  private frames = 0; // and for this many more frames
+  private held = false; // a finger or a pressed button may move the view
   private top = 0;
 
-  /** The reader did something that can scroll: a wheel, a key. */
+  /**
+   * The user did something that can scroll, such as turn a wheel or press a
+   * key.
+   */
   input(now: number) {
     this.until = now + effect;
     this.frames = effectFrames;
   }
 
-  /** A frame was shown; returns whether to tell of the next one, too. */
+  /** A frame was shown. Returns whether to report the next frame, too. */
   shown(): boolean {
     this.frames = Math.max(0, this.frames - 1);
     return this.frames > 0;
   }
 
-  /** A finger or a button went down on the scroller, or up again. */
+  /** A finger or button was pressed on the scroller, or released. */
   hold(down: boolean, now: number) {
-    if (this.held && !down) this.input(now); // a swipe goes on by itself
+    if (this.held && !down) this.input(now); // a swipe continues after the release
     this.held = down;
   }
 
-  /** The reader asked for the end: earlier input has nothing to say any more. */
+  /** The user asked for the end, so earlier input no longer counts. */
   toEnd() {
     this.following = true;
     this.until = 0;
@@ -49,21 +52,21 @@ export class EndFollower {
     this.held = false;
   }
 
-  /** The page itself has moved the view. */
+  /** The page itself moved the view. */
   moved(place: Place) {
     this.top = place.top;
   }
 
-  /** The reader asked for another place. */
+  /** The user asked for another position. */
   leave() {
     this.following = false;
   }
 
-  /** The view has moved, whoever moved it. */
+  /** The view moved, for whatever reason. */
   scrolled(place: Place, now: number) {
     const up = place.top < this.top;
     const mine = this.held || now < this.until || this.frames > 0;
-    // A swipe or a smooth scroll tells of itself again and again.
+    // A swipe or a smooth scroll causes many scroll events.
     if (up && mine && !this.held) this.input(now);
     this.top = place.top;
     if (place.left <= 1 || (!up && place.left < near)) this.following = true;
@@ -73,5 +76,5 @@ export class EndFollower {
 
 const scrolling = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", " ", "Tab"]);
 
-/** Whether a key can scroll what has the focus. */
+/** Whether a key can scroll the focused element. */
 export const scrolls = (key: string): boolean => scrolling.has(key);

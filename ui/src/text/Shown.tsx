@@ -1,12 +1,15 @@
 import { memo, type ReactNode } from "react";
 import { exact, hasHidden, nameOf, type Piece, visible } from "./visible";
 
-/** Text of others: what a browser would not draw, or would obey, is named. */
+/**
+ * Foreign text. Characters that a browser would not draw, or would interpret,
+ * are named.
+ */
 export const Visible = memo(function Visible({ text }: { text: string }) {
   return <>{hasHidden(text) ? visible(text).map(draw) : text}</>;
 });
 
-/** As Visible, and line breaks, tabs and odd blanks are marked as well. */
+/** Like Visible, and also marks line breaks, tabs and unusual spaces. */
 export const Exact = memo(function Exact({ text }: { text: string }) {
   return <>{exact(text).map(draw)}</>;
 });

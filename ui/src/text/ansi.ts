@@ -1,5 +1,6 @@
-// Terminal output to lines of styled text. Colours and weights (SGR) are drawn;
-// every other control sequence is named where it stands and never obeyed.
+// Converts terminal output to lines of styled text. Colours and weights (SGR)
+// are drawn. Every other control sequence is shown by name and never
+// interpreted.
 
 import { classOf, isSgr, type Line, plain, sgr } from "./sgr";
 import { visible } from "./visible";
@@ -8,7 +9,7 @@ import { visible } from "./visible";
 const sequence =
   /(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])|(?:\x1b\]|\x9d)([^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)?|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])([^\x1b\x9c]*)(?:\x1b\\|\x9c)?|\x1b[ -/]*[0-~]/g;
 
-/** The lines of a terminal's output. CRLF is one line break. */
+/** The lines of a terminal's output. CRLF counts as one line break. */
 export function terminalLines(output: string): Line[] {
   const text = output.replace(/\r\n/g, "\n");
   const lines: Line[] = [[]];

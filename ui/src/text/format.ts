@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Formats numbers and times for people.
 
 const units: [Intl.RelativeTimeFormatUnit, number, string][] = [
   ["day", 86_400, "d"],
@@ -6,7 +6,7 @@ const units: [Intl.RelativeTimeFormatUnit, number, string][] = [
   ["minute", 60, "m"],
 ];
 
-/** "now", "4m", "3h", "2d", then the date. */
+/** "now", "4m", "3h" or "2d"; the date for older times. */
 export function ago(iso: string, now: number): string {
   const t = Date.parse(iso);
   if (Number.isNaN(t)) return "";
@@ -21,7 +21,7 @@ export function absolute(iso: string): string {
   return Number.isNaN(t) ? "" : new Date(t).toLocaleString();
 }
 
-/** Milliseconds as "320 ms", "4.1 s", "2 min 5 s", "1 h 4 min". */
+/** Milliseconds as "320 ms", "4.1 s", "2 min 5 s" or "1 h 4 min". */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return "";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -33,7 +33,7 @@ export function duration(ms: number): string {
   return m % 60 ? `${Math.floor(m / 60)} h ${m % 60} min` : `${m / 60} h`;
 }
 
-/** As duration, in whole seconds: for a time that still runs. */
+/** Like duration, but in whole seconds, for a time that is still running. */
 export function elapsed(ms: number): string {
   const s = Math.floor(ms / 1000);
   return s < 60 ? `${s} s` : duration(s * 1000);
@@ -44,7 +44,7 @@ export function between(from?: string, to?: string): number | undefined {
   return Number.isNaN(d) || d < 0 ? undefined : d;
 }
 
-/** 950, 12.3k, 1.2M */
+/** For example 950, 12.3k or 1.2M. */
 export function count(n: number): string {
   if (n < 1000) return String(n);
   if (n < 999_500) return `${n < 99_950 ? trim(n / 1000) : Math.round(n / 1000)}k`;
@@ -67,7 +67,7 @@ export function cost(usd: number): string {
 export const plural = (n: number, one: string, many = `${one}s`) =>
   `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
-/** A path as one reads it in a project: relative to its folder where it is inside. */
+/** The path to display: relative to the project folder if it is inside. */
 export function shortPath(path: string, dir: string): string {
   const base = dir.endsWith("/") ? dir : `${dir}/`;
   return dir && path.startsWith(base) ? path.slice(base.length) : path;

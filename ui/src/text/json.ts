@@ -1,9 +1,10 @@
-// Values of others as JSON text, with everything invisible written as an escape.
+// Formats foreign values as JSON text, with every invisible character as an
+// escape.
 
 import { ExactNumber } from "../wire/parse";
 import { visible } from "./visible";
 
-/** JSON with two blanks per level; numbers keep the digits they came with. */
+/** JSON with two spaces per level. Numbers keep their original digits. */
 export function jsonText(v: unknown, level = 0): string {
   const pad = "  ".repeat(level + 1);
   const end = "  ".repeat(level);

@@ -1,6 +1,6 @@
-// Markdown to React elements. There is no HTML anywhere on this way: marked only
-// splits the text into tokens, HTML in it is shown as the text it is, links lead
-// to http, https and mail only, and images are links that nobody fetches.
+// Converts Markdown to React elements without any HTML on the way: marked only
+// splits the text into tokens, and HTML in it is shown as text. Links lead only
+// to http, https and mail addresses. Images become links and are never loaded.
 
 import { Lexer, type MarkedToken, marked, type Token, type Tokens } from "marked";
 import { Fragment, memo, type ReactNode } from "react";
@@ -10,12 +10,12 @@ import { Visible } from "./Shown";
 
 export interface Block {
   raw: string;
-  key: number; // where it begins
+  key: number; // offset of its first character
 }
 
 /**
- * Splits text into top-level blocks. What was split before is used again where
- * the text only grew: all blocks but the last two are settled.
+ * Splits text into top-level blocks. If the text only grew since `before`, all
+ * blocks but the last two are reused.
  */
 export function split(text: string, before?: { text: string; blocks: readonly Block[] }): Block[] {
   let settled: readonly Block[] = [];
@@ -31,7 +31,8 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   return out;
 }
 
-// A text that is nested beyond all reason is no Markdown, but shown as it is.
+// Splits text into tokens with `by`. Text that is nested too deeply is shown as
+// plain text.
 function lex(text: string, by: (text: string) => Token[]): Token[] {
   try {
     return by(text);
@@ -40,10 +41,10 @@ function lex(text: string, by: (text: string) => Token[]): Token[] {
   }
 }
 
-const longest = 20_000; // characters of a block; beyond it only code is worth drawing as more than text
+const longest = 20_000; // characters; of longer blocks only code is rendered as more than plain text
 const fence = /^ {0,3}(```|~~~)/;
 
-/** One block of Markdown. `live` mends what is not closed yet. */
+/** One block of Markdown. `live` closes marks that are still open. */
 export const MarkdownBlock = memo(function MarkdownBlock({ raw, live }: { raw: string; live?: boolean }) {
   if (raw.length > longest && !fence.test(raw))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
@@ -51,7 +52,7 @@ export const MarkdownBlock = memo(function MarkdownBlock({ raw, live }: { raw: s
   return <>{blocks(lex(text, marked.lexer), 0)}</>;
 });
 
-const deepest = 40; // quotes in quotes, lists in lists; what is deeper is shown as text
+const deepest = 40; // maximum depth of quotes and lists; deeper ones are shown as text
 
 function blocks(tokens: readonly Token[], depth: number): ReactNode[] {
   return tokens.map((t, i) => <Fragment key={i}>{block(t as MarkedToken, depth)}</Fragment>);
@@ -66,8 +67,9 @@ function block(t: MarkedToken, depth: number): ReactNode {
     case "hr":
       return <hr />;
     case "heading":
-      // The page's own headings are h1 and h2. An agent's are all one below them:
-      // it leaves out levels as it likes, and only a part of them is on the page.
+      // h1 and h2 are the page's own headings, so all headings of an agent are
+      // h3. Agents skip levels, and only a part of their headings is on the
+      // page.
       return (
         <h3 dir={direction(depth)} data-level={t.depth}>
           {inline(t.tokens, depth)}
@@ -96,9 +98,9 @@ function block(t: MarkedToken, depth: number): ReactNode {
   }
 }
 
-// A quote or a list has one direction, found in its text, so that its border or
-// its marks stand where its lines begin. A block inside must have no `dir` of
-// its own: browsers would skip its text.
+// A quote or a list has one direction, found from its text, so that its border
+// or marks are on the side where its lines begin. A block inside must have no
+// `dir` of its own, because browsers would then ignore its text.
 const direction = (depth: number) => (depth === 0 ? "auto" : undefined);
 
 function list(t: Tokens.List, depth: number): ReactNode {
@@ -182,18 +184,19 @@ function span(t: MarkedToken, depth: number): ReactNode {
     case "text":
       return t.tokens ? inline(t.tokens, depth + 1) : <Visible text={decode(t.text)} />;
     default:
-      return <Visible text={t.raw} />; // HTML among them
+      return <Visible text={t.raw} />; // HTML, for example
   }
 }
 
-/** The address of a link that may be followed, or undefined. */
+/** The URL of a link that may be opened; undefined if it must not. */
 export function safeHref(href: string): string | undefined {
-  // Browsers drop tabs and line breaks in a scheme; so what is left decides.
+  // Browsers ignore tabs and line breaks in a scheme, so they are removed
+  // before the check.
   const clean = decode(href).replace(/[\0-\x20\x7f-\x9f]/g, "");
   if (!/^(https?:\/\/|mailto:)/i.test(clean)) return undefined;
   try {
     const url = new URL(clean);
-    if (url.username || url.password) return undefined; // https://bank.example@evil.example
+    if (url.username || url.password) return undefined; // such as https://bank.example@evil.example
     return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : undefined;
   } catch {
     return undefined;
@@ -211,7 +214,7 @@ function Link({ href, label, content }: { href: string; label: string; content: 
         </span>
       </span>
     );
-  // The true target is read, not guessed: shown whenever the text does not say it.
+  // Show the real target whenever the text of the link differs from it.
   const said = label === safe || `${label}/` === safe || label === href;
   return (
     <>
@@ -244,7 +247,7 @@ const entities: Record<string, string> = {
   times: "×",
 };
 
-/** Character references as the characters they stand for. */
+/** Replaces character references by the characters that they stand for. */
 export function decode(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(/&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,8}));/g, (all, dec, hex, name) => {

@@ -1,16 +1,16 @@
-// Colours and weights of terminal output (SGR, "select graphic rendition"): from
-// the parameters of a sequence to a style, and from a style to CSS classes.
+// Colours and weights of terminal output (SGR, "select graphic rendition"):
+// parameters of a sequence to a style, and a style to CSS classes.
 
 export interface Span {
   text: string;
   className: string;
-  mark?: string; // what the character is that text stands for
+  mark?: string; // name of the character that text stands for
 }
 
 export type Line = Span[];
 
 export interface Style {
-  fg: number; // 0-7, or -1
+  fg: number; // 0-7, or -1 for the default
   bg: number;
   bold: boolean;
   dim: boolean;
@@ -31,13 +31,16 @@ export const plain: Style = {
   inverse: false,
 };
 
-/** Whether these are parameters of SGR: those of terminals' own begin with another character. */
+/**
+ * Whether these are SGR parameters. Private sequences of terminals begin with
+ * another character.
+ */
 export const isSgr = (params: string) => /^[\d;:]*$/.test(params);
 
 /** The style after an SGR sequence with these parameters. */
 export function sgr(style: Style, params: string): Style {
   let s = { ...style };
-  // "38:2:…" is one attribute, "38;2;…" three or five.
+  // "38:2:…" is one attribute; "38;2;…" is three or five.
   const codes = params.split(";").flatMap((p) => {
     const parts = p.split(":");
     return [parts.map((x) => (x === "" ? 0 : Number(x)))];
@@ -74,7 +77,7 @@ function apply(s: Style, c: number, sub: number | undefined) {
         s.italic = true;
         break;
       case 4:
-        s.underline = sub !== 0; // "4:0" is none
+        s.underline = sub !== 0; // "4:0" means no underline
         break;
       case 7:
         s.inverse = true;
@@ -106,8 +109,9 @@ function apply(s: Style, c: number, sub: number | undefined) {
     }
 }
 
-// Of many colours the nearest of the eight, which the page can draw so that they
-// are read in light and in dark. -1 for what is next to black, grey or white.
+// Maps a colour to the nearest of the eight colours that the page can draw
+// legibly in light and dark mode. Returns -1 for a colour close to black, grey
+// or white.
 function hueOf(rest: readonly number[], colons: boolean): number {
   if (rest[0] === 5) {
     const n = rest[1] ?? 0;
@@ -118,7 +122,7 @@ function hueOf(rest: readonly number[], colons: boolean): number {
     return nearest(level(Math.floor(i / 36)), level(Math.floor(i / 6) % 6), level(i % 6));
   }
   if (rest[0] !== 2) return -1;
-  const rgb = colons && rest.length > 4 ? rest.slice(2, 5) : rest.slice(1, 4); // a colour space may stand first
+  const rgb = colons && rest.length > 4 ? rest.slice(2, 5) : rest.slice(1, 4); // a colour space may come first
   return nearest(rgb[0] ?? 0, rgb[1] ?? 0, rgb[2] ?? 0);
 }
 

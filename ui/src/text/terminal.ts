@@ -1,19 +1,21 @@
-// What a command printed, as a terminal shows it: colours and weights as classes,
-// a line written over itself as it was in the end. All else that a terminal would
-// obey is left out and counted. Pure, and never more than what came in.
+// Converts the output of a command to the text that a terminal would show:
+// colours and weights as classes, and the final state of lines that were
+// overwritten. All other control sequences are removed and counted. A pure
+// function whose result is never larger than its input.
 
 import { classOf, isSgr, type Line, plain, sgr } from "./sgr";
 import { visible } from "./visible";
 
 export interface Screen {
   lines: Line[];
-  skipped: number; // control sequences that are not shown
+  skipped: number; // number of control sequences that were removed
 }
 
-const longestString = 4096; // characters of an OSC or DCS; what is longer is no such string, but text
+const longestString = 4096; // characters of an OSC or DCS string; a longer one is treated as text
 
-// CSI; strings (OSC, DCS, SOS, PM, APC), which end with BEL or ST and at the latest
-// with their line; other escapes; then the controls that move within a line.
+// CSI sequences; strings (OSC, DCS, SOS, PM, APC), which end with BEL or ST or
+// at the latest with the line; other escapes; then controls that move within a
+// line.
 const control = new RegExp(
   [
     "(?:\\x1b\\[|\\x9b)([0-?]*)[ -/]*([@-~])",
@@ -21,12 +23,14 @@ const control = new RegExp(
     "\\x1b(?:\\[[0-?]*[ -/]*$|[ -/]*[0-Z\\\\^-~]|[\\]PX^_\\[]|$)",
     "([\\r\\b])",
     "(\\n)",
-    "[\\0\\x07\\x0e\\x0f\\x7f]", // what rings, pads or switches sets
+    "[\\0\\x07\\x0e\\x0f\\x7f]", // bell, padding, switch of character sets
   ].join("|"),
   "g",
 );
 
-/** The screen after output. What is not finished at its end is left out. */
+/**
+ * The screen after the output. An unfinished sequence at the end is left out.
+ */
 export function terminal(output: string): Screen {
   const lines: Line[] = [];
   let line = new Row();
@@ -57,17 +61,17 @@ export function terminal(output: string): Screen {
 export const textOf = (lines: readonly Line[]): string =>
   lines.map((l) => l.map((s) => s.text).join("")).join("\n");
 
-// What is drawn with the character before it takes no place of its own.
+// Combining characters, which need no cell of their own.
 const joins = /^[\p{M}\u200d\ufe00-\ufe0f]$/u;
 
-// A line of a terminal. As long as text is only added to it, it is a few runs;
-// once something is written over, it is a list of characters.
+// A line of a terminal. While text is only appended, it is a few runs; once
+// text is overwritten, it is a list of cells.
 class Row {
-  at = 0; // place of the cursor, in characters
+  at = 0; // position of the cursor, in characters
   length = 0;
   private runs: { text: string; className: string }[] = [];
   private cells: { text: string; className: string }[] | undefined;
-  private blank = 0; // so many cells are known to be erased
+  private blank = 0; // number of cells that are known to be erased
 
   put(text: string, className: string) {
     if (text === "") return;
@@ -87,7 +91,7 @@ class Row {
     this.length = cells.length;
   }
 
-  /** Erases to the end of the line, to its beginning, or all of it. */
+  /** Erases the line to its end, to its beginning, or completely. */
   erase(how: string) {
     const cells = this.split();
     if (how !== "1") cells.length = this.at;
@@ -128,7 +132,8 @@ function joined(cells: readonly { text: string; className: string }[]) {
   return out;
 }
 
-// Characters that have a place of their own. As split does, but without splitting.
+// The number of cells of a text. The same as the length of its split, but
+// faster.
 function width(text: string): number {
   if (/^[\x20-\x7e\t]*$/.test(text)) return text.length;
   let n = 0;

@@ -1,9 +1,10 @@
-// Text of others, so that nothing in it can hide, reorder or imitate. Characters
-// that a browser would not draw, or would obey, are named instead.
+// Shows foreign text so that nothing in it can hide, reorder or imitate other
+// text. Characters that a browser would not draw, or would interpret, are named
+// instead.
 
 export interface Piece {
   text: string;
-  mark?: string; // what the character is, where text stands for one
+  mark?: string; // name of the character that text stands for
 }
 
 const names: Record<number, string> = {
@@ -45,17 +46,20 @@ const names: Record<number, string> = {
   65279: "BOM",
 }; // prettier-ignore
 
-// C0 but tab and newline, DEL, C1, soft hyphen, every format character, line and
-// paragraph separators, fillers and blanks that draw nothing, variation selectors
-// beyond the emoji ones, tags, lone surrogates.
+// C0 controls except tab and newline, DEL, C1 controls, soft hyphen, every
+// format character, line and paragraph separators, fillers and blanks without a
+// glyph, variation selectors other than those of emoji, tags, lone surrogates.
 const hidden =
   /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
-// An emoji may be joined by ZWJ; there it draws something and is left alone.
+// A ZWJ that joins emoji changes what is drawn, so it is not marked.
 const joined = /\p{Extended_Pictographic}\ufe0f?$/u;
 const joins = /^\p{Extended_Pictographic}/u;
 
-/** Splits text into what can be drawn as it is and marks for what cannot. */
+/**
+ * Splits text into parts that can be drawn unchanged and marks for the other
+ * characters.
+ */
 export function visible(text: string, also?: RegExp): Piece[] {
   const out: Piece[] = [];
   let from = 0;
@@ -78,19 +82,21 @@ export function visible(text: string, also?: RegExp): Piece[] {
 
 const strict = new RegExp(`[\\n\\t\\u00a0\\u2000-\\u200a\\u202f\\u205f\\u3000]|${hidden.source}`, "gu");
 
-/** As visible, but line breaks, tabs and odd blanks are marked too. */
+/** Like visible, but line breaks, tabs and unusual spaces are marked, too. */
 export const exact = (text: string): Piece[] => visible(text, strict);
 
 export function nameOf(code: number): string {
   return names[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
-const anyHidden = new RegExp(hidden.source, "u"); // not global: it keeps no place between calls
+const anyHidden = new RegExp(hidden.source, "u"); // not global: a global expression keeps a position between calls
 
-/** Whether text has anything in it that visible would mark. */
+/** Whether visible would mark anything in the text. */
 export const hasHidden = (text: string): boolean => anyHidden.test(text);
 
-/** One line of plain text, for titles and labels: marks in angle brackets. */
+/**
+ * One line of plain text for titles and labels, with marks in angle brackets.
+ */
 export function plain(text: string, max = 300): string {
   const cut = text.length > max ? `${text.slice(0, max)}…` : text;
   return visible(cut.replace(/\s+/g, " "))

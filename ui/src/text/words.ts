@@ -1,4 +1,4 @@
-// Words for things that have a name on the wire.
+// Labels for names in the API.
 
 const modes: Record<string, string> = {
   default: "Ask first",
@@ -8,7 +8,7 @@ const modes: Record<string, string> = {
   bypass: "Never ask (dangerous)",
 };
 
-/** What a permission mode does; `own` has an agent's words for it. */
+/** A label for a permission mode; `own` has the agent's own labels. */
 export const modeLabel = (mode: string, own: Readonly<Record<string, string>> = {}) =>
   own[mode] ?? modes[mode] ?? mode;
 
@@ -33,6 +33,6 @@ const resolvers: Record<string, string> = {
   agent: "by the agent",
 };
 
-/** Who answered an approval; `rule` is the number of the rule that did. */
+/** Who decided an approval. `rule` is the number of the rule that did. */
 export const resolverLabel = (by: string | undefined, rule?: number) =>
   by === "policy" && rule !== undefined ? `by rule ${rule}` : (resolvers[by ?? ""] ?? "");

@@ -1,9 +1,11 @@
-/** An answer that is not 2xx, or none; the message is made to be shown. */
+/**
+ * A response other than 2xx, or no response. The message is meant for users.
+ */
 export class ApiError extends Error {
   constructor(
     readonly type: string,
     message: string,
-    readonly status: number, // 0: there was no answer of the server
+    readonly status: number, // 0: the server did not respond
     readonly details: Record<string, unknown> = {},
   ) {
     super(message);

@@ -1,5 +1,5 @@
-// The Session API as functions. An answer that is not 2xx is an ApiError whose
-// message is the server's own, made to be shown.
+// The Session API as functions. A response other than 2xx is thrown as an
+// ApiError with the server's own message, which is meant for users.
 
 import { ApiError } from "./error";
 import { keepLogin, login } from "./key";
@@ -18,13 +18,16 @@ import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus 
 
 export { ApiError };
 
-const patience = 30_000; // ms; an answer never waits for a model
+const patience = 30_000; // ms; no response waits for a model
 
-const slow = 120_000; // ms; for files
+const slow = 120_000; // ms; for uploads
 
 type Method = "GET" | "POST" | "DELETE";
 
-/** Sends a request of a browser that is logged in, once the server has proved who it is. */
+/**
+ * Sends a request with this browser's login, after the server has proved its
+ * identity.
+ */
 async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
   await proof();
   const key = login()?.key;
@@ -76,14 +79,14 @@ export interface Decision {
   choice: string;
   reason?: string;
   argumentsDigest?: string;
-  remember?: RuleFields; // a rule that decides the same from now on
-  updatedArguments?: string; // JSON text, sent as it is: numbers keep their digits
+  remember?: RuleFields; // a rule to store, which decides similar calls in the same way
+  updatedArguments?: string; // JSON text, sent unchanged so that numbers keep their digits
 }
 
-/** A prompt that the server has taken. */
+/** A prompt that the server has accepted. */
 export interface Sent {
   turnId: string;
-  warnings: string[]; // such as attachments it left out
+  warnings: string[]; // for example about attachments that were left out
 }
 
 export const api = {
@@ -141,7 +144,7 @@ export const api = {
   kill: (id: string) => post(`${session(id)}/kill`, {}),
   status: async (id: string): Promise<SessionStatus | undefined> =>
     parseStatus(await call("GET", `${session(id)}/status`)),
-  /** Answers with the session as it is then. */
+  /** Returns the status of the session after the change. */
   options: async (id: string, options: Options): Promise<SessionStatus | undefined> =>
     parseStatus(await post(`${session(id)}/options`, options)),
 
@@ -152,7 +155,10 @@ export const api = {
     return call("POST", `${session(id)}/approvals/${encodeURIComponent(approval)}`, body);
   },
 
-  /** Rules that would allow calls like the one that is asked for, the narrowest first. */
+  /**
+   * Rules that would allow calls like the one of the approval, the narrowest
+   * first.
+   */
   suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
     parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),

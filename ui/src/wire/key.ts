@@ -1,20 +1,23 @@
-// The page's part of this browser's login. The cookie is the other half of the
-// credential: a browser sends it to every port of the host, and it is worth
-// nothing without the key, which only pages of this origin can read and which
-// goes nowhere else.
+// This browser's key, which is one half of its login. The cookie is the other
+// half: a browser sends it to every port of the host, but without the key it is
+// worthless. Only pages of this origin can read the key, and it is sent only to
+// the server.
 
 export interface Login {
-  id: string; // of the credential
+  id: string; // id of the credential
   key: string;
-  proofKey: string; // with which the server proves who it is, in hexadecimal
+  proofKey: string; // key with which the server proves its identity, in hexadecimal
 }
 
 const keyName = "runnel.key";
-const proofName = "runnel.proof"; // id and key of the proof
+const proofName = "runnel.proof"; // stores id and key of the proof
 
-let mine: Login | undefined; // where nothing can be stored: until the page is left
+let mine: Login | undefined; // fallback without storage, until the page is closed
 
-/** Read anew each time: another tab may have logged in since. */
+/**
+ * Reads the login from storage each time, because another tab may have logged
+ * in since.
+ */
 export function login(): Login | undefined {
   try {
     const key = localStorage.getItem(keyName);
@@ -31,6 +34,6 @@ export function keepLogin(login: Login) {
     localStorage.setItem(proofName, `${login.id} ${login.proofKey}`);
     localStorage.setItem(keyName, login.key);
   } catch {
-    // then it is known to this tab alone
+    // only this tab knows the login
   }
 }

@@ -1,5 +1,6 @@
-// Frames from the server to typed values. What is not understood is left out,
-// never guessed: an unknown type is ignored, a malformed entry is dropped alone.
+// Parses frames from the server to typed values. Unknown parts are left out,
+// never guessed: an unknown type is ignored, and of a list only the malformed
+// entries are dropped.
 
 import type {
   Agent,
@@ -34,8 +35,8 @@ const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwis
   known.includes(v as T) ? (v as T) : otherwise;
 
 /**
- * A number that JavaScript would round. It is kept as it was written, so that
- * an approval shows exactly what would run.
+ * A number that JavaScript would round. It keeps its source text, so that an
+ * approval shows exactly what would run.
  */
 export class ExactNumber {
   constructor(readonly source: string) {}
@@ -48,16 +49,19 @@ const keepExact: Reviver = (_key, value, context) =>
     ? new ExactNumber(context.source)
     : value;
 
-// A number may be written with more digits than JavaScript keeps.
+// Finds numbers that may have more digits than JavaScript keeps.
 const maybeLong = /\d{16}|\d[eE][+-]?\d|\.\d*0[,\s}\]]/;
 
-/** Parses JSON; only where an approval is in it are odd numbers kept exactly. */
+/**
+ * Parses JSON. Only a text that contains an approval keeps such numbers
+ * exactly.
+ */
 export function parseJSON(text: string): unknown {
   const exact = text.includes('"approval') && maybeLong.test(text);
   return JSON.parse(text, exact ? (keepExact as Parameters<typeof JSON.parse>[1]) : undefined);
 }
 
-/** Returns undefined for what is not JSON or has an unknown type. */
+/** Returns undefined if the text is not JSON or has an unknown type. */
 export function parseFrame(text: string): Frame | undefined {
   let v: unknown;
   try {
@@ -279,7 +283,8 @@ const choiceKinds = ["allow_once", "allow_session", "allow_always", "deny", "den
 
 function parseChoice(v: unknown): Choice | undefined {
   if (!isObj(v) || !str(v.id)) return undefined;
-  // A kind we do not know is taken for the most far-reaching one, so that it is never the first button.
+  // An unknown kind counts as the widest permission, so that it is never the
+  // first button.
   return {
     id: str(v.id),
     kind: oneOf(v.kind, choiceKinds, "allow_always"),
@@ -305,7 +310,7 @@ function parseApproval(v: unknown): Approval | undefined {
   };
 }
 
-/** A row of the session list, or the payload of session:status. */
+/** Parses a row of the session list, or the payload of session:status. */
 export function parseStatus(v: unknown): SessionStatus | undefined {
   if (!isObj(v) || !str(v.sessionId)) return undefined;
   return {
@@ -450,7 +455,7 @@ function ruleFields(v: unknown): RuleFields | undefined {
   return out;
 }
 
-/** The rules that would answer calls like the one an approval is about. */
+/** Parses the rules that would decide calls like the one of an approval. */
 export function parseSuggestedRules(v: unknown): RuleFields[] {
   return isObj(v) ? list(v.suggestedRules, ruleFields) : [];
 }

@@ -1,7 +1,7 @@
-// While the server is down, another program may have its port. So the tab sends
-// nothing of worth, no credential, draft or prompt, before the program at its
-// address has proved that it knows this browser's login. A proof counts while
-// the tab's socket is open, and else for what waits for it.
+// While the server is down, another program may use its port. So the tab sends
+// no credential, draft or prompt before the program at its address has proved
+// that it knows this browser's login. A proof is valid while the tab's socket
+// is open, and otherwise only for the requests that wait for it.
 
 import { ApiError } from "./error";
 import { login } from "./key";
@@ -11,12 +11,17 @@ const patience = 10_000; // ms
 let holds = false;
 let asking: Promise<void> | undefined;
 
-/** Says whether the socket to the server that proved itself is open. */
+/**
+ * Records whether the socket to the server that proved its identity is open.
+ */
 export function proofHolds(open: boolean) {
   holds = open;
 }
 
-/** Nothing where no proof is needed; else it fails with an ApiError unless the server proves itself. */
+/**
+ * Returns undefined if no proof is needed. Otherwise the promise fails with an
+ * ApiError unless the server proves its identity.
+ */
 export function proof(): Promise<void> | undefined {
   if (holds || !login()) return undefined;
   asking ??= ask().finally(() => {
@@ -46,7 +51,7 @@ async function ask() {
     throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);
   }
   if (res.status === 401 || res.status === 403)
-    // 403: the page has another origin now
+    // 403: the origin of the page has changed
     throw new ApiError(
       "UNAUTHORIZED",
       "This browser’s login has expired. Run `runnel login` for a new link.",

@@ -1,12 +1,15 @@
-// The one WebSocket of a tab: it comes back by itself, and every session it
-// watches goes on from where it was.
+// The only WebSocket of a tab. It reconnects by itself, and every session that
+// it watches resumes from its last position.
 
 import { ApiError } from "./error";
 import { login } from "./key";
 import { parseFrame } from "./parse";
 import type { Frame } from "./types";
 
-/** Foreign: the program at the server's address did not prove that it is the server. */
+/**
+ * Foreign: the program at the server's address did not prove that it is the
+ * server.
+ */
 export type LinkStatus = "connecting" | "open" | "waiting" | "foreign" | "refused";
 
 export interface Position {
@@ -15,37 +18,44 @@ export interface Position {
 }
 
 export interface LinkEvents {
-  /** Called with what arrived since the last time, in order. */
+  /** Called with the frames that arrived since the last call, in order. */
   frames(frames: Frame[]): void;
   status(status: LinkStatus): void;
-  /** The position from which a session is resumed, if any of it is here, and of which log. */
+  /**
+   * The position and the log from which to resume a session, if any of it was
+   * received.
+   */
   after(sessionId: string): Position;
-  /** Fails with an ApiError unless the server proves itself; nothing where no proof is needed. */
+  /**
+   * Fails with an ApiError unless the server proves its identity. Returns
+   * undefined if no proof is needed.
+   */
   proof(): Promise<void> | undefined;
-  /** Resolves to false if the server no longer knows this browser. */
+  /** Resolves to false if the server does not accept this browser's login. */
   admitted(): Promise<boolean>;
 }
 
-/** What the link needs of the world, so that tests can stand in for it. */
+/** What the link needs from its environment; tests replace it. */
 export interface World {
   open(url: string, protocol: string): WebSocket;
   later(f: () => void, ms: number): number;
   forget(id: number): void;
   random(): number;
-  /** Calls f before the next drawing, or soon where nothing is drawn. */
+  /** Calls f before the next rendering, or soon if nothing is rendered. */
   soon(f: () => void): void;
 }
 
 export const browser: World = {
   open: (url, protocol) => {
-    const key = login()?.key; // a page cannot give a WebSocket a header
+    const key = login()?.key; // a page cannot set headers of a WebSocket
     return new WebSocket(url, key ? [protocol, `runnel.key.${key}`] : [protocol]);
   },
   later: (f, ms) => window.setTimeout(f, ms),
   forget: (id) => window.clearTimeout(id),
   random: Math.random,
   soon: (f) => {
-    // A hidden tab draws nothing: a timer sees to it that frames do not pile up.
+    // A hidden tab renders nothing, so a timer ensures that frames do not pile
+    // up.
     let done = false;
     const once = () => {
       if (!done) f();
@@ -95,7 +105,7 @@ export class Link {
     if (this.watched.delete(sessionId) && this.ready()) this.say({ type: "session:unsubscribe", sessionId });
   }
 
-  /** Connects now: the machine woke up, or the network came back. */
+  /** Connects at once, after the machine woke up or the network returned. */
   wake(fresh: boolean) {
     if (this.closed) return;
     if (fresh || !this.socket) {
@@ -163,7 +173,8 @@ export class Link {
 
   private async again(opened: boolean, code: number) {
     this.on.status("waiting");
-    // A browser does not say why an upgrade was refused; asking by HTTP does.
+    // A browser does not report why an upgrade was rejected; a request over
+    // HTTP does.
     if ((!opened || code === 4401) && !(await this.on.admitted())) return this.refuse();
     this.retry();
   }
@@ -198,7 +209,8 @@ export class Link {
   }
 
   private subscribe(sessionId: string) {
-    // The request is named after its session, so that an error can be told whose it is.
+    // The request id is the session's id, so that an error can be assigned to
+    // its session.
     this.say({ type: "session:subscribe", requestId: sessionId, sessionId, ...this.on.after(sessionId) });
   }
 

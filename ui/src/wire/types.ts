@@ -1,15 +1,15 @@
-// The words of the wire, as the API's document has them (npm run types). Everything
-// here arrives from outside: parse.ts decides what is let in. It leaves out what the
-// page does not read, and fills in what it always wants to have; a type says so.
+// The types of the API, from its document (npm run types). All values come from
+// outside; parse.ts validates them. It drops fields that the page does not use
+// and fills in defaults for others, and the types here reflect that.
 
 import type { components } from "./api.gen";
 
 type Schemas = components["schemas"];
 
-/** T with these fields present. */
+/** T with the fields K present. */
 type With<T, K extends keyof T> = Omit<T, K> & Required<Pick<T, K>>;
 
-/** T with these fields absent or present. */
+/** T with the fields K optional. */
 type Maybe<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
 export type ToolKind = Schemas["ToolKind"];
@@ -17,7 +17,7 @@ export type Hunk = Schemas["Hunk"]; // each of its lines begins with ' ', '-' or
 export type Change = Schemas["Change"];
 export type Attachment = Schemas["SentAttachment"];
 export type PlanEntry = Schemas["PlanEntry"];
-export type ToolCall = Omit<Schemas["ToolCall"], "parentCallId">; // the upsert has it
+export type ToolCall = Omit<Schemas["ToolCall"], "parentCallId">; // the upsert has that field
 
 export type UpsertStatus = Schemas["UpsertStatus"];
 
@@ -37,7 +37,7 @@ export type Usage = Schemas["Usage"];
 type TurnStarted = Schemas["TurnStarted"];
 type OfAllTurnEvents = "type" | "turnId" | "sessionId" | "seq" | "timestamp";
 
-/** The fields of one type of turn event are absent in the others. */
+/** A turn event of one type lacks the fields of the other types. */
 export type TurnEvent = Pick<TurnStarted, Exclude<OfAllTurnEvents, "type">> & {
   type: Schemas["TurnEvent"]["type"];
 } & Partial<
@@ -53,27 +53,32 @@ export type ApprovalEvent = Schemas["UpsertApproval"];
 export type Notice = Schemas["UpsertNotice"];
 export type UsageEvent = Schemas["UpsertUsage"];
 
-/** Its config, files, options and given settings are those that were told this time. */
+/**
+ * config, files, options and given settings are those of the last status only.
+ */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
   "status" | "agentSessionId" | "delegation" | "resolved" | "given" | "config"
 > & {
-  given: Readonly<Record<string, string>>; // what was set of its config, by id
-  config?: ConfigOption[]; // what the agent offers to set
+  given: Readonly<Record<string, string>>; // the values that were set for options in config, by id
+  config?: ConfigOption[]; // options that the agent offers
   resolved?: ResolvedOption[]; // by name
 };
 
-/** What an option was resolved to, and which sources that is from, strongest first. */
+/** The resolved value of an option and its sources, strongest first. */
 export interface ResolvedOption {
   name: string;
-  value?: string; // absent: only the agent knows it
+  value?: string; // absent if only the agent knows it
   from: string[];
 }
 
-/** A file of the agent's own: a plan that it wrote for itself, a skill that it read. */
+/**
+ * A file of the agent itself: a plan that it wrote for itself, or a skill that
+ * it read.
+ */
 export type AgentFile = Schemas["AgentFile"];
 
-// One thing that a session's stream says, live or as history.
+// An entry of a session's stream, live or from the history.
 export type Entry =
   | { type: Schemas["SessionUpsertEntry"]["type"]; payload: Upsert }
   | { type: Schemas["SessionTurnEntry"]["type"]; payload: TurnEvent }
@@ -95,20 +100,20 @@ export type Frame =
   | (Pick<Schemas["SessionHelloAckMessage"], "type"> & { selectedFamily: string })
   | (Omit<Schemas["ErrorMessage"], "error"> & { error: ApiErrorBody });
 
-/** Its type may be one that this page does not know. */
+/** The type may be unknown to this page. */
 export type ApiErrorBody = Omit<Schemas["Problem"], "type"> & { type: string };
 
 export type ConfigChoice = Schemas["ConfigChoice"];
 
-/** A setting that an agent offers under its own name. */
+/** An option that an agent offers under its own name. */
 export type ConfigOption = With<Schemas["ConfigOption"], "choices">;
 
-/** What can be set of a session, before and while it lives. */
+/** The options that can be set for a session, when it is created and later. */
 export type Options = Pick<Schemas["Options"], "model" | "config" | "persona"> & {
-  permissionMode?: string; // one of those that the agent has
+  permissionMode?: string; // one of the agent's modes
 };
 
-/** What a rule says that answers what agents ask. */
+/** The content of a rule that decides approvals. */
 export interface RuleFields {
   effect: "allow" | "deny";
   kind: "execute" | "edit" | "read" | "fetch" | "tool";
@@ -122,19 +127,22 @@ export interface RuleFields {
 /** A stored rule. */
 export interface Rule extends RuleFields {
   id: number;
-  by: string; // name of the credential that made it
+  by: string; // name of the credential that created it
   createdAt: string;
   uses: number;
   lastUsedAt?: string;
 }
 
-/** A named way to run an agent. */
+/** A named set of options for an agent. */
 export type Profile = With<
   Pick<Schemas["Profile"], "name" | "description" | "project" | "default" | "error">,
   "default"
 >;
 
-/** The label of a mode says what it does with this agent, where its name does not. */
+/**
+ * The label of a mode says what the mode does with this agent, if its name does
+ * not.
+ */
 export type Agent = With<
   Omit<Schemas["Agent"], "aliases" | "capabilities" | "checkedAt" | "config">,
   "checking" | "models" | "modes" | "modeLabels"
