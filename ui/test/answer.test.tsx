@@ -50,7 +50,7 @@ async function show(a: Partial<Approval>) {
   };
   const waiting = [{ turnId: "t", seq: 1, timestamp: "", status: "pending" as const, approval }];
   act(() => root.render(<ApprovalBar session="s" transcript={empty} dir="/p" waiting={waiting} />));
-  await act(() => vi.advanceTimersByTimeAsync(500)); // before that nothing is an answer
+  await act(() => vi.advanceTimersByTimeAsync(500)); // earlier keys and clicks do not answer
 }
 
 const press = (name: string) =>
@@ -95,7 +95,7 @@ describe("a form", () => {
     await show({ arguments: args });
     expect(host.textContent).toContain("About the service");
     expect(host.textContent).toContain("What you enter goes to deployer");
-    expect(host.querySelectorAll("[data-wrong]").length).toBe(0); // not before one has tried
+    expect(host.querySelectorAll("[data-wrong]").length).toBe(0); // no errors before the first attempt to send
     await press("Send");
     expect(asked).toEqual([]);
     expect([...host.querySelectorAll("[data-wrong]")].map((e) => e.getAttribute("data-field"))).toEqual([
@@ -278,7 +278,7 @@ describe("questions", () => {
     await press("Answer");
     expect(asked).toEqual([]);
     expect(host.querySelectorAll("[data-wrong]").length).toBe(3);
-    tick("Which?", 2); // something else
+    tick("Which?", 2); // another option
     type("Which?", "files");
     tick("q2", 0);
     tick("q2", 1);

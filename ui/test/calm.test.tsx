@@ -1,5 +1,5 @@
-// A key is an answer only where nobody writes, and only to a question that has
-// been seen.
+// A key answers a question only if the focus is in no text field and the
+// question has been visible for a while.
 
 import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
@@ -53,7 +53,10 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Presses a key where the focus is, and returns whether it was taken from there. */
+/**
+ * Presses a key on the focused element, and returns whether the page prevented
+ * its default.
+ */
 const press = async (key: string): Promise<boolean> => {
   const e = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
   await act(async () => {

@@ -1,4 +1,6 @@
-/** The CPU time that work takes, in ms. Other programs of the machine do not lengthen it. */
+/**
+ * The CPU time of work in ms. Other programs on the machine do not affect it.
+ */
 export function cpuTime(work: () => void): number {
   const before = process.cpuUsage();
   work();

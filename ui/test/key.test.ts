@@ -7,7 +7,7 @@ import { browser } from "../src/wire/socket";
 const proofKey = "0123456789abcdef".repeat(4);
 const given = (key: string) => ({ id: "b1", key, proofKey });
 
-/** What the server that knows the login answers. */
+/** The response of a server that knows the login. */
 async function proves(body: string, origin = location.origin): Promise<string> {
   const hmac = { name: "HMAC", hash: "SHA-256" };
   const bytes = Uint8Array.from(proofKey.match(/../g) ?? [], (b) => Number.parseInt(b, 16));

@@ -1,4 +1,5 @@
-// What an approval came to: who decided, by which rule, and which rule was made.
+// The result of an approval: who decided, by which rule, and which rule was
+// stored.
 
 import { act } from "react";
 import { createRoot } from "react-dom/client";

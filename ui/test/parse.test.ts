@@ -97,7 +97,7 @@ describe("parseFrame", () => {
     );
     const args =
       f?.type === "session:approval" ? (f.payload.approval.arguments as Record<string, unknown>) : {};
-    // Where the browser cannot tell how a number was written, there is nothing to keep.
+    // A browser without source texts of numbers cannot keep them exactly.
     if (args.id instanceof ExactNumber)
       expect(jsonText(args)).toBe('{\n  "id": 12345678901234567890,\n  "n": 1.10,\n  "k": 2\n}');
     else expect(typeof args.id).toBe("number");

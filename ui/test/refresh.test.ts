@@ -1,4 +1,4 @@
-// The session list is read again after what was done to a session.
+// The session list is loaded again after an action on a session.
 
 import { afterEach, expect, it, vi } from "vitest";
 import { refresh, useStore } from "../src/model/store";
@@ -21,7 +21,7 @@ it("reads the list again for who asks while it is being read: the answer on its 
   });
   const first = refresh();
   await vi.waitFor(() => expect(lists).toBe(1));
-  state = "open"; // it was continued meanwhile
+  state = "open"; // the session was continued meanwhile
   const again = [refresh(), refresh()];
   release();
   await Promise.all([first, ...again]);

@@ -1,5 +1,5 @@
-// Rules: what is allowed from now on is shown word for word before it is, and
-// every rule that is there can be removed.
+// Rules: the page shows exactly what a rule would allow before it is stored,
+// and every stored rule can be removed.
 
 import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
@@ -79,7 +79,7 @@ it("shows the exact pattern before it allows it from now on", async () => {
   ];
   answers["GET /api/session/s/approvals/a"] = { approval, suggestedRules: rules };
   await bar(approval);
-  expect(asked).toEqual([]); // nothing is asked for until someone wants it
+  expect(asked).toEqual([]); // no request before the user asks for rules
   await click(button("Always allow in this project…"));
   expect([...host.querySelectorAll("[data-rule]")].map((b) => b.textContent)).toEqual([
     "Always allow git log -p",

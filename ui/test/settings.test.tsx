@@ -49,7 +49,7 @@ describe("settings", () => {
     const a = agent({ models: [{ id: "x", name: "X" }, { id: "y" }] });
     expect(offered(a).map((s) => [s.key, s.value])).toEqual([
       ["model", ""],
-      ["permissionMode", "default"], // the server's, whatever the agent's own is
+      ["permissionMode", "default"], // the server's default, whatever the agent's is
     ]);
     expect(
       current(a, status({ modelId: "z", permissionMode: "plan" })).map((s) => [
@@ -190,7 +190,7 @@ describe("changing a setting", () => {
     answer = () => json(told({ config: [effort("low"), web] }));
     await choose("high");
     expect(asked).toEqual([{ url: "/api/session/s/options", body: { config: { effort: "high" } } }]);
-    expect(select().value).toBe("high"); // wanted, and marked as such
+    expect(select().value).toBe("high"); // the requested value, marked as pending
     expect(select().getAttribute("aria-busy")).toBe("true");
     tell({ lastSeq: 2, config: [effort("high"), web] });
     expect(select().value).toBe("high");

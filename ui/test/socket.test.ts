@@ -6,7 +6,7 @@ import { Link, type LinkStatus, type World } from "../src/wire/socket";
 import type { Entry, Frame } from "../src/wire/types";
 import { history, S, sample } from "./stream";
 
-// A socket whose other end is the test.
+// A socket whose other end is controlled by the test.
 class FakeSocket {
   readyState = 0;
   sent: Record<string, unknown>[] = [];
@@ -182,7 +182,7 @@ describe("Link", () => {
         for (const e of log.slice(told, next) as Entry[]) last().tell({ ...e, sessionId: S });
         told = next;
         if (told < log.length) {
-          last().cut(); // before anything was drawn
+          last().cut(); // before the next rendering
           await settle();
           timers.at(-1)?.f();
         }
@@ -216,7 +216,7 @@ describe("Link", () => {
     expect(sockets.length).toBe(2);
     sockets[0]?.tell({ type: "session:status", sessionId: S, payload: { sessionId: S } });
     draw();
-    expect(got).toEqual([]); // the old one is not listened to any more
+    expect(got).toEqual([]); // messages of the old socket are ignored
   });
 
   it("does not wait out a backoff when woken, and connects only once", async () => {

@@ -1,5 +1,5 @@
-// A small server for tests: it holds a session's log and tells it as the real one
-// does, live or as history after any position.
+// A small server for tests. It holds a session's log and sends it as the real
+// server does: live, or as history after any position.
 
 import type { Entry, Frame, Upsert } from "../src/wire/types";
 
@@ -147,7 +147,10 @@ export const notice = (turn: string, seq: number): Entry => ({
 
 export const live = (e: Entry): Frame => ({ ...e, sessionId: S });
 
-/** What key names an entry: of those with the same one, only the newest is told. */
+/**
+ * The key of an entry. Of several entries with the same key, history sends only
+ * the newest.
+ */
 function keyOf(e: Entry): string {
   switch (e.type) {
     case "session:upsert":
@@ -159,7 +162,10 @@ function keyOf(e: Entry): string {
   }
 }
 
-/** The history after a position: one whole entry for each thing that changed since. */
+/**
+ * The history after a position: one complete entry for each object that changed
+ * since.
+ */
 export function history(log: readonly Entry[], after = 0, size = 200): Frame[] {
   const newest = new Map<string, Entry>();
   for (const e of log) {
@@ -182,7 +188,7 @@ export function history(log: readonly Entry[], after = 0, size = 200): Frame[] {
   return frames;
 }
 
-/** Two turns with everything in them, as a log. */
+/** A log with two turns that together contain everything. */
 export function sample(): Entry[] {
   let n = 0;
   const next = () => ++n;

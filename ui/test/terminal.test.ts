@@ -90,7 +90,7 @@ describe("a terminal's output", () => {
   });
 });
 
-// Pieces of sequences, whole ones and text, in any order.
+// Parts of sequences, complete sequences and text, in any order.
 const hostile = fc
   .array(
     fc.oneof(
@@ -156,7 +156,7 @@ describe("hostile output", () => {
   it("does not depend on where it was cut, once the next piece is there", () => {
     fc.assert(
       fc.property(hostile, hostile, (a, b) => {
-        // Whole lines are settled: what follows them does not change them.
+        // Complete lines do not change when more output follows.
         const before = terminal(`${a}\n`).lines;
         expect(textOf(terminal(`${a}\n${b}`).lines.slice(0, before.length))).toBe(textOf(before));
       }),

@@ -17,7 +17,7 @@ import {
   started,
 } from "./stream";
 
-// What is on the screen, without the marks of how it got there.
+// The visible state, without data about the connection.
 const look = (t: Transcript) => ({ seq: t.seq, loaded: t.loaded, turns: t.turns });
 
 describe("reduce", () => {
@@ -34,9 +34,10 @@ describe("reduce", () => {
     fc.assert(
       fc.property(positions, fc.integer({ min: 1, max: 7 }), fc.boolean(), (cuts, size, twice) => {
         let t = empty;
-        let told = 0; // how much of the log there is by now
+        let told = 0; // number of log entries that exist so far
         for (const cut of [...cuts.sort((a, b) => a - b), log.length]) {
-          // A connection: history after what we have, then live up to the cut.
+          // A connection: the history after our position, then live entries up
+          // to the cut.
           const have = resumeFrom(t);
           const frames: Frame[] = [
             ...history(log.slice(0, told), have ?? 0, size),
@@ -81,7 +82,8 @@ describe("reduce", () => {
   });
 
   it("resumes before what an open item may have grown by", () => {
-    // The item's newest text was at 4; the server had told 5 of something else.
+    // The newest text of the item was at position 4; the server had sent
+    // position 5, of another item.
     const t = reduce(
       reduce(empty, history([])),
       [started("t", 1), message("t", "1:0", "ab", 4, "update"), notice("t", 5)].map(live),

@@ -4,7 +4,7 @@ import { ApiError } from "../src/wire/error";
 
 const hello = { session: "s", content: "hello", queue: false, uploads: [] };
 
-// A server that fails as it is told, and then answers.
+// A server that fails with the given statuses, and then succeeds.
 function server(...failures: number[]) {
   const got: Prompt[] = [];
   const send = async (p: Prompt) => {
@@ -21,12 +21,13 @@ describe("a prompt", () => {
     const { got, send } = server(0, 0);
     await expect(sendOnce(hello, send)).rejects.toThrow("no");
     await expect(sendOnce(hello, send)).rejects.toThrow("no");
-    // The turn runs by now, as the page sees: another body would be another request.
+    // By now the page shows the turn as running; a different body would make a
+    // different request.
     await sendOnce({ ...hello, queue: true }, send);
     expect(got[0]?.turnId).toMatch(/^[0-9a-f-]{36}$/);
     expect(got[1]).toEqual(got[0]);
     expect(got[2]).toEqual(got[0]);
-    await sendOnce(hello, send); // the same words, meant once more
+    await sendOnce(hello, send); // the same text as a new prompt
     expect(got[3]?.turnId).not.toBe(got[0]?.turnId);
   });
 
