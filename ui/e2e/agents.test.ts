@@ -1,4 +1,4 @@
-// What agents offer and ask: settings, forms, questions, terminals.
+// Features of agents: settings, forms, questions, terminals.
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -56,7 +56,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await page.context().close();
   });
 
-  // Everything fits, and nobody is hindered.
+  // Everything fits on the screen and is accessible.
   const good = async () => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(options.viewport.width);
     await expectAccessible(page);
@@ -140,7 +140,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
       expect(box && [box.x, box.width, Math.round(box.y + box.height)]).toEqual([0, 360, 740]);
     }
 
-    // Forty models are searched, by keyboard.
+    // With forty models, the user searches with the keyboard.
     await sheet.getByRole("button", { name: "Model: River 1" }).click();
     const list = page.getByRole("dialog", { name: "Model" });
     await list.getByRole("combobox").fill("delta hard 3");
@@ -152,7 +152,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await page.keyboard.press("Escape");
     await sheet.waitFor({ state: "detached" });
 
-    // What another tab sets is shown here, too.
+    // A setting changed in another tab appears here, too.
     await page.evaluate(
       async (id) =>
         fetch(`/api/session/${id}/options`, {
@@ -171,14 +171,14 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
       : page.getByRole("combobox", { name: "Mode", exact: true });
     await expect.poll(() => mode.inputValue()).toBe("plan");
 
-    // A reload shows what is so, not what was.
+    // After a reload the page shows the current values.
     await page.reload();
     await ended();
     if (phone) await page.getByRole("button", { name: "Settings" }).click();
     await expect.poll(() => mode.inputValue()).toBe("plan");
     if (!phone) await page.getByRole("button", { name: "Model: Delta 3" }).waitFor();
 
-    // What cannot be done is said where it was tried.
+    // An error appears next to the setting that caused it.
     await page.route("**/options", (r) => r.abort());
     await mode.selectOption("auto");
     await page.getByRole("alert").filter({ hasText: "not responding" }).waitFor();
@@ -188,12 +188,13 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
 
   it("shows a terminal’s output as it grows, in its colours, and obeys nothing of it", async () => {
     const script = JSON.parse(readFileSync(terminal, "utf8"));
-    script.steps[1].tool.ask = {}; // waits until its output can be seen
+    script.steps[1].tool.ask = {}; // wait until the output is visible
     await open(script);
     const row = page.locator("[data-row=tool]").first();
     await row.getByRole("button").first().click();
     const out = row.locator("pre.terminal");
-    // A progress line, while it runs: the page itself looks, in every frame.
+    // The progress line of a running command. The page checks for it in every
+    // frame.
     const progress = page.waitForFunction(() => {
       const text = document.querySelector<HTMLElement>("[data-row=tool] pre.terminal")?.innerText ?? "";
       return /\[=+ *\]/.test(text) ? text : undefined;

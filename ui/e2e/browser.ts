@@ -1,4 +1,4 @@
-// A browser that watches what a page must never do.
+// A browser that records violations: anything that the page must never do.
 
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -17,7 +17,7 @@ export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Starts a browser; `scrollbars` shows them, as a desktop does. */
+/** Starts a browser. `scrollbars` shows scrollbars, as on a desktop. */
 export function launch({ scrollbars = false } = {}): Promise<Browser> {
   const found = [
     process.env.CHROMIUM,
@@ -46,17 +46,20 @@ export function launch({ scrollbars = false } = {}): Promise<Browser> {
   });
 }
 
-/** Gives a page a processor so many times slower, as an old phone or a busy machine has. */
+/**
+ * Slows a page's processor down by a factor, as on an old phone or a busy
+ * machine.
+ */
 export async function slow(page: Page, times: number) {
   const session = await page.context().newCDPSession(page);
   await session.send("Emulation.setCPUThrottlingRate", { rate: times });
 }
 
-/** What happened in a context that must not. */
+/** Forbidden events in a context. */
 export interface Watch {
   violations: string[]; // of the content security policy
-  foreign: string[]; // requests that left our origin
-  errors: string[]; // uncaught, and dialogs
+  foreign: string[]; // requests to other origins
+  errors: string[]; // uncaught errors, and dialogs
 }
 
 export async function newContext(
@@ -65,7 +68,7 @@ export async function newContext(
   options: BrowserContextOptions = {},
 ): Promise<{ context: BrowserContext; watch: Watch }> {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
-  context.setDefaultTimeout(60_000); // a busy machine may take long
+  context.setDefaultTimeout(60_000); // a busy machine may be slow
   const watch: Watch = { violations: [], foreign: [], errors: [] };
   await context.exposeBinding("__violated", (_source, what: string) => watch.violations.push(what));
   await context.addInitScript(() => {
@@ -92,7 +95,10 @@ export function expectQuiet(watch: Watch) {
   expect(watch).toEqual({ violations: [], foreign: [], errors: [] });
 }
 
-/** Makes a session, with the scripted agent unless `create` names another, and gives it its first prompt. */
+/**
+ * Creates a session and sends its first prompt. The agent is the scripted one
+ * unless `create` names another.
+ */
 export async function session(
   page: Page,
   server: Server,
@@ -125,7 +131,7 @@ export async function session(
 export const addressOf = (server: Server, id: string) =>
   `${server.origin}/?session=${encodeURIComponent(id)}`;
 
-/** Fails for anything that hinders people who do not see, point or hear. */
+/** Fails if the page has an accessibility problem. */
 export async function expectAccessible(page: Page) {
   await page.evaluate(axeSource);
   const found = await page.evaluate(async () => {
@@ -136,7 +142,8 @@ export async function expectAccessible(page: Page) {
         ): Promise<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }>;
       };
     };
-    // The name of what is pressed has to hold what it shows, for those who say it.
+    // For users of voice control, the accessible name of a button must contain
+    // its visible text.
     const rules = { "label-content-name-mismatch": { enabled: true } };
     const { violations } = await axe.run({ rules });
     return violations.map(
@@ -146,7 +153,7 @@ export async function expectAccessible(page: Page) {
   expect(found).toEqual([]);
 }
 
-/** What the stream says, without times that pass. */
+/** The text of the stream, without durations. */
 export async function told(page: Page): Promise<string[]> {
   return page.locator("[data-row]").evaluateAll((rows) =>
     rows.map((r) => {
@@ -159,7 +166,7 @@ export async function told(page: Page): Promise<string[]> {
 
 const shots = join(import.meta.dirname, "../test-results/screenshots");
 
-/** Keeps a picture for people to look at, if asked for. */
+/** Saves a screenshot for people to inspect, if enabled. */
 export async function shot(page: Page, name: string) {
   if (process.env.RUNNEL_SCREENSHOTS !== "1") return;
   mkdirSync(shots, { recursive: true });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, it } from "vitest";
 import { addressOf, expectAccessible, launch, newContext, session, skip } from "./browser";
 import { Server } from "./server";
 
-// An agent may skip heading levels, and begin with a deep one.
+// An agent may skip heading levels, and may begin with a deep level.
 const headings = {
   steps: [
     { text: "#### Fourth\n\ntext\n\n# First\n\n###### Sixth\n\n## Second\n\ntext" },

@@ -1,5 +1,5 @@
-// Whoever served something at our addresses before, or does while we are down,
-// gets nothing of what a browser keeps for the page.
+// Another program that uses our addresses, before or while the server is down,
+// must not receive anything that a browser keeps for the page.
 
 import { createServer, type Server as HTTPServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTes
 import { addressOf, launch, newContext, session, skip } from "./browser";
 import { Server } from "./server";
 
-/** Serves something else on an address of ours. */
+/** Starts another server on one of our addresses. */
 export function squat(port: number, host: string, listener: RequestListener): Promise<HTTPServer> {
   const squatter = createServer(listener);
   return new Promise((done, fail) => {
@@ -23,7 +23,8 @@ export const leave = (squatter: HTTPServer) =>
     squatter.closeAllConnections();
   });
 
-// A preview whose service worker answers for whoever comes after it.
+// A preview page whose service worker would answer requests for any later page
+// of the same address.
 const preview: RequestListener = (req, res) => {
   if (req.url === "/worker.js") {
     res.setHeader("Content-Type", "text/javascript");
@@ -76,7 +77,8 @@ describe.skipIf(skip)("the page's origin", () => {
     expect(await page.title()).toBe("mine");
     await server.start();
 
-    // A link leads to us, and at the old address the worker is gone soon.
+    // A link opens the page at its own name, and the worker at the old address
+    // is removed soon.
     const second = await context.newPage();
     await second.goto(server.link());
     await second.getByRole("navigation", { name: "Sessions" }).waitFor();
@@ -140,7 +142,8 @@ describe.skipIf(skip)("the page's origin", () => {
     expect(got.filter((g) => !g.startsWith("POST /api/login/proof "))).toEqual([]);
     for (const secret of [cookie.value, key, "a secret draft"]) expect(got.join()).not.toContain(secret);
 
-    // The server comes back: the tab goes on, and the prompt is still there.
+    // After the server returns, the tab continues, and the prompt is still
+    // there.
     await Promise.all(squatters.splice(0).map(leave));
     await server.start();
     await expect.poll(() => prompt.inputValue()).toBe("a secret draft");
@@ -150,7 +153,7 @@ describe.skipIf(skip)("the page's origin", () => {
   });
 
   it("runs no script that a program with our port left in the browser's cache", async () => {
-    const { context: before } = await newContext(browser, server); // has a cache of its own
+    const { context: before } = await newContext(browser, server); // this context has its own cache
     const first = await before.newPage();
     await first.goto(server.origin);
     const script = await first.locator("script[src]").getAttribute("src");
@@ -161,7 +164,7 @@ describe.skipIf(skip)("the page's origin", () => {
       res.setHeader("Cache-Control", "public, max-age=31536000, immutable");
       res.end("document.title = 'mine'");
     });
-    // A preview under the page's name has the same cache.
+    // A preview under the name of the page uses the same cache.
     const elsewhere = await squat(0, "127.0.0.1", (_, res) => {
       res.setHeader("Content-Type", "text/html");
       res.end(`<script src="${server.origin}${script}"></script>`);
@@ -189,7 +192,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.goto(`${server.origin}/`);
     await page.getByText("FORBIDDEN_ORIGIN").waitFor();
     await server.stop();
-    await server.start(); // it remembers
+    await server.start(); // the server reuses its stored address
     expect(server.origin).toBe(new URL(link).origin);
   });
 });

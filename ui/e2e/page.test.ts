@@ -44,7 +44,8 @@ describe.skipIf(skip)("the page", () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
   };
-  // Prompts of these tests are scripts: what the agent says is elsewhere.
+  // The prompts of these tests are scripts, so texts are checked only in the
+  // agent's messages.
   const prose = () => page.locator("[data-row=prose]");
   const ended = () => page.locator("[data-row=end]").last().waitFor();
 
@@ -83,14 +84,15 @@ describe.skipIf(skip)("the page", () => {
     const other = await context.newPage();
     const { port } = preview.address() as AddressInfo;
     await other.goto(`http://127.0.0.1:${port}/`);
-    expect(got[0]?.cookie).toBeUndefined(); // it is for the page's own name
-    await other.goto(`http://${new URL(server.origin).hostname}:${port}/api/`); // which an agent may know
+    expect(got[0]?.cookie).toBeUndefined(); // the cookie is only sent to the page's own name
+    await other.goto(`http://${new URL(server.origin).hostname}:${port}/api/`); // an address that an agent may know
     expect(await other.evaluate(() => localStorage.length)).toBe(0);
     const cookie = got.find((g) => g.url === "/api/")?.cookie ?? "";
-    expect(cookie).toContain("runnel_session="); // browsers do that
+    expect(cookie).toContain("runnel_session="); // browsers send cookies to every port
     expect(got.map((g) => g.all).join()).not.toContain(key);
 
-    // It sends what it got back to us, looking like the page as well as it can.
+    // The other server replays the received cookie to us, with requests that
+    // imitate the page.
     const replay = (more: Record<string, string>) =>
       server.status("/api/me", {
         Cookie: cookie,
@@ -100,9 +102,9 @@ describe.skipIf(skip)("the page", () => {
       });
     expect(await replay({})).toBe(401);
     expect(await replay({ "Runnel-Key": cookie.split("=")[1] ?? "" })).toBe(401);
-    expect(await replay({ "Runnel-Key": key ?? "" })).toBe(200); // so it was the key that lacked
+    expect(await replay({ "Runnel-Key": key ?? "" })).toBe(200); // so only the key was missing
 
-    // A page of its own, in this browser, gets no further.
+    // A page of the other server in this browser has no access either.
     const read = await other.evaluate(async (url) => {
       try {
         return (await fetch(url, { credentials: "include" })).status;
@@ -111,7 +113,7 @@ describe.skipIf(skip)("the page", () => {
       }
     }, `${server.origin}/api/me`);
     expect(read).toBe("refused");
-    watch.foreign.length = 0; // of the preview, which this test is about
+    watch.foreign.length = 0; // requests to the preview are part of this test
     expectQuiet(watch);
   });
 
@@ -126,13 +128,13 @@ describe.skipIf(skip)("the page", () => {
     await second.goto(server.link());
     await inside(second);
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
-    await session(page, server, "hello"); // the first tab goes on with what the second was given
+    await session(page, server, "hello"); // the first tab continues with the login of the second
     await page.reload();
     await inside(page);
 
     await page.evaluate(() => localStorage.removeItem("runnel.key"));
     await page.reload();
-    await page.getByRole("heading", { name: "not logged in" }).waitFor(); // the cookie alone
+    await page.getByRole("heading", { name: "not logged in" }).waitFor(); // the cookie alone is not enough
     expectQuiet(watch);
   });
 
@@ -233,7 +235,7 @@ describe.skipIf(skip)("the page", () => {
     await prose().filter({ hasText: "tick tick tick" }).waitFor();
     await server.kill();
     await page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();
-    expect(await prose().filter({ hasText: "Before." }).count()).toBe(1); // what was there stays
+    expect(await prose().filter({ hasText: "Before." }).count()).toBe(1); // the text shown before stays
     await expectAccessible(page);
     await server.start();
     await ended();
@@ -349,7 +351,7 @@ describe.skipIf(skip)("the page", () => {
     await bar.getByRole("button", { name: "9,990 more lines" }).click();
     expect(await bar.locator("pre").innerText()).toContain("✓ ApprovedESC]8;;https://evil.exampleBEL");
     expect(await bar.getByRole("link").count()).toBe(0);
-    // The buttons are outside of what the agent can fill.
+    // The buttons are outside of the area that the agent fills.
     expect(await bar.getByRole("button", { name: "Deny", exact: true }).isVisible()).toBe(true);
 
     await bar.getByRole("button", { name: "Deny with a reason" }).click();
@@ -416,7 +418,7 @@ describe.skipIf(skip)("the page", () => {
     const digit = page.locator("[data-choice] kbd").first();
     const strength = () => digit.evaluate((e) => getComputedStyle(e).opacity);
     await expect.poll(strength).toBe("0.3"); // in a field, a digit is text
-    await page.getByRole("main").getByRole("heading", { level: 1 }).click(); // out of the composer
+    await page.getByRole("main").getByRole("heading", { level: 1 }).click(); // move the focus out of the composer
     await expect.poll(strength).toBe("1");
     await page.getByRole("button", { name: "Allow once" }).and(page.locator(":enabled")).waitFor();
     await page.keyboard.press("1");
@@ -433,7 +435,7 @@ describe.skipIf(skip)("the page", () => {
     await page.keyboard.press("Escape");
     await hint.waitFor();
     do {
-      await page.keyboard.press("Escape"); // if it comes too late, it is the first of two again
+      await page.keyboard.press("Escape"); // if this Escape is too late, it counts as the first of two again
       await hint.or(stopped).first().waitFor();
     } while (!(await stopped.count()));
     await page.getByRole("heading", { name: "of the next" }).waitFor();
@@ -546,7 +548,7 @@ describe.skipIf(skip)("the page", () => {
     await page.locator("[data-row=end]").nth(1).waitFor();
     expect(await page.locator("[data-row=prompt]").getByText("notes.txt").count()).toBe(2);
 
-    // Another browser has no files to send again, and says so.
+    // Another browser has no files to send again, and the page says so.
     await page.evaluate(() => localStorage.removeItem("runnel.uploads"));
     await page.reload();
     await page.getByRole("button", { name: "Try again without the files" }).first().waitFor();
@@ -639,7 +641,10 @@ describe.skipIf(skip)("the page", () => {
     const size = () => stream.evaluate((e) => e.scrollHeight);
     const top = () => stream.evaluate((e) => e.scrollTop);
     const left = () => stream.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight);
-    /** Whether nothing scrolls for 30 frames, however long the machine takes to draw them. */
+    /**
+     * Whether nothing scrolls for 30 frames, however slowly the machine draws
+     * them.
+     */
     const still = () =>
       stream.evaluate(async (e) => {
         const was = e.scrollTop;
@@ -650,7 +655,10 @@ describe.skipIf(skip)("the page", () => {
       await page.getByRole("button", { name: /To the end|new/ }).click();
       await expect.poll(left).toBeLessThan(3);
     };
-    /** Leaves the end by `how`, and stays where that led to while the text grows. */
+    /**
+     * Scrolls away from the end by `how`, and checks that the view stays there
+     * while the text grows.
+     */
     const reads = async (how: () => Promise<void>) => {
       await how();
       await page.getByRole("button", { name: /To the end|new/ }).waitFor();
@@ -668,7 +676,7 @@ describe.skipIf(skip)("the page", () => {
     await reads(async () => {
       const box = await stream.boundingBox();
       if (!box) throw new Error("no conversation");
-      const x = box.x + box.width - 4; // the scrollbar
+      const x = box.x + box.width - 4; // on the scrollbar
       await page.mouse.move(x, box.y + box.height - 20);
       await page.mouse.down();
       await page.mouse.move(x, box.y + box.height / 2, { steps: 5 });
@@ -725,7 +733,8 @@ describe.skipIf(skip)("the page on a phone", () => {
     await bar.waitFor();
     expect(await page.getByRole("navigation").count()).toBe(0);
     await expectAccessible(page);
-    // The question has the lower half, and its buttons fit a thumb.
+    // The question fills the lower half, and its buttons are large enough for a
+    // thumb.
     const box = await bar.boundingBox();
     expect(box && box.height / 844).toBeGreaterThan(0.45);
     for (const b of await bar.locator("[data-choice]").all())

@@ -1,6 +1,6 @@
-// What the page shows of a real agent, which does what its prompts say. It is run
-// by TestEveryAgentInABrowser, in test/e2e, which starts the server and says what
-// the agent cannot do.
+// Checks what the page shows of a real agent that does what its prompts say.
+// TestEveryAgentInABrowser in test/e2e starts the server, runs this file and
+// names the features that the agent lacks.
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -13,7 +13,7 @@ interface Real {
   project: string;
   prompts: Record<"text" | "tool" | "colour" | "edit" | "denied" | "fail" | "long", string>;
   cannot: Record<string, string>;
-  silent: boolean; // the agent does not report what a command printed
+  silent: boolean; // the agent does not report the output of commands
 }
 
 const none = { agent: "an agent", origin: "", link: "", project: "", prompts: {}, cannot: {}, silent: false };
@@ -43,7 +43,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     await page.getByRole("textbox", { name: "Prompt" }).fill(prompt);
     await page.getByRole("button", { name: "Send" }).click();
   };
-  /** Sends a prompt and answers what is asked until its turn is over. */
+  /** Sends a prompt and answers all approvals until its turn ends. */
   const turn = async (prompt: string, kind: "allow_once" | "deny" = "allow_once") => {
     const before = await ends();
     await send(prompt);
@@ -74,7 +74,8 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
   it("is found, with its version, and is begun with", async () => {
     await page.goto(`${origin}/?new`);
     const row = page.locator(`[data-agent="${agent}"]`);
-    // It is looked for meanwhile; what is missing may be folded.
+    // The server may still be detecting the agent, and missing agents may be
+    // collapsed.
     const state = async () => `${await row.getAttribute("data-state")}: ${await row.textContent()}`;
     await expect.poll(state).toMatch(/^(ready|silent): /);
     if (!/did not say/.test(await state())) expect(await row.innerText()).toMatch(/\d+\.\d+/);
@@ -103,7 +104,8 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     const sheet = page.getByRole("dialog", { name: "Settings" });
     expect(await sheet.locator("[data-setting]").count()).toBeGreaterThan(0);
     await good("settings");
-    // What is wanted is had, or it is said that it is not; and back again.
+    // Each change either takes effect or shows an error; then the old value is
+    // set again.
     const field = sheet
       .locator("[data-setting^='config:']")
       .filter({ has: page.locator("option:nth-child(2)") })
@@ -139,7 +141,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     await good("tool");
   });
 
-  // Some agents take the colours away, or all of what has any.
+  // Some agents remove colours, or all output that has colours.
   it.skipIf(cannot.Tool)("draws a terminal’s output and obeys nothing of it", async () => {
     await turn(prompts.colour);
     const row = last("tool");
@@ -195,7 +197,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
   });
 
   it("shows the same after a reload", async () => {
-    const opened = page.locator("[data-row] button[aria-expanded=true]"); // that is not kept
+    const opened = page.locator("[data-row] button[aria-expanded=true]"); // a reload does not keep these open
     while (await opened.count()) await opened.first().click();
     const before = await told(page);
     await page.reload();

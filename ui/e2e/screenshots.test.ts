@@ -1,4 +1,4 @@
-// Pictures of every state for people to look at: `npm run screenshots`.
+// Screenshots of every state for people to inspect: `npm run screenshots`.
 
 import type { Page } from "playwright-core";
 import { describe, it } from "vitest";
@@ -18,7 +18,7 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
         const { context } = await newContext(browser, server, { ...options, colorScheme });
         const page = await context.newPage();
         const take = async (name: string) => {
-          await page.waitForTimeout(300); // for what fades in; nothing depends on it
+          await page.waitForTimeout(300); // let elements fade in; no check depends on this wait
           await shot(page, `${name}-${size}-${colorScheme}`);
           await expectAccessible(page);
         };
@@ -95,7 +95,8 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
       });
 });
 
-// Agents in every state. Those of this machine would differ from one to the next.
+// Agents in every state. The agents of this machine would make the screenshots
+// differ between machines.
 const sampleAgents = [
   {
     cliType: "brook",

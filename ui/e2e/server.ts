@@ -1,4 +1,4 @@
-// The real server with its own data, for a test.
+// Runs the real server with its own data for a test.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,10 @@ const root = resolve(import.meta.dirname, "../..");
 
 let built: string | undefined;
 
-/** The program: RUNNEL_BIN, or built now with the page that was built before. */
+/**
+ * Returns the path of the program: RUNNEL_BIN, or a program built now with the
+ * page that was built before.
+ */
 function program(): string {
   if (process.env.RUNNEL_BIN) return resolve(process.env.RUNNEL_BIN);
   if (!existsSync(join(root, "ui/dist/index.html")))
@@ -24,9 +27,9 @@ function program(): string {
 }
 
 export class Server {
-  /** Of the page, under a name of its own. */
+  /** Origin of the page, which has its own host name. */
   origin = "";
-  /** An empty folder for sessions to work in. */
+  /** An empty folder for sessions. */
   readonly project: string;
   private child: ChildProcess | undefined;
 
@@ -40,8 +43,8 @@ export class Server {
   }
 
   /**
-   * Agents of this machine are not found unless env says where they are: what
-   * the page shows is the same on every machine.
+   * The server finds no agents of this machine unless env has their paths, so
+   * the page shows the same on every machine.
    */
   static async start(env: Readonly<Record<string, string>> = {}, project?: string): Promise<Server> {
     const dir = mkdtempSync(join(tmpdir(), "runnel-page-"));
@@ -73,7 +76,7 @@ export class Server {
     });
   }
 
-  /** A link that logs one browser in. */
+  /** Creates a link that logs one browser in. */
   link(...flags: string[]): string {
     const out = execFileSync(program(), ["login", ...flags, "--data", join(this.dir, "data")], {
       encoding: "utf8",
@@ -84,7 +87,10 @@ export class Server {
     return link;
   }
 
-  /** The status of an answer to a request for the page's host, whose name Node.js does not resolve. */
+  /**
+   * The status of a response to a request for the page's host. Node.js does not
+   * resolve that name, so the request goes to the address.
+   */
   status(path: string, headers: Record<string, string>): Promise<number | undefined> {
     return new Promise((done, fail) => {
       const { host } = new URL(this.origin);
@@ -94,12 +100,12 @@ export class Server {
     });
   }
 
-  /** Ends the server as a power cut would. */
+  /** Kills the server, as a power cut would. */
   kill(): Promise<void> {
     return this.end("SIGKILL");
   }
 
-  /** Stops the server and the agents it runs. */
+  /** Stops the server and its agents. */
   stop(): Promise<void> {
     return this.end("SIGTERM");
   }
@@ -118,7 +124,10 @@ export class Server {
   }
 }
 
-/** A port below those that the system gives to whoever asks for any, as others may while the server is down. */
+/**
+ * Returns a free port below the range of ephemeral ports, so that no other
+ * program receives it while the server is down.
+ */
 async function freePort(): Promise<number> {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 12_000);

@@ -1,5 +1,5 @@
-// People's ways through the page, with real agents whose model does what the
-// prompts say. TestWorkWithRealAgentsInABrowser, in test/e2e, runs this file.
+// Tests how people work with the page, with real agents and a scripted model.
+// TestWorkWithRealAgentsInABrowser in test/e2e runs this file.
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,15 +11,15 @@ import { Server } from "./server";
 interface Work {
   agents: string[];
   project: string;
-  env: string[]; // "NAME=value", what the agents need
-  gates: string; // a URL that lets the model go on, with the name of a gate at its end
+  env: string[]; // "NAME=value", environment of the agents
+  gates: string; // a URL that, with the name of a gate at its end, lets the model continue
 }
 
 const work: Work = JSON.parse(process.env.RUNNEL_WORK ?? '{"agents":[],"project":"","env":[],"gates":""}');
 const env: Record<string, string> = Object.fromEntries(work.env.map((e) => e.split(/=(.*)/s).slice(0, 2)));
 const has = (agent: string) => work.agents.includes(agent);
 
-// What the model answers, one step for each time it is asked.
+// A prompt that holds the model's answers, one step for each request to it.
 const play = (...steps: object[]) => `go <<play ${JSON.stringify({ steps })}>>`;
 const call = (name: string, input: object | string) => ({ blocks: [{ type: "tool_use", name, input }] });
 const run = (command: string) => call("Bash", { command, description: "Run it" });
@@ -67,7 +67,10 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       const away = page.getByRole("button", { name: /^(To the end|\d+ new)$/ });
       await expect.poll(async () => [(await gap()) < 2, await away.count()]).toEqual([true, 0]);
     };
-    /** Waits until the nth prompt is in view. The page itself looks, in every frame: the answer soon moves it. */
+    /**
+     * Waits until the nth prompt is in view. The page checks for it in every
+     * frame, because the answer soon moves it.
+     */
     const seen = (n: number) =>
       page.waitForFunction((n) => {
         const text = document.querySelectorAll("[data-row=prompt]")[n]?.querySelector("h1, h2, h3, h4");
@@ -75,8 +78,8 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
         return box !== undefined && all !== undefined && box.bottom > all.top && box.top < all.bottom;
       }, n);
     /**
-     * A turn whose prompt has to be seen once it is sent, before the model
-     * answers, and whose end once it is there.
+     * Plays a turn. Its prompt must be visible after it is sent and before the
+     * model answers, and its end must be visible once the turn has ended.
      */
     const turn = async ({ prompt, asked = 0 }: Kind) => {
       const before = await ends();
@@ -98,7 +101,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
     };
 
     interface Kind {
-      prompt: (first: object) => string; // with what its first step begins with
+      prompt: (first: object) => string; // makes the prompt, given the beginning of its first step
       asked?: number;
       image?: boolean;
     }
@@ -149,7 +152,8 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await shot(page, `end-${name}`);
     });
 
-    // The session of the test before: its history is loaded, and read above its end.
+    // Uses the session of the previous test: loads its history and reads above
+    // the end.
     it("is where a loaded history begins, and where a prompt leads that is sent from above", async () => {
       await page.reload();
       await page.locator("[data-row=end]").last().waitFor();
@@ -170,7 +174,8 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       writeFileSync(precious, "");
       await send(play(asks, { text: "Done." }));
       await page.getByRole("button", { name: "Stop" }).waitFor();
-      // Type digits before the question, while it appears, and after it.
+      // Type digits before the question appears, while it appears, and
+      // afterwards.
       let typed = "";
       while (!(await bar().count())) {
         await page.keyboard.press("1");
@@ -262,7 +267,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await shot(page, "plan-file");
     });
 
-    // The agent names its plan after the conversation, in what it keeps of it.
+    // The agent stores its plan under the name of the conversation.
     const slug = async (id: string) => {
       const { agentSessionId } = await page.evaluate(
         async (id) =>
@@ -354,7 +359,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await expect.poll(ends).toBe(1);
       await expect.poll(pills).toEqual(before);
       await shot(page, "pills-after-restart");
-      watch.errors.length = 0; // of the connection, while there was no server
+      watch.errors.length = 0; // errors of the connection while the server was down
     });
   });
 });
