@@ -26,7 +26,8 @@ var plainFolders = []string{
 	"internal/private", "internal/proc", "internal/procinfo", "internal/realagents", "internal/recordtest",
 	"internal/redact", "internal/seal", "internal/strictjson", "internal/supervisor", "internal/termtext",
 	"internal/testapi", "internal/testload", "internal/testprogram", "internal/testschema", "internal/text",
-	"internal/translate", "internal/wake", "test/e2e", "test/hostile", "test/kill", "test/sim",
+	"internal/translate", "internal/wake", "rules", "test/clients", "test/clients/go", "test/conformance",
+	"test/docs", "test/e2e", "test/extract", "test/hostile", "test/kill", "test/sim",
 }
 
 // unclear matches phrases that do not say what they refer to. Name the program,
