@@ -12,19 +12,21 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// Approvals answers what agents ask, and keeps the rules that answer without a
-// person. It belongs to a Gateway, and its methods may be called from anywhere.
+// Approvals decides agents' approvals and stores the rules that decide
+// approvals without a person. It belongs to a Gateway. Its methods are safe for
+// concurrent use.
 type Approvals struct{ g *Gateway }
 
-// Approvals returns the part of the gateway that answers what agents ask.
+// Approvals returns the part of the gateway that decides approvals and stores
+// rules.
 func (g *Gateway) Approvals() Approvals { return Approvals{g} }
 
 // Rules returns the stored rules, oldest first.
 func (as Approvals) Rules() []store.Rule { return as.g.rules.all() }
 
-// AddRule stores a rule that holds from now on, also for approvals that are
-// asked for in running turns. It returns the rule as it is stored, and the
-// existing one if there is one that decides the same.
+// AddRule stores a rule and returns it as stored. The rule applies from now on,
+// also to later approvals of turns that already run. If an equal rule exists,
+// AddRule returns that rule.
 func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, error) {
 	r, err := rules.Check(r)
 	if err != nil {
@@ -38,8 +40,9 @@ func (as Approvals) RemoveRule(ctx context.Context, id int64) error {
 	return as.g.rules.remove(ctx, id)
 }
 
-// CLIType returns the name that rules use for a kind of agent, which may have
-// others. It fails for a kind that the gateway does not know.
+// CLIType returns the name that rules use for a kind of agent. The argument may
+// be any name of that kind. CLIType fails if the gateway does not know the
+// kind.
 func (as Approvals) CLIType(name string) (string, error) {
 	p, err := as.g.opener.providers.Choose(name)
 	if err != nil {
@@ -48,14 +51,15 @@ func (as Approvals) CLIType(name string) (string, error) {
 	return p.Name(), nil
 }
 
-// An OpenApproval is an approval that waits for its answer, with rules that
-// would answer others like it.
+// An OpenApproval is an approval that waits for a decision, with suggested
+// rules that would allow similar approvals.
 type OpenApproval struct {
 	Approval  event.Approval
 	Suggested []store.Rule // the narrowest first; none if no rule can express it
 }
 
-// Open returns an approval that waits for its answer, or APPROVAL_GONE.
+// Open returns an approval that waits for a decision. It fails with
+// APPROVAL_GONE if no such approval waits.
 func (as Approvals) Open(ctx context.Context, ref, id string) (OpenApproval, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -69,7 +73,7 @@ func (as Approvals) Open(ctx context.Context, ref, id string) (OpenApproval, err
 	return OpenApproval{a, rules.Suggest(ruleCall(e.call(a)))}, nil
 }
 
-// Decide answers an approval.
+// Decide sends a decision about an approval to its session.
 func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.Decision) error {
 	if d.Choice == event.ChoiceWithdrawn {
 		return errNoChoice()
@@ -87,8 +91,8 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 	return e.session.Decide(ctx, approval, d)
 }
 
-// Remembered returns a rule as [Approvals.DecideAndRemember] would store it. It
-// fails as that would, and changes nothing.
+// Remembered returns the rule that [Approvals.DecideAndRemember] would store.
+// It fails with the errors of the same checks, and changes nothing.
 func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -98,9 +102,10 @@ func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runn
 	return remembered(ctx, e, approval, d, r)
 }
 
-// DecideAndRemember answers an approval, and stores a rule that answers calls
-// like this one in the same way from now on. It returns the rule as it is
-// stored. If the rule cannot be stored, the approval is answered without it.
+// DecideAndRemember decides an approval and stores a rule that decides similar
+// calls in the same way from now on. It returns the rule as stored. If the rule
+// cannot be stored, DecideAndRemember still decides the approval, and returns
+// the error.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -110,9 +115,10 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	if r, err = remembered(ctx, e, approval, d, r); err != nil {
 		return r, err
 	}
-	// The rule takes effect only after the decision: a judge that still runs
-	// would find the rule, and answer in place of the caller. The decision is
-	// waited for also when the caller has left, since it may have been made.
+	// The rule takes effect only after the decision. Otherwise a judge that still
+	// runs could find the rule and decide instead of the caller. The decision
+	// continues even if the caller disconnects, because the session may already
+	// have made it.
 	ctx, decided := context.WithoutCancel(ctx), false
 	stored, err := as.g.rules.addWith(ctx, r, func(rule int64) error {
 		d.Maker.Rule, decided = rule, true
@@ -131,8 +137,9 @@ func errNoChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
 }
 
-// asking returns the session if it is open, and APPROVAL_GONE otherwise: then
-// it has no approval to decide. The caller releases it.
+// asking returns the session if it is open; the caller must release it. A
+// closed session has no approval to decide, so asking then fails with
+// APPROVAL_GONE.
 func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	e, err := as.g.opened(ctx, ref)
 	if e == nil && err == nil {
@@ -141,31 +148,31 @@ func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	return e, err
 }
 
-// call returns what policies are asked about an approval of the session.
+// call returns the call of the approval for the policy sources.
 func (e *entry) call(a event.Approval) policy.Call {
 	return policy.Call{Session: e.rec.ID, CLIType: e.rec.CLIType, Dir: e.rec.ProjectDir, Approval: a}
 }
 
-// checkEdited returns the error for changed arguments that a policy denies: who
-// answers may change a call only into one that is not denied.
+// checkEdited returns an error if a policy denies the changed arguments. A
+// person may change a call only into a call that no policy denies.
 func (as Approvals) checkEdited(ctx context.Context, e *entry, id string, d runnel.Decision) error {
 	a, err := e.session.Approval(ctx, id)
 	if err != nil || a.Kind != event.ApprovalTool {
 		return err
 	}
-	a.Arguments, a.Changes = d.UpdatedArguments, nil // the changes were those of the other arguments
+	a.Arguments, a.Changes = d.UpdatedArguments, nil // Changes described the original arguments
 	v, ok := e.gov.sources(as.g.opener.policy).Forbid(ctx, e.call(a))
 	if !ok || v.Allow {
 		return nil
 	}
 	if v.Ask {
-		return nil // a person is being asked, and answers
+		return nil // a person has to decide, and d is a person's decision
 	}
 	return runnel.Fail(runnel.Forbidden, "updatedArguments: "+v.Reason+"; change them, remove what denies them, or deny the approval")
 }
 
-// remembered returns the rule that is to be stored with a decision. It has to
-// decide the approval as the decision does.
+// remembered returns the rule to store with decision d. It fails unless the
+// rule decides the approval as d does.
 func remembered(ctx context.Context, e *entry, id string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	if len(d.UpdatedArguments) > 0 {
 		return r, runnel.Fail(runnel.InvalidRequest, "remember: cannot be given with updatedArguments; a rule never changes arguments")

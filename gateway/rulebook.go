@@ -16,24 +16,25 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// maxRules bounds the stored rules: each approval is compared with all of them.
+// maxRules is the maximum number of stored rules. Each approval is compared
+// with all of them.
 const maxRules = 1000
 
-// A rulebook holds the stored rules, and decides by them.
+// A rulebook holds the stored rules and decides calls by them.
 type rulebook struct {
 	catalogue store.Rules
 	log       *slog.Logger
-	ctx       context.Context // of counting uses
+	ctx       context.Context // bounds the goroutines that count uses
 	work      *sync.WaitGroup
 
-	set atomic.Pointer[rules.Set] // of list
+	set atomic.Pointer[rules.Set] // the rules of list, parsed
 
-	changing sync.Mutex // held while the catalogue and list change together
+	changing sync.Mutex // held while a change is made to both catalogue and list
 	mu       sync.Mutex // guards list
 	list     []store.Rule
 }
 
-// loadRules returns the rules of a catalogue.
+// loadRules reads the rules of a catalogue into a new rulebook.
 func loadRules(ctx context.Context, catalogue store.Rules) (*rulebook, error) {
 	list, err := catalogue.Rules(ctx)
 	if err != nil {
@@ -58,15 +59,16 @@ func (b *rulebook) all() []store.Rule {
 	return slices.Clone(b.list)
 }
 
-// add stores a rule, which holds from then on. It returns the stored rule, also
-// if it was stored before.
+// add stores a rule, which applies once add returns. It returns the stored
+// rule; if an equal rule exists, that one.
 func (b *rulebook) add(ctx context.Context, r store.Rule) (store.Rule, error) {
 	return b.addWith(ctx, r, func(int64) error { return nil })
 }
 
-// addWith stores a rule and calls decide with its number. The rule holds once
-// decide returns; if decide fails, the rule is removed. decide is not called if
-// the rule cannot be stored.
+// addWith stores a rule and calls decide with its number. The rule applies once
+// decide has succeeded; if decide fails, addWith removes the rule. If the rule
+// cannot be stored, addWith does not call decide. If an equal rule exists,
+// addWith calls decide with its number and keeps it in any case.
 func (b *rulebook) addWith(ctx context.Context, r store.Rule, decide func(rule int64) error) (store.Rule, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -97,7 +99,7 @@ func sameRule(a, b store.Rule) bool {
 	return a.Effect == b.Effect && a.Kind == b.Kind && a.CLIType == b.CLIType && a.ProjectDir == b.ProjectDir && a.Tool == b.Tool && a.Pattern == b.Pattern
 }
 
-// remove removes a rule, which holds no longer once remove returns.
+// remove removes a rule, which no longer applies once remove returns.
 func (b *rulebook) remove(ctx context.Context, id int64) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
@@ -110,7 +112,7 @@ func (b *rulebook) remove(ctx context.Context, id int64) error {
 	return nil
 }
 
-// used counts a decision by a rule. It does not wait for the catalogue.
+// used counts a decision made by a rule. It does not wait for the catalogue.
 func (b *rulebook) used(id int64, at time.Time) {
 	b.mu.Lock()
 	if i := slices.IndexFunc(b.list, func(r store.Rule) bool { return r.ID == id }); i >= 0 {
@@ -129,7 +131,7 @@ func ruleCall(c policy.Call) rules.Call {
 	return rules.Call{CLIType: c.CLIType, Dir: c.Dir, Approval: c.Approval}
 }
 
-// denies is the policy source of the rules that deny.
+// denies is the policy source for deny rules.
 func (b *rulebook) denies(_ context.Context, c policy.Call) (policy.Verdict, bool) {
 	r, denied, ask := b.set.Load().Denies(ruleCall(c))
 	if ask {
@@ -138,7 +140,7 @@ func (b *rulebook) denies(_ context.Context, c policy.Call) (policy.Verdict, boo
 	return policy.Verdict{Source: sourceRules, Rule: r.ID, Reason: rules.Explain(r)}, denied
 }
 
-// allows is the policy source of the rules that allow.
+// allows is the policy source for allow rules.
 func (b *rulebook) allows(_ context.Context, c policy.Call) (policy.Verdict, bool) {
 	r, ok := b.set.Load().Allows(ruleCall(c))
 	return policy.Verdict{Allow: true, Source: sourceRules, Rule: r.ID, Reason: rules.Explain(r)}, ok
