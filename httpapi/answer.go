@@ -11,30 +11,32 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// statusWriter remembers whether and how an answer began.
+// statusWriter records whether the response has begun and with which status,
+// and bounds how long writes may take.
 type statusWriter struct {
 	http.ResponseWriter
-	head   bool // the answer has no body
+	head   bool // the request is a HEAD request, whose response has no body
 	status int
-	watch  *watch                                   // of a request with a credential
-	unread func(bytes int, cut func()) (end func()) // see Streams.Unread; nil: writes are not counted
+	watch  *watch                                   // ends writes when the credential ends; nil for a request without a credential
+	unread func(bytes int, cut func()) (end func()) // counts unread bytes, see Streams.Unread; nil: writes are not counted
 
-	// shared says that the connection is HTTP/2's. There a deadline that
-	// passes ends the request although nothing is being written: it may run
-	// only while something is.
+	// shared reports that the connection uses HTTP/2, whose requests share it. An
+	// expired write deadline then ends the request even if nothing is being
+	// written, so the deadline is set only during a write.
 	shared bool
 
-	// sever closes the connection. A client that reads nothing from it keeps a
-	// stream of HTTP/2 from being reset, and its writes from ending.
+	// sever closes the connection. If a client does not read from an HTTP/2
+	// connection, its streams cannot be reset and writes to them do not end; only
+	// closing the connection ends them.
 	sever func()
 
 	mu       sync.Mutex
-	deadline time.Time   // of the handler, where the connection is shared
-	stuck    *time.Timer // while something is written to a shared connection: calls sever
+	deadline time.Time   // set by the handler; applies only during writes if the connection is shared
+	stuck    *time.Timer // calls sever; not nil only during a write to a shared connection
 }
 
-// resetTime is how long after its deadline a write over HTTP/2 may end by the
-// reset of its stream.
+// resetTime is the time after a write deadline in which the reset of the HTTP/2
+// stream may end the write. After that, the connection is closed.
 const resetTime = farewell / 2
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -65,10 +67,11 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// cut ends a write.
+// cut interrupts the current write.
 func (w *statusWriter) cut() { _ = w.SetWriteDeadline(time.Now()) }
 
-// SetWriteDeadline sets that of the answer.
+// SetWriteDeadline sets the write deadline of the response. On a shared
+// connection, a future deadline applies only during writes.
 func (w *statusWriter) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,24 +82,24 @@ func (w *statusWriter) SetWriteDeadline(t time.Time) error {
 	return w.setWriteDeadline(t)
 }
 
-// hasten severs the connection if what is being written to it does not end with
-// the deadline t.
+// hasten closes a shared connection if the current write does not end soon
+// after the deadline t.
 func (w *statusWriter) hasten(t time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.limit(t)
 }
 
-// limit has what is being written end soon after t, at the latest. The caller
-// holds w.mu.
+// limit moves the time at which sever is called to resetTime after t, if a
+// write to a shared connection is running. The caller holds w.mu.
 func (w *statusWriter) limit(t time.Time) {
 	if w.stuck != nil && !t.IsZero() {
 		w.stuck.Reset(time.Until(t) + resetTime)
 	}
 }
 
-// bounded has the deadline run, where the connection is shared, until done is
-// called.
+// bounded makes the write deadline apply until the caller calls done. It does
+// nothing if the connection is not shared.
 func (w *statusWriter) bounded() (done func()) {
 	if !w.shared {
 		return func() {}
@@ -114,16 +117,16 @@ func (w *statusWriter) bounded() (done func()) {
 	}
 }
 
-// finish bounds the writing of what is left of the answer, which net/http does
-// once the handler has returned.
+// finish sets a deadline for the rest of an HTTP/2 response, which net/http
+// writes after the handler has returned.
 func (w *statusWriter) finish() {
 	if w.shared && w.status != 0 {
 		_ = w.setWriteDeadline(time.Now().Add(reply.Timeout))
 	}
 }
 
-// setWriteDeadline sets that of the connection, or of the request's part of it.
-// The caller holds w.mu, or the handler has returned.
+// setWriteDeadline sets the write deadline of the connection, or over HTTP/2 of
+// the request's stream. The caller holds w.mu, or the handler has returned.
 func (w *statusWriter) setWriteDeadline(t time.Time) (err error) {
 	if w.watch == nil {
 		err = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
@@ -134,7 +137,7 @@ func (w *statusWriter) setWriteDeadline(t time.Time) (err error) {
 	return err
 }
 
-// FlushError serves http.ResponseController, like the next two.
+// FlushError, Hijack and Unwrap are called by http.ResponseController.
 func (w *statusWriter) FlushError() error {
 	if w.watch.over() {
 		return auth.ErrEnded
@@ -143,7 +146,8 @@ func (w *statusWriter) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Hijack leaves the connection to its new owner, who sees to its credential.
+// Hijack passes the connection to the caller, who must end it when the
+// credential ends.
 func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.watch != nil {
 		w.watch.leave()
@@ -154,5 +158,5 @@ func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap returns the wrapped writer.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -13,14 +13,14 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 )
 
-// farewell is how long a write goes on whose credential has ended, and how long
-// the client has to take the error.
+// farewell is how long writes may continue after the credential has ended, so
+// that the client can receive the error.
 const farewell = 500 * time.Millisecond
 
-// served has the route's handler answer r, which authorize has let through.
-// Once the caller's credential ends, nothing more is read from the client, and
-// of the answer nothing more is written: a client whose answer has not begun
-// gets a 401.
+// served calls the handler of the route for a request that authorize has
+// accepted. Once the caller's credential ends, the server reads no more of the
+// request and writes no more of the response. If the response has not begun,
+// the client receives a 401.
 func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	if rt.scope == "" {
 		s.router.serve(w, r, rt)
@@ -36,7 +36,7 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	})
 	wt.leave = sync.OnceFunc(func() {
 		if !unwatch() {
-			<-ended // over HTTP/2 hasten must not use the writer after the handler
+			<-ended // hasten is running: over HTTP/2 nothing may use the writer once the handler has returned
 		}
 	})
 	w.watch = wt
@@ -53,41 +53,42 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	}
 	s.router.serve(w, req, rt)
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !wt.read && w.status != 0 {
-		_ = w.FlushError() // before net/http reads the rest of the body
+		_ = w.FlushError() // begin the response now, because net/http reads the rest of the body after the handler
 	}
 	wt.leave()
 	if !wt.over() {
 		return
 	}
 	if w.status != 0 {
-		panic(http.ErrAbortHandler) // the answer has begun: cut it off, so that it does not look whole
+		panic(http.ErrAbortHandler) // the response has begun: abort it, so that it does not look complete
 	}
 	wt.hasten()
 	wt.answers = true
 	clear(w.Header())
 	secure(w.Header())
 	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // what is left of the body
+		w.Header().Set("Connection", "close") // the rest of the body stays unread
 	}
 	s.gate.metrics.refused("unauthorized")
 	s.reply.Error(w, r, runnel.Fail(runnel.Unauthorized, "the credential was revoked or has expired while the request was served"))
 }
 
-// A watch keeps a request from outliving its credential. The handler's
-// goroutine uses it while another one calls hasten.
+// A watch ends a request when its credential ends. The handler's goroutine uses
+// it while another goroutine may call hasten.
 type watch struct {
 	bound   context.Context          // ends when the credential ends or the client disconnects
 	rc      *http.ResponseController // for the deadlines of the request
 	leave   func()                   // prevents later calls of hasten, and waits for a running one
-	answers bool                     // write the response even then, since the request may have ended its own credential
+	answers bool                     // write the response even after the credential has ended: the request itself may have ended it
 
 	mu    sync.Mutex
-	until time.Time // latest deadline of a write, once hasten has run; zero before
-	read  bool      // the body has arrived
+	until time.Time // latest allowed write deadline, set by hasten; zero before
+	read  bool      // the body was read to its end
 }
 
-// hasten interrupts what reads and writes once the credential has ended. It
-// returns the latest deadline of a write; zero if there is none.
+// hasten interrupts reads of the request and bounds writes of the response once
+// the credential has ended. It returns the latest allowed write deadline; zero
+// if the credential is still valid.
 func (wt *watch) hasten() time.Time {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
@@ -103,13 +104,14 @@ func (wt *watch) hasten() time.Time {
 	return wt.until
 }
 
-// ended reports whether the credential has ended, at once when it does.
+// ended reports whether the credential has ended. It is true as soon as that
+// happens.
 func (wt *watch) ended() bool { return errors.Is(context.Cause(wt.bound), auth.ErrEnded) }
 
-// over reports whether the answer may not go on.
+// over reports whether the rest of the response must not be written.
 func (wt *watch) over() bool { return wt != nil && !wt.answers && wt.ended() }
 
-// SetReadDeadline sets that of the request's body.
+// SetReadDeadline sets the read deadline of the request's body.
 func (w *statusWriter) SetReadDeadline(t time.Time) error {
 	if w.watch == nil {
 		return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t)
@@ -122,8 +124,8 @@ func (w *statusWriter) SetReadDeadline(t time.Time) error {
 	return w.watch.rc.SetReadDeadline(t)
 }
 
-// setWriteDeadline sets that of the answer, but no later than hasten did. It
-// returns which it has set.
+// setWriteDeadline sets the write deadline of the response, but no later than
+// the deadline that hasten has set. It returns the deadline that applies.
 func (wt *watch) setWriteDeadline(t time.Time) (time.Time, error) {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
@@ -133,8 +135,8 @@ func (wt *watch) setWriteDeadline(t time.Time) (time.Time, error) {
 	return t, wt.rc.SetWriteDeadline(t)
 }
 
-// A watchedBody is a body that ends with the credential, also what has arrived
-// of it and was not read.
+// A watchedBody is a request body that fails once the credential has ended,
+// even for bytes that have already arrived.
 type watchedBody struct {
 	io.ReadCloser
 	watch *watch

@@ -1,9 +1,9 @@
-// Package httpapi is the gateway over HTTP: the Session API, the turn over SSE,
-// the WebSocket, the page and its login.
+// Package httpapi serves the gateway over HTTP: the Session API, turns over
+// SSE, the WebSocket, the page and its login.
 //
-// Every request, whatever it asks for, goes through one chain: limits, Host,
-// Origin, authentication, scope, handler. The routes are one list, from which
-// the router, the OpenAPI document and the tests are made.
+// Every request passes one chain of checks: limits, Host, Origin,
+// authentication, scope, handler. The router, the OpenAPI document and the
+// tests all use the same list of routes.
 package httpapi
 
 import (
@@ -27,30 +27,31 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// Config is what a Server needs. Gateway and Keyring are required.
+// Config configures a Server. Gateway and Keyring are required.
 type Config struct {
 	Gateway *gateway.Gateway
 	Keyring *auth.Keyring
 	UI      fs.FS  // the built page, index.html at its root. Default: none
-	Version string // told by /api/health
+	Version string // reported by /api/health
 
-	Bound       []netip.Addr // addresses beyond loopback that we listen on. Default: none
-	Hosts       []string     // further names that programs may use. Default: none
-	Page        browser.Page // the page's own place. Default: none, only those of Origins
+	Bound       []netip.Addr // addresses beyond loopback that the server listens on. Default: none
+	Hosts       []string     // further host names that programs may use for the server. Default: none
+	Page        browser.Page // the page's own host name. Default: none, only the hosts of Origins
 	Origins     []string     // further origins of the page, such as a proxy's. Default: none
-	CORSOrigins []string     // other pages that may call us with a bearer token. Default: none
-	Proxied     bool         // a proxy in front of us speaks TLS. Default: false
+	CORSOrigins []string     // origins of other pages that may call the API with a bearer token. Default: none
+	Proxied     bool         // a proxy in front of the server terminates TLS. Default: false
 
-	DefaultFamily string        // what a WebSocket speaks without a hello. Default: upsert-v1
-	Heartbeat     time.Duration // between comments on a silent SSE stream. Default: 15 s
-	WriteStall    time.Duration // how long one write to a client may take. Default: 15 s
+	DefaultFamily string        // family of a WebSocket whose client sends no hello. Default: upsert-v1
+	Heartbeat     time.Duration // interval between comments on a silent SSE stream. Default: 15 s
+	WriteStall    time.Duration // maximum time of one write to a client. Default: 15 s
 	Limits        Limits
 
-	Redact func(string) string // takes secrets out of the messages of errors. Default: nothing is taken out
+	Redact func(string) string // removes secrets from error messages. Default: removes nothing
 	Logger *slog.Logger        // Default: discards
 }
 
-// A Server answers HTTP. Its methods may be called from anywhere.
+// A Server serves the HTTP API and the page. Its methods are safe for
+// concurrent use.
 type Server struct {
 	log     *slog.Logger
 	reply   reply.Writer
@@ -65,7 +66,7 @@ type Server struct {
 	arriving   arriving
 }
 
-// New returns a Server. It starts nothing.
+// New returns a Server. It starts no goroutines and opens no listener.
 func New(cfg Config) (*Server, error) {
 	cfg.complete()
 	origins, err := browser.NewOrigins(cfg.Origins, cfg.CORSOrigins)
@@ -103,14 +104,14 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
-// apiRoutes returns the routes that the document describes.
+// apiRoutes returns the routes that the OpenAPI document describes.
 func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
 		tagged(tagSessions, sessions.routes()), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
 }
 
-// tagged returns the routes with the tag of the group that they belong to.
+// tagged sets the tag of a group on its routes, and returns them.
 func tagged(tag string, list []route) []route {
 	for i := range list {
 		list[i].tag = tag
@@ -118,7 +119,7 @@ func tagged(tag string, list []route) []route {
 	return list
 }
 
-// complete puts the defaults in.
+// complete sets the defaults.
 func (cfg *Config) complete() {
 	cfg.DefaultFamily = cmp.Or(cfg.DefaultFamily, stream.FamilyUpsert)
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
@@ -132,8 +133,8 @@ func (cfg *Config) complete() {
 	}
 }
 
-// HTTPServer returns the http.Server to serve s with: its limits are part of
-// the chain. There is no write timeout for the whole of an answer, since
+// HTTPServer returns an http.Server that serves s. Its limits belong to the
+// chain of checks. It has no write timeout for a whole response, because
 // streams have no end; each write has its own deadline.
 func (s *Server) HTTPServer() *http.Server {
 	return &http.Server{
@@ -141,19 +142,20 @@ func (s *Server) HTTPServer() *http.Server {
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.writeStall}, // for frames that no handler writes; statusWriter bounds the writes of handlers
-		MaxHeaderBytes:    1 << 20,                                           // fits all cookies that a browser keeps for one host
+		MaxHeaderBytes:    1 << 20,                                           // fits all cookies that a browser keeps for one host; Config.Limits bounds everything else
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState:         conns.State,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // once for all requests of a connection
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { // called once for each connection
 			return conns.WithConn(browser.WithPeer(ctx, c), c)
 		},
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * goes through the chain, too
+		DisableGeneralOptionsHandler: true, // OPTIONS * passes the chain, too
 	}
 }
 
-// Limit returns a listener that accepts from ln at most so many connections at
-// once, of which so many may have shown no credential. Metrics count them.
+// Limit returns a listener that accepts from ln at most open connections at
+// once. Of these, at most unauthenticated may have sent no valid credential.
+// The metrics count the connections.
 func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener {
 	limited := conns.Limit(ln, conns.Limits{Open: open, Unauthenticated: unauthenticated}, s.metrics.reached)
 	s.metrics.listening(limited)
@@ -161,6 +163,6 @@ func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener 
 }
 
 // EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream
-// at a frame boundary. Their clients get the position to resume after. It
-// returns once they have ended, or with ctx's error.
+// at a frame boundary. The clients receive the position from which they can
+// resume. EndStreams returns once all streams have ended, or with ctx's error.
 func (s *Server) EndStreams(ctx context.Context) error { return s.streams.End(ctx) }
