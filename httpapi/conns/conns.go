@@ -1,5 +1,5 @@
-// Package conns bounds the connections of a listener, so that callers without a
-// credential cannot take the file descriptors that running turns need.
+// Package conns bounds the connections of a listener, so that clients without a
+// credential cannot use up the file descriptors that running turns need.
 package conns
 
 import (
@@ -12,22 +12,24 @@ import (
 	"sync/atomic"
 )
 
-// Limits bound the connections of one listener. Both are required.
+// Limits bound the connections of one listener. Both fields are required.
 type Limits struct {
-	Open            int // connections at once
-	Unauthenticated int // of them, those on which no credential was accepted yet
+	Open            int // maximum number of open connections
+	Unauthenticated int // maximum number of these without an accepted credential
 }
 
-// The settings that the limits are called by.
+// The names of the settings that set the limits.
 const (
 	MaxConnections                = "max-connections"
 	MaxUnauthenticatedConnections = "max-unauthenticated-connections"
 )
 
-// A Listener accepts connections within limits. What is accepted when there are
-// too many without a credential takes the place of the oldest of them, of the
-// address that has the most. When there are too many in all, an idle one is
-// closed; without an idle one the new connection is answered 503 and closed.
+// A Listener accepts connections within limits. At the limit for connections
+// without a credential, a new connection replaces one of them: the oldest
+// connection of the address that has the most. At the limit for all
+// connections, it replaces such a connection too, or else the connection that
+// has been idle longest. If there is none, the new connection receives a 503
+// and is closed.
 type Listener struct {
 	net.Listener
 	limits  Limits
@@ -35,19 +37,20 @@ type Listener struct {
 
 	mu        sync.Mutex
 	open      int
-	strangers map[netip.Addr]*list.List // of *Conn without a credential by address, oldest first
-	unknown   int                       // how many there are in strangers
-	idle      list.List                 // of *Conn with a credential and no request, oldest first
+	strangers map[netip.Addr]*list.List // lists of *Conn without a credential, by remote address, oldest first
+	unknown   int                       // number of connections in strangers
+	idle      list.List                 // *Conn with a credential that wait for a request, longest idle first
 }
 
-// Limit returns a Listener that accepts from ln. Reached is called with the
-// name of the setting each time a limit closes a connection; it must not block.
+// Limit returns a Listener that accepts from ln. Each time a limit closes a
+// connection, the Listener calls reached with the name of the setting; reached
+// must not block.
 func Limit(ln net.Listener, limits Limits, reached func(setting string)) *Listener {
 	return &Listener{Listener: ln, limits: limits, reached: reached, strangers: make(map[netip.Addr]*list.List)}
 }
 
-// Counts returns how many connections are open, and how many of them have shown
-// no credential.
+// Counts returns how many connections are open, and how many of them have sent
+// no accepted credential.
 func (l *Listener) Counts() (open, unauthenticated int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,14 +75,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if ok {
 			return c, nil
 		}
-		_, _ = raw.Write(full(l.limits.Open)) // fits into the empty buffer of the socket
+		_, _ = raw.Write(full(l.limits.Open)) // does not block: fits into the socket's empty send buffer
 		_ = raw.Close()
 	}
 }
 
-// admit counts c as an open connection if there is a place for it. It returns
-// the connection that is closed in its favour, if any, and the setting whose
-// limit was reached.
+// admit counts c as an open connection if the limits allow it. It returns the
+// connection to close in exchange, if any, and the setting whose limit was
+// reached.
 func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +114,8 @@ func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	return victim, reached, true
 }
 
-// oldest returns the oldest connection without a credential, of the address
-// that has the most; nil if there is none. l.mu is held.
+// oldest returns the oldest connection without a credential of the address that
+// has the most; nil if there is none. The caller holds l.mu.
 func (l *Listener) oldest() *Conn {
 	var most *list.List
 	for _, same := range l.strangers {
@@ -127,7 +130,7 @@ func (l *Listener) oldest() *Conn {
 	return c
 }
 
-// leave takes c out of the list in which it is. l.mu is held.
+// leave removes c from the list that it is in. The caller holds l.mu.
 func (l *Listener) leave(c *Conn) {
 	switch c.state {
 	case unknown:
@@ -142,7 +145,7 @@ func (l *Listener) leave(c *Conn) {
 	}
 }
 
-// remove counts c out. l.mu is held.
+// remove stops counting c as open. The caller holds l.mu.
 func (l *Listener) remove(c *Conn) {
 	if c.state == gone {
 		return
@@ -152,13 +155,13 @@ func (l *Listener) remove(c *Conn) {
 	l.open--
 }
 
-// state says what may become of a connection when there are too many.
+// state decides which connections are closed first at a limit.
 type state int
 
 const (
-	unknown state = iota // no credential was accepted on it
-	busy                 // a caller with a credential uses it
-	idle                 // a caller with a credential has used it
+	unknown state = iota // no credential was accepted on the connection
+	busy                 // a credential was accepted, and a request is running
+	idle                 // a credential was accepted, and no request is running
 	gone
 )
 
@@ -168,17 +171,18 @@ type Conn struct {
 	l    *Listener
 	from netip.Addr
 
-	answering atomic.Bool  // a handler has begun to answer a request
-	public    atomic.Int32 // requests that are served without a credential
+	answering atomic.Bool  // a handler has begun to serve a request
+	public    atomic.Int32 // number of running requests without a credential
 
-	state state         // guarded by l.mu, like the next
-	at    *list.Element // in the list of its state
+	state state         // guarded by l.mu, like at
+	at    *list.Element // element in the list of its state
 }
 
 // NetConn returns the connection that was accepted.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends what we send, if the connection can do that.
+// CloseWrite closes the sending half of the connection, if the connection
+// supports that.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -194,8 +198,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements [net.Conn]. What net/http answers to a request that it
-// cannot parse becomes an error in the form of the API.
+// Write implements [net.Conn]. It converts the responses that net/http itself
+// writes to requests that it cannot parse into errors in the form of the API.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.answering.Load() {
 		return c.Conn.Write(p)
@@ -219,7 +223,7 @@ func (c *Conn) authenticated() {
 	}
 }
 
-// rest records whether c waits for a request.
+// rest records whether c is idle, that is waits for a request.
 func (c *Conn) rest(yes bool) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -232,7 +236,8 @@ func (c *Conn) rest(yes bool) {
 	}
 }
 
-// State is a ConnState of an [http.Server].
+// State is the ConnState function of an [http.Server]. It records when
+// connections become idle and active.
 func State(conn net.Conn, st http.ConnState) {
 	c := of(conn)
 	if c == nil {
@@ -247,7 +252,7 @@ func State(conn net.Conn, st http.ConnState) {
 	}
 }
 
-// of returns the Conn below a connection that the server handles, if any.
+// of returns the Conn that conn wraps, or nil.
 func of(conn net.Conn) *Conn {
 	for {
 		switch c := conn.(type) {
@@ -263,40 +268,42 @@ func of(conn net.Conn) *Conn {
 
 type key struct{}
 
-// WithConn is a ConnContext of an [http.Server].
+// WithConn is the ConnContext function of an [http.Server]. It makes the Conn
+// available to the functions below that get a request.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, key{}, of(conn))
 }
 
-// Answering records that a handler has begun to answer r.
+// Answering records that a handler has begun to serve r.
 func Answering(r *http.Request) {
 	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
 		c.answering.Store(true)
 	}
 }
 
-// Authenticated records that a credential was accepted in r: from now on the
-// connection does not count as one without.
+// Authenticated records that a credential was accepted in r. From now on its
+// connection counts as one with a credential.
 func Authenticated(r *http.Request) {
 	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
 		c.authenticated()
 	}
 }
 
-// Sever closes the connection of r, and with it all of its requests.
+// Sever closes the connection of r, which ends all requests on it.
 func Sever(r *http.Request) {
 	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
 		_ = c.Close()
 	}
 }
 
-// maxPublic is how many requests of a connection are served at once without a
-// credential. Over HTTP/2 each would hold a place for as long as its body may
-// take.
+// maxPublic is the maximum number of requests without a credential that run at
+// once on one connection. Over HTTP/2 many could otherwise wait for slow bodies
+// on a single connection.
 const maxPublic = 16
 
-// Public counts in a request that is served without a credential. It reports
-// false if its connection has too many; else the caller calls done at the end.
+// Public counts a request without a credential as running. It reports false if
+// its connection has too many of them; otherwise the caller calls done when the
+// request ends.
 func Public(r *http.Request) (done func(), ok bool) {
 	c, _ := r.Context().Value(key{}).(*Conn)
 	if c == nil {
@@ -313,6 +320,6 @@ func address(a net.Addr) netip.Addr {
 	if a == nil {
 		return netip.Addr{}
 	}
-	ap, _ := netip.ParseAddrPort(a.String()) // none on the unix socket
+	ap, _ := netip.ParseAddrPort(a.String()) // fails on a Unix socket, which has no IP address
 	return ap.Addr().Unmap().WithZone("")
 }
