@@ -52,9 +52,9 @@ func admission(listener, credential, origin string) (status int, typ string) {
 	switch {
 	case origin == "another site's", origin == "null":
 		return http.StatusForbidden, "FORBIDDEN_ORIGIN"
-	case cookie && listener != "the page's address": // others may have set it there
+	case cookie && listener != "the page's address": // another server on the host may have set the cookie
 		return http.StatusForbidden, "FORBIDDEN_ORIGIN"
-	case cookie && origin == "none": // nothing shows that the page sent it
+	case cookie && origin == "none": // nothing proves that the page sent the request
 		return http.StatusForbidden, "FORBIDDEN_ORIGIN"
 	case credential == "a token", credential == "cookie and key", listener == "the unix socket":
 		return http.StatusOK, ""

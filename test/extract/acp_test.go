@@ -13,7 +13,7 @@ type acpUsage struct {
 }
 
 type acpMeta struct {
-	Usage acpUsage `json:"usage"` // of one call of the model, as Qwen Code reports it
+	Usage acpUsage `json:"usage"` // usage of one call of the model, as Qwen Code reports it
 	Quota struct { // usage of the turn, as Gemini reports it
 		Tokens struct {
 			In  int64 `json:"input_tokens"`
@@ -36,7 +36,7 @@ type acpUpdate struct {
 	Output     struct {
 		Data string `json:"data"`
 	} `json:"output"`
-	State      string   `json:"state"` // of a turn, in version 2
+	State      string   `json:"state"` // state of a turn, in version 2
 	StopReason string   `json:"stopReason"`
 	Usage      acpUsage `json:"usage"`
 	Meta       acpMeta  `json:"_meta"`
@@ -48,7 +48,7 @@ type acpLine struct {
 	Params struct {
 		SessionID string    `json:"sessionId"`
 		Update    acpUpdate `json:"update"`
-		ToolCall  acpUpdate `json:"toolCall"` // of a question
+		ToolCall  acpUpdate `json:"toolCall"` // tool call of an approval
 	} `json:"params"`
 	Result struct {
 		StopReason string   `json:"stopReason"`
@@ -117,7 +117,7 @@ func (r *acpReader) read(dir string, c *acpLine) {
 		case r.facts.calls[call.ToolCallID] == "{}" && len(call.RawInput) > 0:
 			r.facts.calls[call.ToolCallID] = canonical(call.RawInput)
 		}
-	case strings.Contains(c.Params.SessionID, ":subagent:") && c.Params.Update.Kind == "state_update": // not a turn
+	case strings.Contains(c.Params.SessionID, ":subagent:") && c.Params.Update.Kind == "state_update": // the state of a subagent, not of a turn
 	case c.Method == "session/update":
 		r.update(&c.Params.Update)
 	case c.Method == "" && strings.HasPrefix(string(c.ID), `"prompt:`):

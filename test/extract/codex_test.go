@@ -143,7 +143,7 @@ func (f *facts) codexItem(it codexItem) {
 			text = *it.Output
 		}
 		if it.Status == "declined" && text == "" {
-			text = "Not done: it was declined." // the agent gives no text
+			text = "Not done: it was declined." // the agent gives no text here
 		}
 		f.outputs[it.ID] = output{text, it.Status != "completed"}
 	case "fileChange":
