@@ -2,8 +2,8 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-// The server's address while developing. The server has to know this one's origin:
-// see README.md.
+// Address of the server during development. The server must know the origin of
+// the development server, see README.md.
 const server = process.env.RUNNEL_URL ?? "http://127.0.0.1:7317";
 
 export default defineConfig({
@@ -11,8 +11,8 @@ export default defineConfig({
   build: {
     target: "es2023",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    modulePreload: { polyfill: false }, // the polyfill is an inline concern that no target browser needs
-    assetsInlineLimit: 0, // nothing as a data: URL, so that the policy stays narrow
+    modulePreload: { polyfill: false }, // the polyfill would be an inline script, and no target browser needs it
+    assetsInlineLimit: 0, // no data: URLs, so that the content security policy stays narrow
     reportCompressedSize: false,
   },
   server: {

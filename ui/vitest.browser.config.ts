@@ -5,7 +5,8 @@ export default defineConfig({
     include: ["e2e/**/*.test.ts"],
     environment: "node",
     fileParallelism: false,
-    // These end a test that hangs. A busy machine may take long.
+    // Timeouts for a test that hangs. They are long because the machine may be
+    // busy.
     testTimeout: 300_000,
     hookTimeout: 300_000,
     expect: { poll: { timeout: 60_000 } },

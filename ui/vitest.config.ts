@@ -4,6 +4,6 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.{ts,tsx}"],
     environment: "jsdom",
-    testTimeout: 60_000, // ends a test that hangs; what must be fast measures its CPU time
+    testTimeout: 60_000, // for a test that hangs; tests of speed measure CPU time
   },
 });

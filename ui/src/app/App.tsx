@@ -80,7 +80,10 @@ function Nothing() {
 
 const brief = 600; // ms; a shorter disconnection is not reported
 
-/** Reports that the connection is lost and the content may be out of date. */
+/**
+ * Reports that the connection is lost and the content may be out of date. The
+ * content stays.
+ */
 function LinkBar() {
   const link = useStore((s) => s.link);
   const ever = useStore((s) => s.everOpen);

@@ -4,7 +4,7 @@ import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
 import type { ApprovalEvent, SessionStatus } from "../wire/types";
 
-const batch = 1000; // ms; changes within this time are announced together
+const batch = 1000; // ms; a state is announced once it has lasted this long
 
 /** Announces changes to screen readers, politely and not too often. */
 export function News({

@@ -4,7 +4,7 @@ import { type Entered, type Field, fault, nothing } from "../model/form";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 
-const radios = 6; // maximum number of options shown as radio buttons
+const radios = 6; // maximum number of options shown at once, not in a list
 const radiosWithWords = 12;
 
 /** Fields of a form. Errors are shown after the first attempt to send it. */

@@ -38,7 +38,7 @@ function useSettings(s: SessionStatus) {
   const settle = (key: string, wanted: string) => {
     const now = latest.current.find((x) => x.key === key);
     // Agents may report models and modes under other names than the requested
-    // ones.
+    // ones, so only other options are compared.
     put(key, now && key.startsWith("config:") && now.value !== wanted ? { is: "kept", wanted } : undefined);
   };
 

@@ -13,9 +13,9 @@ export type Readiness = "ready" | "broken" | "silent" | "checking" | "missing" |
 
 export function readiness(a: Agent): Readiness {
   if (a.loggedIn === false && (a.installed || a.path)) return "locked";
-  if (a.installed) return a.problem ? "broken" : "ready"; // the program exists but does not work
+  if (a.installed) return a.problem ? "broken" : "ready"; // broken: the program exists but does not work
   if (a.checking) return "checking";
-  return a.path ? "silent" : "missing"; // the program exists, but did not report its version
+  return a.path ? "silent" : "missing"; // silent: the program exists but did not report its version
 }
 
 /** Whether a session can be started with the agent, as far as is known. */
