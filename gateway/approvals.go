@@ -154,7 +154,7 @@ func (e *entry) call(a event.Approval) policy.Call {
 }
 
 // checkEdited returns an error if a policy denies the changed arguments. A
-// person may change a call only into a call that no policy denies.
+// person may not change a call into one that a policy denies.
 func (as Approvals) checkEdited(ctx context.Context, e *entry, id string, d runnel.Decision) error {
 	a, err := e.session.Approval(ctx, id)
 	if err != nil || a.Kind != event.ApprovalTool {

@@ -79,7 +79,7 @@ type watch struct {
 	bound   context.Context          // ends when the credential ends or the client disconnects
 	rc      *http.ResponseController // for the deadlines of the request
 	leave   func()                   // prevents later calls of hasten, and waits for a running one
-	answers bool                     // write the response even after the credential has ended: the request itself may have ended it
+	answers bool                     // the request may end its own credential; its response is then written, too
 
 	mu    sync.Mutex
 	until time.Time // latest allowed write deadline, set by hasten; zero before

@@ -30,8 +30,8 @@ type action struct {
 	// allows an unclear action.
 	unclear string
 
-	// hidden reports that the arguments shown differ from the ones that would run:
-	// a secret was removed, and with it any other text in its place.
+	// hidden reports that the arguments shown differ from those that would run: a
+	// secret was removed, and perhaps other text with it.
 	hidden bool
 }
 
