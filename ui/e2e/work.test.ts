@@ -267,7 +267,8 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await shot(page, "plan-file");
     });
 
-    // The agent stores its plan under the name of the conversation.
+    // Returns the name that the agent gave to the plan of a conversation, from
+    // the files that it stores.
     const slug = async (id: string) => {
       const { agentSessionId } = await page.evaluate(
         async (id) =>

@@ -54,7 +54,8 @@ export type Notice = Schemas["UpsertNotice"];
 export type UsageEvent = Schemas["UpsertUsage"];
 
 /**
- * config, files, options and given settings are those of the last status only.
+ * Its config, files, options and given settings are only those in this
+ * response, which may omit them.
  */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
