@@ -34,7 +34,11 @@ func (r *Rig) SetTrap() *Trap {
 // Withstands then stops the agent.
 func (r *Rig) Withstands(trap *Trap) {
 	r.T.Helper()
-	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("touch asked")}}, fakemodel.Step{Text: "Done."})
+	words, steps := realagents.WordsOf(r.Agent.Name), []fakemodel.Step(nil)
+	if words.Read != nil { // some agents read files for the model that are beside the file
+		steps = append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Read(r.File(realagents.Nested))}})
+	}
+	r.Play(append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Ask("touch asked")}}, fakemodel.Step{Text: "Done."})...)
 	evs, asked := r.Refuse()
 	if asked == 0 {
 		r.T.Errorf("the agent ran a command without an approval:\n%s", Dump(evs))

@@ -15,6 +15,7 @@ type Words struct {
 	Write func(path, content string) fakemodel.Block
 	Edit  func(path, old, new string) fakemodel.Block // replaces one line
 	Plan  func(first, second string) fakemodel.Block
+	Read  func(path string) fakemodel.Block // nil if the agent reads files with commands only
 
 	Silent bool // the agent does not report the output of a command
 }
@@ -38,6 +39,7 @@ var words = map[string]Words{
 	"codex":            codexWords,
 	"codex-acp":        codexWords,
 	"opencode": {
+		Read:  call("read", func(in object, s []string) { in["filePath"] = s[0] }).one,
 		Shell: call("bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
 		Write: call("write", func(in object, s []string) { in["filePath"], in["content"] = s[0], s[1] }).two,
 		Edit: call("edit", func(in object, s []string) {
@@ -51,6 +53,7 @@ var words = map[string]Words{
 		}).two,
 	},
 	"gemini": {
+		Read:  call("read_file", func(in object, s []string) { in["file_path"] = s[0] }).one,
 		Shell: call("run_shell_command", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
 		Write: call("write_file", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
 		Edit: call("replace", func(in object, s []string) {
@@ -62,6 +65,7 @@ var words = map[string]Words{
 		Silent: true, // Gemini CLI 0.61.0
 	},
 	"copilot": {
+		Read:  call("view", func(in object, s []string) { in["path"] = s[0] }).one,
 		Shell: call("bash", func(in object, s []string) { in["command"], in["description"], in["mode"] = s[0], "Run it", "sync" }).one,
 		Write: call("create", func(in object, s []string) { in["path"], in["file_text"] = s[0], s[1] }).two,
 		Edit: call("edit", func(in object, s []string) {
@@ -70,6 +74,7 @@ var words = map[string]Words{
 		Plan: call("update_todo", func(in object, s []string) { in["todos"] = "- [ ] " + s[0] + "\n- [ ] " + s[1] }).two,
 	},
 	"qwen": {
+		Read: call("read_file", func(in object, s []string) { in["file_path"] = s[0] }).one,
 		Shell: call("run_shell_command", func(in object, s []string) {
 			in["command"], in["description"], in["is_background"] = s[0], "Run it", false
 		}).one,
@@ -84,6 +89,7 @@ var words = map[string]Words{
 }
 
 var claudeWords = Words{
+	Read:  call("Read", func(in object, s []string) { in["file_path"] = s[0] }).one,
 	Shell: call("Bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
 	Write: call("Write", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
 	Edit: call("Edit", func(in object, s []string) {

@@ -22,6 +22,7 @@ type Agent struct {
 	Refuse        []string // variables that allow tools without asking; removed unless bypass is allowed
 	SettingsFiles []string // files in a folder that can configure the agent; see trust.go
 	ContextFiles  []string // files in a folder that the agent sends to the model
+	NestedFiles   []string // names of files that the agent sends to the model when it reads a file beside or below them
 
 	// Key names the environment variables for the agent's API key. The zero
 	// value means that Runnel passes no API key to the agent.
@@ -78,6 +79,7 @@ var agents = []Agent{
 		Inherit:       []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
 		Refuse:        []string{"OPENCODE_PERMISSION"},
 		SettingsFiles: []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
+		NestedFiles:   []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // nor these
 		AnyEffort:     true,                                                              // the model's variants; a configuration can add some
 		Resumes:       true, Loads: true, Lists: true, Forks: true,
 	},
@@ -101,7 +103,7 @@ var agents = []Agent{
 		},
 		ContextFiles: []string{ // even with --no-custom-instructions
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
-			".github/skills", ".agents/skills", ".claude/skills",
+			".github/skills", ".agents/skills", ".claude/skills", ".claude/rules",
 		},
 		AnyEffort: true,
 		Resumes:   true, Loads: true, Lists: true,
@@ -113,7 +115,7 @@ var agents = []Agent{
 		Inherit:       []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
 		Key:           agentconn.Key{Variables: []string{"OPENAI_API_KEY"}, Others: []string{"DASHSCOPE_API_KEY"}},
 		SettingsFiles: []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill can allow tools and run hooks
-		ContextFiles:  []string{"QWEN.md", "AGENTS.md"},
+		ContextFiles:  []string{"**/QWEN.md", "**/AGENTS.md"},
 		AnyEffort:     true,
 		Resumes:       true, Loads: true, Lists: true,
 	},

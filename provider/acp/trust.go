@@ -14,7 +14,7 @@ import (
 // No file in an untrusted folder may run commands, send data elsewhere, or
 // allow a tool. Some agents can ignore such files (startupQuirks.environ,
 // prepare). Runnel does not start other agents in an untrusted folder that has
-// such files (Agent.SettingsFiles, Agent.ContextFiles).
+// such files (Agent.SettingsFiles, Agent.ContextFiles, Agent.NestedFiles).
 
 // checkTrust fails if an untrusted folder has files that could make the agent
 // run commands or send the contents of other files to the model.
@@ -30,6 +30,9 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 		}
 		if found == "" {
 			found = findLinkOutside(dir, p.agent.ContextFiles)
+		}
+		if found == "" {
+			found = findNestedLinkOutside(dir, p.agent.NestedFiles)
 		}
 	}
 	if found == "" {
@@ -52,30 +55,6 @@ func findSettings(dir string, names []string) string {
 	})
 }
 
-// findLinkOutside is like findSettings, for files and folders that the agent
-// sends to the model. It returns the first one that is, or contains, a symbolic
-// link to a path outside of the repository, or that contains too many files.
-func findLinkOutside(dir string, names []string) string {
-	return findUpward(dir, names, func(path string) bool {
-		root, out, seen := repository(filepath.Dir(path)), false, 0
-		_ = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error { // a missing file is not a link
-			if seen++; seen > maxWalk || out {
-				return fs.SkipAll
-			}
-			if err == nil && d.Type()&fs.ModeSymlink != 0 {
-				to, err := filepath.EvalSymlinks(p)
-				out = err == nil && to != root && !strings.HasPrefix(to, root+string(filepath.Separator))
-			}
-			return nil
-		})
-		return out || seen > maxWalk
-	})
-}
-
-// maxWalk is the maximum number of files that findLinkOutside examines in a
-// folder.
-const maxWalk = 10_000
-
 // findUpward returns the first path that satisfies is, or "". It examines each
 // name in dir and in its parents, up to the root of the outermost repository
 // around dir: agents differ in which directory they treat as the repository. It
@@ -91,10 +70,7 @@ func findUpward(dir string, names []string, is func(path string) bool) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	home, _ := os.UserHomeDir() // on failure, no directory is exempt
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real
-	}
+	home := userHome()
 	root := outermost(dir, home)
 	for inside := true; dir != home; {
 		for _, name := range names {
@@ -136,16 +112,29 @@ func outermost(dir, home string) string {
 }
 
 // repository returns the root of the innermost repository around dir, or dir if
-// there is none.
+// there is none. Like outermost, it ignores the home directory, which holds the
+// user's own files, and all directories above.
 func repository(dir string) string {
-	for at := dir; ; {
+	home := userHome()
+	for at := dir; at != home; {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			return at
 		}
 		up := filepath.Dir(at)
 		if up == at {
-			return dir
+			break
 		}
 		at = up
 	}
+	return dir
+}
+
+// userHome returns the real path of the home directory. If there is none, it
+// returns "", and no directory is exempt.
+func userHome() string {
+	home, _ := os.UserHomeDir()
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		return real
+	}
+	return home
 }

@@ -72,6 +72,34 @@ func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
 	}
 }
 
+// Qwen Code 0.24.4 reads QWEN.md and AGENTS.md in every folder above, to one
+// above the repository, and to the root of the file system without one.
+func TestQwenIsNotStartedBelowContextFileThatLeadsElsewhere(t *testing.T) {
+	t.Setenv("HOME", filepath.Join(t.TempDir(), "no-home"))
+	above, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(above, "project")
+	if err := os.MkdirAll(filepath.Join(dir, ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"QWEN.md", "AGENTS.md"} {
+		link := filepath.Join(above, name)
+		if err := os.Symlink(os.DevNull, link); err != nil {
+			t.Fatal(err)
+		}
+		p := New(known(t, "qwen")).(runnel.Programmable).WithProgram([]string{"/bin/false"}, nil)
+		_, err := p.Open(t.Context(), runnel.Options{Dir: dir})
+		if runnel.CodeOf(err) != runnel.SessionCreateFailed || !strings.Contains(err.Error(), "cannot ignore "+link+",") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.Remove(link); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCodexPinsKeepTheUsersConfiguration(t *testing.T) {
 	pins := map[string]string{"GIT_CONFIG_COUNT": "1"}
 	for given, want := range map[string]string{
