@@ -96,6 +96,34 @@ var uses = map[string][]fakemodel.Block{
 	"qwen": {fakemodel.Call("skill", args{"skill": "agents-evil"})},
 }
 
+// A file for the model below the root of the folder is found when the model
+// reads a file beside it. Gemini CLI 0.61.0 reads it if the folder counts as
+// trusted, as one without settings does.
+func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
+	eachOf(t, []string{"gemini"}, func(t *testing.T, r *rig) {
+		if err := os.Mkdir(r.File("sub"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r.Write("sub/GEMINI.md", realagents.Memory+"\n")
+		r.Write(realagents.Nested, "beta\n")
+		read := func() {
+			t.Helper()
+			r.Play(calls(r.words().Read(r.File(realagents.Nested))), said)
+			r.Finish(translate.AllowOnce)
+			r.Close()
+		}
+		read()
+		if r.Told(realagents.Memory) {
+			t.Error("the model was shown what the folder says")
+		}
+		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
+		read()
+		if !r.Told(realagents.Memory) {
+			t.Error("the model was not shown what a trusted folder says")
+		}
+	})
+}
+
 // readsMemory are the agents that show the model what a folder says in a file
 // such as AGENTS.md also if it is not trusted: there is no switch, and it is
 // text.

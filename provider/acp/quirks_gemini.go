@@ -102,10 +102,15 @@ func geminiTool(tc toolCall) string {
 }
 
 // geminiTrust returns the variable that tells the agent whether the folder is
-// trusted. In an untrusted folder the agent ignores the folder's settings, and
-// offers only the modes that ask most. So an untrusted folder without settings
-// counts as trusted.
+// trusted. In an untrusted folder the agent ignores the folder's settings and
+// files for the model, and offers only the modes that ask most. So an untrusted
+// folder without such files counts as trusted. The agent finds a GEMINI.md
+// below the folder when the model reads a file beside it.
 func geminiTrust(opt runnel.Options) []string {
-	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", "GEMINI.md"}) == ""
+	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", geminiContext}) == "" &&
+		(opt.Dir == "" || findBelow(opt.Dir, []string{geminiContext}, func(string) bool { return true }) == "")
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }
+
+// geminiContext is the name of the agent's files for the model.
+const geminiContext = "GEMINI.md"
