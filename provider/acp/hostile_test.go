@@ -124,6 +124,38 @@ func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
 	})
 }
 
+// GitHub Copilot 1.0.102 finds its files also if their names are spelled with
+// other capital letters.
+func TestContextFilesSpelledOtherwiseDoNotLeadElsewhere(t *testing.T) {
+	eachOf(t, []string{"copilot"}, func(t *testing.T, r *rig) {
+		outside := filepath.Join(r.Home.Dir, "outside.md")
+		if err := os.WriteFile(outside, []byte(realagents.Canary+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{".git", ".github"} {
+			if err := os.Mkdir(r.File(dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		links := []string{".github/Copilot-Instructions.md", "Agents.md", "claude.md"}
+		for _, name := range links {
+			if err := os.Symlink(outside, r.File(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files := r.refused()
+		slices.Sort(files)
+		if !slices.Equal(files, links) {
+			t.Errorf("refused: %q, want %q", files, links)
+		}
+		r.Play(said)
+		r.Finish(translate.AllowOnce)
+		if r.Told(realagents.Canary) {
+			t.Error("the model was shown a file outside of the folder")
+		}
+	})
+}
+
 // readsMemory are the agents that show the model what a folder says in a file
 // such as AGENTS.md also if it is not trusted: there is no switch, and it is
 // text.

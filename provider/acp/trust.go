@@ -59,7 +59,8 @@ func findSettings(dir string, names []string) string {
 // name in dir and in its parents, up to the root of the outermost repository
 // around dir: agents differ in which directory they treat as the repository. It
 // examines a name with the prefix anyDepth up to the root of the file system.
-// It stops at the home directory.
+// It stops at the home directory. Upper and lower case in names do not matter,
+// because some agents ignore them (GitHub Copilot 1.0.102).
 func findUpward(dir string, names []string, is func(path string) bool) string {
 	if len(names) == 0 {
 		return ""
@@ -70,13 +71,18 @@ func findUpward(dir string, names []string, is func(path string) bool) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	home := userHome()
+	home, list := userHome(), make(lister)
 	root := outermost(dir, home)
 	for inside := true; dir != home; {
 		for _, name := range names {
 			name, everywhere := strings.CutPrefix(name, anyDepth)
-			if path := filepath.Join(dir, filepath.FromSlash(name)); (inside || everywhere) && is(path) {
-				return path
+			if !inside && !everywhere {
+				continue
+			}
+			for _, path := range list.spellings(dir, name) {
+				if is(path) {
+					return path
+				}
 			}
 		}
 		inside = inside && dir != root
@@ -87,6 +93,40 @@ func findUpward(dir string, names []string, is func(path string) bool) string {
 		dir = up
 	}
 	return ""
+}
+
+// A lister holds the names in the folders that were listed.
+type lister map[string][]string
+
+// names returns the names in a folder, or none if it cannot be listed.
+func (l lister) names(dir string) []string {
+	if _, done := l[dir]; !done {
+		entries, _ := os.ReadDir(dir) // the names before an error
+		l[dir] = make([]string, 0, len(entries))
+		for _, e := range entries {
+			l[dir] = append(l[dir], e.Name())
+		}
+	}
+	return l[dir]
+}
+
+// spellings returns the path of name below dir, and every existing path that
+// differs only in upper and lower case.
+func (l lister) spellings(dir, name string) []string {
+	paths := []string{dir}
+	for part := range strings.SplitSeq(name, "/") {
+		var next []string
+		for _, at := range paths {
+			next = append(next, filepath.Join(at, part))
+			for _, other := range l.names(at) {
+				if other != part && strings.EqualFold(other, part) {
+					next = append(next, filepath.Join(at, other))
+				}
+			}
+		}
+		paths = next
+	}
+	return paths
 }
 
 // anyDepth is the prefix of names that apply in every parent folder, even
