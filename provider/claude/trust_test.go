@@ -92,6 +92,53 @@ func TestUntrustedFolderIsReadAsTextOnly(t *testing.T) {
 	})
 }
 
+// When the model reads a file, Claude Code looks for rules and memory beside it.
+// The ones of an untrusted folder stay unread, but for the rules with 2.1.197,
+// which has no switch for them.
+func TestRulesBesideFilesOfUntrustedFolderAreNotRead(t *testing.T) {
+	eachAgent(t, func(t *testing.T, r *rig) {
+		secret := filepath.Join(r.Home.Dir, "secret.md")
+		if err := os.Mkdir(r.File(".git"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(secret, []byte("canary-secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"", "sub"} {
+			rules := filepath.Join(dir, ".claude", "rules")
+			if err := os.MkdirAll(r.File(rules), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r.Write(filepath.Join(rules, "always.md"), "canary-rule\n")
+			r.Write(filepath.Join(rules, "paths.md"), "---\npaths: [\"**\"]\n---\ncanary-rule\n")
+			r.Write(filepath.Join(dir, "CLAUDE.md"), "canary-memory\n")
+			r.Write(filepath.Join(dir, "CLAUDE.local.md"), "canary-memory\n")
+			if err := os.Symlink(secret, r.File(filepath.Join(rules, "link.md"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Write("sub/b.txt", "beta\n")
+		read := func() {
+			t.Helper()
+			r.Play(calls(use("Read", args{"file_path": r.File("sub/b.txt")})), says("ok"))
+			r.Finish("")
+			r.Conn.Close()
+		}
+		read()
+		for _, canary := range []string{"canary-rule", "canary-memory", "canary-secret"} {
+			reads := r.Agent.Version == "2.1.197" && canary != "canary-memory"
+			if told := r.Told(canary); told != reads {
+				t.Errorf("the model received the folder's %s: %v, want %v", canary, told, reads)
+			}
+		}
+		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
+		read()
+		if !r.Told("canary-rule") {
+			t.Error("the model did not receive the rules of a trusted folder")
+		}
+	})
+}
+
 // The agent reads the CLAUDE.md of a trusted folder. It does not read files
 // outside the folder that CLAUDE.md imports.
 func TestMemoryOfATrustedFolderCannotImportFilesOutside(t *testing.T) {
