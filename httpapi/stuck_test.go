@@ -106,7 +106,7 @@ func TestConnectionOfHTTP2ThatReadsNothingIsClosed(t *testing.T) {
 					c.get("/api/session/"+id+"/"+kind, s.token)
 				}
 				c.readUntilData()
-				time.Sleep(20 * time.Second)
+				time.Sleep(20 * time.Second) //nolint:forbidigo // virtual time, in which the write deadline passes
 				if !c.closed() {
 					t.Error("the connection is still open")
 				}
@@ -131,7 +131,7 @@ func TestRevokeEndsRequestsOfHTTP2ConnectionThatReadsNothing(t *testing.T) {
 		c.get("/api/session/"+id+"/events", secret)
 		c.readUntilData()
 		end()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // virtual time, in which a revoked request ends
 		if !c.closed() {
 			t.Error("the connection is still open")
 		}
@@ -158,7 +158,7 @@ func TestUnreadAnswersOfHTTP2AreBounded(t *testing.T) {
 					c.readUntilData()
 					synctest.Wait()
 				}
-				time.Sleep(time.Second) // much less than a write may take
+				time.Sleep(time.Second) //nolint:forbidigo // virtual time, much less than a write may take
 				cut := 0
 				for _, c := range conns {
 					if c.closed() {
