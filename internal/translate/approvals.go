@@ -52,6 +52,7 @@ const (
 type Approvals[Q any] struct {
 	open    map[string]Approval[Q]
 	settled []string
+	used    map[string]map[string]int // by turn: how often Unused was asked for an id
 }
 
 // An Approval is one open question.
@@ -62,6 +63,27 @@ type Approval[Q any] struct {
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
 	Digest    string // of the question's content
 	Question  Q
+}
+
+// Unused returns the id of a new question of a turn: id, or an id that derives
+// from it if an earlier question of the turn has id. A question that shared its
+// id with an earlier one would never be shown, or would get the answer to the
+// earlier one. derive is the provider's [Derive].
+func (a *Approvals[Q]) Unused(turn, id string, derive func(string) string) string {
+	if a.used == nil {
+		a.used = make(map[string]map[string]int)
+	}
+	if a.used[turn] == nil {
+		if len(a.used) >= MaxOpen { // of turns that have ended
+			maps.DeleteFunc(a.used, func(turn string, _ map[string]int) bool { return len(a.Of(turn)) == 0 })
+		}
+		a.used[turn] = make(map[string]int)
+	}
+	a.used[turn][id]++
+	if n := a.used[turn][id]; n > 1 {
+		return derive("again " + strconv.Itoa(n) + " " + id)
+	}
+	return id
 }
 
 // Add adds an open question.
@@ -158,6 +180,7 @@ func (a *Approvals[Q]) Changed(request, digest string) (Approval[Q], bool) {
 // the turn resolves them.
 func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 	dropped := a.Of(turn)
+	delete(a.used, turn)
 	for _, q := range dropped {
 		delete(a.open, q.ID)
 	}
@@ -169,6 +192,9 @@ func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 func (a *Approvals[Q]) Settled() []string {
 	turns := a.settled
 	a.settled = nil
+	for _, turn := range turns {
+		delete(a.used, turn)
+	}
 	return turns
 }
 

@@ -135,3 +135,30 @@ func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	closed(t, evs)
 	sound(t, evs)
 }
+
+// The engine drops an approval whose id it knows. Without an id of its own, a
+// question that repeats a resolved one would wait forever.
+func TestQuestionThatRepeatsAResolvedOneIsANewApproval(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	for _, l := range begun {
+		agentconn.Feed(tr, l)
+	}
+	known := make(map[string]bool)
+	for range 3 {
+		evs, _ := agentconn.Feed(tr, asks(7, "c", "ls"))
+		a := bodies[event.ApprovalRequested](evs)[0].Approval
+		if known[a.ID] {
+			t.Error("the approval has the id of a resolved one")
+		}
+		known[a.ID] = true
+		m, _, err := tr.turns.answer(a.ID, runnel.Decision{Choice: translate.AllowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := encode(m, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Sent(line, fixtureStart)
+	}
+}

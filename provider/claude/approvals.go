@@ -59,10 +59,15 @@ func (a *approvals) take(f frame) *question {
 	return q
 }
 
-// askedAgain handles a question that has the id of an open one. If the
-// arguments differ, both questions are denied.
+// askedDigest returns the digest of a question's tool and arguments.
+func (q *question) askedDigest() string {
+	return translate.Digest(append([]byte(q.tool+" "), q.input...))
+}
+
+// askedAgain handles a question that has the id of an open one. If the tool or
+// the arguments differ, both questions are denied.
 func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
-	if _, changed := a.Changed(old.Request, translate.Digest(q.input)); !changed {
+	if _, changed := a.Changed(old.Request, q.askedDigest()); !changed {
 		return
 	}
 	no := decision{Behavior: "deny", Message: "The arguments changed before the user decided. Ask again.", ToolUseID: old.Question.toolUse}
@@ -86,13 +91,13 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 	}
 	q.turn = tn
 	ap := translate.Approval[*question]{
-		ID: derive("approval " + f.RequestID), Turn: tn.id, OutOfTurn: outOfTurn,
-		Request: f.RequestID, Digest: translate.Digest(q.input), Question: q,
+		ID: a.Unused(tn.id, derive("approval "+f.RequestID), derive), Turn: tn.id, OutOfTurn: outOfTurn,
+		Request: f.RequestID, Digest: q.askedDigest(), Question: q,
 	}
 	a.Add(ap)
 	ev := event.Approval{
 		ID: ap.ID, CallID: q.toolUse, Kind: q.kind, Title: toolTitle(q.tool, q.input), ToolName: q.tool,
-		Arguments: q.input, ArgumentsEditable: !q.fixed, ArgumentsDigest: ap.Digest,
+		Arguments: q.input, ArgumentsEditable: !q.fixed, ArgumentsDigest: translate.Digest(q.input),
 		Why: text.OneLine(f.Request.DecisionReason, 500), Choices: q.choices(),
 	}
 	if toolKind(q.tool) == event.KindEdit {

@@ -57,6 +57,45 @@ func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	}
 }
 
+// A question with the same arguments for another tool is another question.
+func TestChangedToolInvalidatesAnApproval(t *testing.T) {
+	tr := begun()
+	ask := askLine("q", "c", `{"command":"rm -rf /"}`)
+	evs, _ := tr.Printed([]byte(strings.Replace(ask, `"Bash"`, `"Grep"`, 1)), fixtureStart)
+	a := bodies[event.ApprovalRequested](evs)[0].Approval
+	evs, replies := tr.Printed([]byte(ask), fixtureStart)
+	if b, err := json.Marshal(replies); err != nil || !strings.Contains(string(b), `"behavior":"deny"`) {
+		t.Errorf("answered %s, %v", b, err)
+	}
+	if r := bodies[event.ApprovalResolved](evs); len(r) != 1 || r[0].ApprovalID != a.ID {
+		t.Errorf("resolved %+v", r)
+	}
+}
+
+// The engine drops an approval whose id it knows. Without an id of its own, a
+// question under the request id of a resolved one would wait forever.
+func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
+	tr := begun()
+	known := make(map[string]bool)
+	for _, command := range []string{"ls", "rm", "ls"} {
+		evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"`+command+`"}`)), fixtureStart)
+		a := bodies[event.ApprovalRequested](evs)[0].Approval
+		if known[a.ID] {
+			t.Errorf("%s: the approval has the id of a resolved one", command)
+		}
+		known[a.ID] = true
+		r, err := tr.approvals.answer(a.ID, runnel.Decision{Choice: allowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Sent(line, fixtureStart)
+	}
+}
+
 // The answer contains all approved arguments, so the agent runs exactly these.
 func TestApprovalAnswerContainsAllArguments(t *testing.T) {
 	tr := begun()

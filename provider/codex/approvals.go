@@ -111,9 +111,9 @@ func (t *translator) asked(m jsonrpc.Message) {
 		}
 	}
 	a.shown.Why = oneLine(q.Reason, 500)
+	id := derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " "))
 	t.questions.open(a, translate.Approval[*approval]{
-		ID:   derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " ")),
-		Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
+		ID: t.questions.Unused(turn, id, derive), Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
 	})
 }
 

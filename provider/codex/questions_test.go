@@ -131,3 +131,42 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 		t.Errorf("%d are open", n)
 	}
 }
+
+// The parts of an approval's id are the agent's words. Two questions whose
+// words join to the same text are still two approvals. The approval that is
+// answered must be the one that is shown.
+func TestQuestionsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
+	tr := inTurn(t)
+	ask := func(id, approval, command string) event.Approval {
+		evs, _ := tr.Printed(fmt.Appendf(nil, `{"id":%q,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i","approvalId":%q,"command":%q,"cwd":"/p"}}`, id, askCommand, approval, command), fixtureStart)
+		return bodies[event.ApprovalRequested](evs)[0].Approval
+	}
+	shown, other := ask("q", "a sz", "ls"), ask("z sq", "a", "rm -rf /")
+	if shown.ID == other.ID {
+		t.Errorf("both questions are the approval %s", shown.ID)
+	}
+	lines, err := tr.answer(shown.ID, runnel.Decision{Choice: allowOnce})
+	if err != nil || len(lines) != 1 || !bytes.Contains(object(lines[0]), []byte(`"id":"q"`)) {
+		t.Errorf("the answer to the first question is %s, %v", object(lines), err)
+	}
+}
+
+// The engine drops an approval whose id it knows. Without an id of its own, a
+// question under the request id of a resolved one would wait forever.
+func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
+	tr := inTurn(t)
+	known := make(map[string]bool)
+	for _, command := range []string{"ls", "rm -rf /", "ls", "ls"} {
+		evs := askFor(tr, 7, `"`+command+`"`)
+		a := bodies[event.ApprovalRequested](evs)[0].Approval
+		if known[a.ID] {
+			t.Errorf("%s: the approval has the id of a resolved one", command)
+		}
+		known[a.ID] = true
+		lines, err := tr.answer(a.ID, runnel.Decision{Choice: allowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Sent(object(lines[0]), fixtureStart)
+	}
+}
