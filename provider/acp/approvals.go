@@ -188,8 +188,10 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 
 // offer returns the choices for the agent's options and records the option of
 // each choice. A further choice of the same kind gets a numbered id. offer
-// omits options that would make the agent run every tool without asking.
+// omits options that would make the agent run every tool without asking, and
+// options whose id stands for several kinds.
 func (q *question) offer(options []permissionOption, kind event.ApprovalKind, quirks *quirks) []event.Choice {
+	options = options[:min(len(options), maxPermissionOptions)]
 	var out []event.Choice
 	var no permissionOption
 	add := func(id string, kind event.ChoiceKind, label, native string) {
@@ -200,9 +202,9 @@ func (q *question) offer(options []permissionOption, kind event.ApprovalKind, qu
 		out = append(out, event.Choice{ID: id, Kind: kind, Label: cmp.Or(label, string(kind))})
 	}
 	for _, want := range []string{"allow_once", "allow_always", "reject_once", "reject_always"} {
-		for _, o := range options[:min(len(options), maxPermissionOptions)] {
+		for _, o := range options {
 			label := text.OneLine(o.Name, 4*translate.MaxLabel)
-			if o.Kind != want || o.ID == "" || quirks.bypassesByChoice(o.ID) {
+			if o.Kind != want || o.ID == "" || isAmbiguous(o, options) || quirks.bypassesByChoice(o.ID) {
 				continue
 			}
 			switch {
@@ -226,6 +228,12 @@ func (q *question) offer(options []permissionOption, kind event.ApprovalKind, qu
 		add(translate.DenyStop, event.ChoiceDenyStop, "Deny and stop", cmp.Or(no.ID, "cancelled"))
 	}
 	return out
+}
+
+// isAmbiguous reports whether options of several kinds have the id of o. The
+// agent could take one for the other.
+func isAmbiguous(o permissionOption, options []permissionOption) bool {
+	return slices.ContainsFunc(options, func(other permissionOption) bool { return other.ID == o.ID && other.Kind != o.Kind })
 }
 
 // bypassesByChoice reports whether the permission option switches to a mode in

@@ -162,3 +162,23 @@ func TestQuestionThatRepeatsAResolvedOneIsANewApproval(t *testing.T) {
 		tr.Sent(line, fixtureStart)
 	}
 }
+
+// An agent that gives an allowing and a denying option one id could take the
+// user's denial for an approval. Neither option is offered.
+func TestOptionsThatShareAnIDAcrossKindsAreNotOffered(t *testing.T) {
+	tr := newTranslator(Agent{Name: "unknown"})
+	for _, l := range begun {
+		agentconn.Feed(tr, l)
+	}
+	evs, _ := agentconn.Feed(tr, out(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c","rawInput":{"command":"ls"}},`+
+		`"options":[{"optionId":"x","name":"Yes","kind":"allow_once"},{"optionId":"x","name":"No","kind":"reject_once"},`+
+		`{"optionId":"y","name":"Once","kind":"allow_once"},{"optionId":"y","name":"Always","kind":"allow_always"},`+
+		`{"optionId":"z","name":"Yes, too","kind":"allow_once"},{"optionId":"n","name":"No, too","kind":"reject_once"}]}}`))
+	var labels []string
+	for _, c := range bodies[event.ApprovalRequested](evs)[0].Approval.Choices {
+		labels = append(labels, c.Label)
+	}
+	if want := []string{"Yes, too", "No, too", "Deny and stop"}; !slices.Equal(labels, want) {
+		t.Errorf("choices %q, want %q", labels, want)
+	}
+}
