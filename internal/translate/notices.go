@@ -60,3 +60,12 @@ var (
 func AgentSays(level event.Level, text string) event.Notice {
 	return event.Notice{Level: level, Code: "AGENT_SAYS", Message: text}
 }
+
+// ArgumentsDiffer returns the notice for a call whose arguments differ from
+// those of the question about it. name is the tool's name.
+func ArgumentsDiffer(name string) event.Notice {
+	return event.Notice{
+		Level: event.LevelWarning, Code: ArgumentsChanged.Code,
+		Message: "The agent reports other arguments of a call (" + name + ") than those in its permission request.",
+	}
+}

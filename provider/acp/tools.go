@@ -99,7 +99,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 	if from == fromQuestion {
 		c.noteShown(tc.RawInput)
 	} else if c.contradicts(tc.RawInput) {
-		cs.out.Notice(event.LevelWarning, "ARGUMENTS_CHANGED", "The agent reports other arguments of a call ("+c.name+") than those in its permission request.")
+		cs.out.Emit(translate.ArgumentsDiffer(c.name))
 	}
 	if c.output.Ended() && from != fromQuestion {
 		c.forget()

@@ -115,6 +115,21 @@ func (t *translator) asked(m jsonrpc.Message) {
 	t.questions.open(a, translate.Approval[*approval]{
 		ID: t.questions.Unused(turn, id, derive), Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
 	})
+	if r := t.running(q.TurnID); r != nil && a.isAboutItem(q) {
+		r.noteAsked(q.ItemID, a.shown.Arguments)
+	}
+}
+
+// isAboutItem reports whether the arguments of the question must be those of
+// its item. A question about a part of a command has an approval id.
+func (a *approval) isAboutItem(q question) bool {
+	switch a.method {
+	case askCommand:
+		return (q.Kind == "" || q.Kind == "command") && q.ApprovalID == "" && q.Network == nil && !present(q.Further)
+	case askFileChange:
+		return true
+	}
+	return false
 }
 
 // askedDigest returns the digest of a question's method and parameters.
@@ -275,12 +290,14 @@ func (a *approval) stop(result any, interrupt bool) {
 
 type decided map[string]any
 
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
 // command describes a request to run a command. It offers all choices. The
 // agent (0.169.0) lists only some of them, but accepts the others as well.
 func (a *approval) command(q question) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "shell", Title: oneLine(script(q.Command), 300)}
 	args := map[string]any{"command": q.Command, "cwd": q.CWD}
-	if len(q.Further) > 0 && string(q.Further) != "null" {
+	if present(q.Further) {
 		args["additionalPermissions"] = q.Further
 	}
 	switch {
@@ -319,7 +336,7 @@ func (a *approval) has(id string) bool {
 
 func (a *approval) fileChange(q question, c *piece) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Title: "Edit files"}
-	if c != nil {
+	if c != nil && c.kind == "fileChange" {
 		ev.Title, ev.Arguments, ev.Changes = c.title, c.args, c.changes
 	}
 	ev.Arguments = translate.Arguments(ev.Arguments)

@@ -20,7 +20,8 @@ type itemList struct {
 	line   *line
 	pieces map[string]*piece // by native id
 	plans  int
-	prompt string // the native id of a prompt that another client sent
+	prompt string            // the native id of a prompt that another client sent
+	asked  map[string]string // by native id: digest of the arguments that a question about the item showed
 }
 
 // A line is the state that the turns of one thread share.
@@ -44,7 +45,7 @@ type piece struct {
 	called  bool   // its FunctionCall was emitted
 	done    bool
 
-	args    json.RawMessage // arguments of a patch
+	args    json.RawMessage // arguments of a command or a patch
 	changes []event.Change  // changes of a patch, shown in a question about it
 	output  translate.Output
 	parts   int // for a reasoning summary: index of the part that begins next
@@ -94,6 +95,26 @@ func (is *itemList) piece(it item) *piece {
 // the subagent.
 func (is *itemList) isEcho(it item) bool {
 	return is.parent != "" || it.ClientID == is.out.Turn() || it.ID == is.prompt
+}
+
+// noteAsked records the arguments that a question about an item showed.
+func (is *itemList) noteAsked(native string, args json.RawMessage) {
+	if is.asked == nil {
+		is.asked = make(map[string]string)
+	}
+	is.asked[native] = translate.Digest(args)
+	if c := is.pieces[native]; c != nil && c.args != nil {
+		is.checkAsked(native, c.name, c.args)
+	}
+}
+
+// checkAsked emits a notice if an item has other arguments than the question
+// about it. Runnel cannot stop the call.
+func (is *itemList) checkAsked(native, name string, args json.RawMessage) {
+	if asked := is.asked[native]; asked != "" && asked != translate.Digest(args) {
+		delete(is.asked, native)
+		is.out.Emit(translate.ArgumentsDiffer(name))
+	}
 }
 
 // begins processes the start of an item.
@@ -195,6 +216,9 @@ func (is *itemList) whole(it item) {
 	c := is.piece(it)
 	if c == nil || c.done {
 		return
+	}
+	if f, ok := toolCall(it); ok {
+		is.checkAsked(it.ID, f.Name, f.Arguments)
 	}
 	c.done = true
 	switch it.Type {

@@ -170,3 +170,46 @@ func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
 		tr.Sent(object(lines[0]), fixtureStart)
 	}
 }
+
+// The agent asks for one command or patch and reports another one for the same
+// item. Runnel cannot stop the call, but a notice reports it once.
+func TestItemThatContradictsItsQuestionIsNoticed(t *testing.T) {
+	item := func(when, item string) string {
+		return `{"method":"item/` + when + `","params":{"threadId":"t","turnId":"u","item":` + item + `}}`
+	}
+	command := func(text string) string {
+		return `{"type":"commandExecution","id":"i7","command":"` + text + `","cwd":"/p","status":"completed"}`
+	}
+	patch := func(path string) string {
+		return `{"type":"fileChange","id":"i7","changes":[{"path":"` + path + `","kind":{"type":"add"},"diff":"x"}],"status":"completed"}`
+	}
+	ask := fmt.Sprintf(`{"id":7,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i7","command":"ls","cwd":"/p"}}`, askCommand)
+	askPatch := fmt.Sprintf(`{"id":7,"method":%q,"params":{"threadId":"t","turnId":"u","itemId":"i7"}}`, askFileChange)
+	for name, c := range map[string]struct {
+		lines []string
+		want  int
+	}{
+		"the same":              {[]string{item("started", command("ls")), ask, item("completed", command("ls"))}, 0},
+		"not asked":             {[]string{item("started", command("ls")), item("completed", command("rm"))}, 0},
+		"started as another":    {[]string{item("started", command("rm")), ask, item("completed", command("rm"))}, 1},
+		"completed as another":  {[]string{item("started", command("ls")), ask, item("completed", command("rm")), item("completed", command("rm"))}, 1},
+		"asked before its item": {[]string{ask, item("started", command("rm")), item("completed", command("rm"))}, 1},
+		"same patch":            {[]string{item("started", patch("/p/a")), askPatch, item("completed", patch("/p/a"))}, 0},
+		"other patch":           {[]string{item("started", patch("/p/a")), askPatch, item("completed", patch("/p/b"))}, 1},
+		"patch for a command":   {[]string{item("started", command("ls")), ask, item("completed", patch("/p/b"))}, 1},
+	} {
+		tr := inTurn(t)
+		noticed := 0
+		for _, line := range c.lines {
+			evs, _ := tr.Printed([]byte(line), fixtureStart)
+			for _, n := range bodies[event.Notice](evs) {
+				if n.Code == "ARGUMENTS_CHANGED" {
+					noticed++
+				}
+			}
+		}
+		if noticed != c.want {
+			t.Errorf("%s: %d notices, want %d", name, noticed, c.want)
+		}
+	}
+}

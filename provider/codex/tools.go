@@ -24,9 +24,13 @@ func (is *itemList) callStarted(c *piece, it item) {
 	if !c.started {
 		c.started, c.call = true, true
 		c.name, c.title = f.Name, f.Title
-		if it.Type == "fileChange" {
+		switch it.Type {
+		case "commandExecution":
+			c.args = f.Arguments
+		case "fileChange":
 			c.args, c.changes = f.Arguments, changes(it.Changes)
 		}
+		is.checkAsked(it.ID, f.Name, f.Arguments)
 		c.output = translate.NewOutput(c.id, c.native, c.name, is.parent)
 		c.output.Start.Native = c.nativeID()
 		is.start(c, event.ItemStart{ItemID: c.id, ItemType: event.TypeFunctionCall, CallID: f.CallID, Name: f.Name})
