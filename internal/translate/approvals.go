@@ -66,7 +66,7 @@ type Approval[Q any] struct {
 }
 
 // Unused returns the id of a new question of a turn: id, or an id that derives
-// from it if an earlier question of the turn has id. A question that shared its
+// from it if an earlier or an open question has id. A question that shared its
 // id with an earlier one would never be shown, or would get the answer to the
 // earlier one. derive is the provider's [Derive].
 func (a *Approvals[Q]) Unused(turn, id string, derive func(string) string) string {
@@ -80,8 +80,9 @@ func (a *Approvals[Q]) Unused(turn, id string, derive func(string) string) strin
 		a.used[turn] = make(map[string]int)
 	}
 	a.used[turn][id]++
-	if n := a.used[turn][id]; n > 1 {
-		return derive("again " + strconv.Itoa(n) + " " + id)
+	n := a.used[turn][id]
+	if _, open := a.open[id]; open || n > 1 { // one of another turn can be open, too
+		return derive("again " + strconv.Itoa(n) + " " + turn + " " + id)
 	}
 	return id
 }

@@ -151,6 +151,19 @@ func TestQuestionsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
 	}
 }
 
+// The same holds if the two questions are asked in two turns.
+func TestQuestionsOfTwoTurnsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
+	tr := inTurn(t)
+	tr.Printed([]byte(`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u x"}}}`), fixtureStart)
+	ask := func(id, turn, item, approval string) event.Approval {
+		evs, _ := tr.Printed(fmt.Appendf(nil, `{"id":%q,"method":%q,"params":{"threadId":"t","turnId":%q,"itemId":%q,"approvalId":%q,"command":"ls","cwd":"/p"}}`, id, askCommand, turn, item, approval), fixtureStart)
+		return bodies[event.ApprovalRequested](evs)[0].Approval
+	}
+	if one, other := ask("q", "u", "x", "a b sz"), ask("z sq", "u x", "a", "b"); one.ID == other.ID {
+		t.Errorf("both questions are the approval %s", one.ID)
+	}
+}
+
 // The engine drops an approval whose id it knows. Without an id of its own, a
 // question under the request id of a resolved one would wait forever.
 func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
