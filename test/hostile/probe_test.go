@@ -64,7 +64,8 @@ func playProbe(args []string) {
 	}
 }
 
-// codexMain plays Codex, as far as the server asks for its version and models.
+// codexMain answers what the server asks Codex about itself, and lies in a
+// session.
 func codexMain(args []string) int {
 	playProbe(args)
 	if slices.Contains(args, "--version") {
@@ -72,10 +73,14 @@ func codexMain(args []string) int {
 		return 0
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var request struct{ ID json.RawMessage }
-		if json.Unmarshal(in.Bytes(), &request) == nil && request.ID != nil {
-			fmt.Printf(`{"id":%s,"result":{}}`+"\n", request.ID)
+		var request struct {
+			ID     json.RawMessage
+			Method string
 		}
+		if json.Unmarshal(in.Bytes(), &request) != nil || request.ID == nil || lie(request.ID, request.Method, in.Bytes()) {
+			continue
+		}
+		fmt.Printf(`{"id":%s,"result":{}}`+"\n", request.ID)
 	}
 	return 0
 }
