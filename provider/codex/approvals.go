@@ -208,15 +208,17 @@ func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok 
 // withdrawn processes the agent's message that a question is settled. If the
 // question is still open, the agent withdrew it. Turns that contained only a
 // settled question end here and not when the response is sent: a live session
-// does not receive the events of a sent line.
-func (qs *questions) withdrawn(request jsonrpc.ID) {
+// does not receive the events of a sent line. withdrawn returns these turns.
+func (qs *questions) withdrawn(request jsonrpc.ID) (ended []string) {
 	if q, ok := qs.ByRequest(request.Key()); ok {
 		qs.Remove(q.ID)
 		qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
 	}
-	for _, turn := range qs.Settled() {
+	ended = qs.Settled()
+	for _, turn := range ended {
 		qs.out.Emit(turn, event.ResponseDone{Status: event.StatusCompleted})
 	}
+	return ended
 }
 
 // moveOut removes from an ended turn the questions of subagents that still

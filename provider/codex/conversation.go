@@ -331,6 +331,9 @@ func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, ou
 		after = cv.turns.over[len(cv.turns.over)-1]
 	}
 	id = derive(cv.thread + " question " + q.TurnID + after + " " + request.Key())
+	for cv.turns.isOver(id) { // an earlier question under the same request id
+		id = derive("again " + id)
+	}
 	cv.out.Emit(id, cv.started())
 	return id, true
 }

@@ -226,3 +226,28 @@ func TestItemThatContradictsItsQuestionIsNoticed(t *testing.T) {
 		}
 	}
 }
+
+// A question after the end of its turn gets a turn of its own, also if the
+// agent repeats the request id of such a question that was resolved.
+func TestRepeatedQuestionsAfterATurnGetTurnsOfTheirOwn(t *testing.T) {
+	tr := inTurn(t)
+	tr.Printed([]byte(`{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"completed"}}}`), fixtureStart)
+	known := make(map[string]bool)
+	for range 3 {
+		evs := askFor(tr, 9, "late")
+		if turn := evs[0].Turn; known[turn] {
+			t.Errorf("turn %s has ended", turn)
+		} else {
+			known[turn] = true
+		}
+		lines, err := tr.answer(bodies[event.ApprovalRequested](evs)[0].Approval.ID, runnel.Decision{Choice: allowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Sent(object(lines[0]), fixtureStart)
+		evs, _ = tr.Printed([]byte(`{"method":"serverRequest/resolved","params":{"threadId":"t","requestId":9}}`), fixtureStart)
+		if n := len(bodies[event.ResponseDone](evs)); n != 1 {
+			t.Errorf("the turn ended %d times", n)
+		}
+	}
+}

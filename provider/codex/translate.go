@@ -159,7 +159,9 @@ func (t *translator) notified(m jsonrpc.Message) {
 		}
 	case "serverRequest/resolved":
 		t.peer.Forget(n.Request)
-		t.questions.withdrawn(n.Request)
+		for _, turn := range t.questions.withdrawn(n.Request) {
+			t.turns.ended(turn)
+		}
 	default:
 		t.sessionNotified(m, n)
 	}

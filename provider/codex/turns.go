@@ -38,7 +38,7 @@ type turns struct {
 	next    int              // ordinal of the turn that is bound next
 	waiting []string         // ids of sent prompts whose turn has not started
 	running map[string]*turn // running turns, by native id
-	over    []string         // the last maxOver native ids of ended turns, including subagents' turns
+	over    []string         // the last maxOver native ids of ended turns, including subagents' turns, and ids of turns that contained only a question
 	early   bool             // an interrupt was sent before its turn started
 	total   *tokens          // tokens that the thread used, as last reported
 }
