@@ -52,7 +52,25 @@ const (
 type Approvals[Q any] struct {
 	open    map[string]Approval[Q]
 	settled []string
-	used    map[string]map[string]int // by turn: how often Unused was asked for an id
+}
+
+// Asked counts the questions of one turn. The zero value is ready to use.
+type Asked map[string]int
+
+// ID returns the approval id of a new question of the turn. request is the
+// agent's id of the question, and digest that of its content. An agent chooses
+// its ids and can repeat them. Two questions must not share an approval id: the
+// second would not be shown, or would get the answer to the first. So the id
+// derives from the turn, the content, and how often the turn asked this before.
+// All of it is known again after the turn's lines were read again. derive is
+// the provider's [Derive].
+func (a *Asked) ID(turn, request, digest string, derive func(string) string) string {
+	if *a == nil {
+		*a = make(Asked)
+	}
+	key := Digest([]byte(request + " " + digest))
+	(*a)[key]++
+	return derive("approval " + strconv.Quote(turn) + " " + strconv.Itoa((*a)[key]) + " " + key)
 }
 
 // An Approval is one open question.
@@ -63,28 +81,6 @@ type Approval[Q any] struct {
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
 	Digest    string // of the question's content
 	Question  Q
-}
-
-// Unused returns the id of a new question of a turn: id, or an id that derives
-// from it if an earlier or an open question has id. A question that shared its
-// id with an earlier one would never be shown, or would get the answer to the
-// earlier one. derive is the provider's [Derive].
-func (a *Approvals[Q]) Unused(turn, id string, derive func(string) string) string {
-	if a.used == nil {
-		a.used = make(map[string]map[string]int)
-	}
-	if a.used[turn] == nil {
-		if len(a.used) >= MaxOpen { // of turns that have ended
-			maps.DeleteFunc(a.used, func(turn string, _ map[string]int) bool { return len(a.Of(turn)) == 0 })
-		}
-		a.used[turn] = make(map[string]int)
-	}
-	a.used[turn][id]++
-	n := a.used[turn][id]
-	if _, open := a.open[id]; open || n > 1 { // one of another turn can be open, too
-		return derive("again " + strconv.Itoa(n) + " " + turn + " " + id)
-	}
-	return id
 }
 
 // Add adds an open question.
@@ -181,7 +177,6 @@ func (a *Approvals[Q]) Changed(request, digest string) (Approval[Q], bool) {
 // the turn resolves them.
 func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 	dropped := a.Of(turn)
-	delete(a.used, turn)
 	for _, q := range dropped {
 		delete(a.open, q.ID)
 	}
@@ -193,9 +188,6 @@ func (a *Approvals[Q]) Drop(turn string) []Approval[Q] {
 func (a *Approvals[Q]) Settled() []string {
 	turns := a.settled
 	a.settled = nil
-	for _, turn := range turns {
-		delete(a.used, turn)
-	}
 	return turns
 }
 

@@ -58,9 +58,8 @@ func (t *translator) question(m jsonrpc.Message) {
 // newApproval returns an approval of the current turn. ask opens it.
 func (ts *turns) newApproval(m jsonrpc.Message) translate.Approval[question] {
 	asked := translate.Digest(m.Params)
-	id := derive("approval " + ts.session.id + " " + ts.now.id + " " + m.ID.Key() + " " + asked)
 	return translate.Approval[question]{
-		ID:   ts.now.approvals.Unused(ts.now.id, id, derive),
+		ID:   ts.now.asked.ID(ts.now.id, m.ID.Key(), asked, derive),
 		Turn: ts.now.id, Request: m.ID.Key(), Digest: asked, Question: newQuestion(m),
 	}
 }

@@ -46,6 +46,7 @@ type turn struct {
 	threads   threads
 	calls     toolCalls
 	approvals translate.Approvals[question]
+	asked     translate.Asked
 }
 
 // begin starts a turn. startedTurn emits its ResponseStart before the first

@@ -91,7 +91,7 @@ func (a *approvals) ask(q *question, f frame, tn *turn) {
 	}
 	q.turn = tn
 	ap := translate.Approval[*question]{
-		ID: a.Unused(tn.id, derive("approval "+f.RequestID), derive), Turn: tn.id, OutOfTurn: outOfTurn,
+		ID: tn.asked.ID(tn.id, f.RequestID, q.askedDigest(), derive), Turn: tn.id, OutOfTurn: outOfTurn,
 		Request: f.RequestID, Digest: q.askedDigest(), Question: q,
 	}
 	a.Add(ap)

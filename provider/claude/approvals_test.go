@@ -351,3 +351,29 @@ func TestUnknownPermissionRulesCountAsDenyRules(t *testing.T) {
 		}
 	}
 }
+
+// A server that takes the agent over looks for the answer to an open question
+// in the log, by its approval id.
+func TestQuestionThatReusesAResolvedRequestIDIsAnotherApproval(t *testing.T) {
+	tr := begun()
+	evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+	first := bodies[event.ApprovalRequested](evs)[0].Approval
+	allowed, err := tr.approvals.answer(first.ID, runnel.Decision{Choice: allowOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(allowed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Sent(line, fixtureStart)
+	tr.Printed([]byte(`{"type":"result","subtype":"success","is_error":false,"session_id":"s"}`), fixtureStart)
+	evs, _ = tr.Printed([]byte(askLine("q", "c", `{"command":"rm -rf /"}`)), fixtureStart)
+	again := bodies[event.ApprovalRequested](evs)
+	if len(again) != 1 || evs[0].Turn == "" {
+		t.Fatalf("asked %s", dump(evs))
+	}
+	if again[0].Approval.ID == first.ID {
+		t.Errorf("both questions are the approval %s", first.ID)
+	}
+}

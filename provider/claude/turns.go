@@ -42,6 +42,7 @@ type turn struct {
 	threads     map[string]*thread
 	frames      map[string]bool // ids of the assistant frames that were received
 	calls       map[string]*call
+	asked       translate.Asked
 	used        map[string]usage // by native message
 	context     int64            // tokens of the context after the last message of the main thread
 	lastText    string           // the last final text

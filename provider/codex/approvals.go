@@ -100,20 +100,17 @@ func (t *translator) asked(m jsonrpc.Message) {
 		t.reply(jsonrpc.Unsupported(m), nil)
 		return
 	}
-	turn, outOfTurn := t.turnToAsk(q, m.ID)
-	during := q.TurnID
-	if during == "" { // request ids repeat in each process
-		during = turn
-	}
+	turn, earlier, outOfTurn := t.turnToAsk(q, m.ID)
 	if call != nil {
 		if a.shown.CallID = call.native; strings.HasPrefix(call.id, turn+":") {
 			a.shown.ItemID = call.id
 		}
 	}
 	a.shown.Why = oneLine(q.Reason, 500)
-	id := derive(strings.Join([]string{"approval", q.ThreadID, during, q.ItemID, q.ApprovalID, m.ID.Key()}, " "))
+	shown, _ := json.Marshal(a.shown) // cannot fail: its JSON was decoded or is ours
 	t.questions.open(a, translate.Approval[*approval]{
-		ID: t.questions.Unused(turn, id, derive), Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
+		ID:   earlier.ID(turn, m.ID.Key(), translate.Digest(shown), derive),
+		Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
 	})
 	if r := t.running(q.TurnID); r != nil && a.isAboutItem(q) {
 		r.noteAsked(q.ItemID, a.shown.Arguments)

@@ -315,16 +315,16 @@ func (cv *conversation) whole(r *run, it item) {
 	}
 }
 
-// turnToAsk returns the id of the turn that shows a question. If a subagent
-// asks while no turn runs, turnToAsk begins a turn that contains only the
-// question.
-func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, outOfTurn bool) {
+// turnToAsk returns the id of the turn that shows a question, and the turn's
+// earlier questions. If a subagent asks while no turn runs, turnToAsk begins a
+// turn that contains only the question.
+func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, earlier *translate.Asked, outOfTurn bool) {
 	cv.runOf(note{ThreadID: q.ThreadID, TurnID: q.TurnID})
 	if tn := cv.turns.running[q.TurnID]; tn != nil {
-		return tn.id, false
+		return tn.id, &tn.questions, false
 	}
 	if tn := cv.turns.current(); tn != nil {
-		return tn.id, false
+		return tn.id, &tn.questions, false
 	}
 	after := ""
 	if q.TurnID == "" && len(cv.turns.over) > 0 {
@@ -335,7 +335,7 @@ func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, ou
 		id = derive("again " + id)
 	}
 	cv.out.Emit(id, cv.started())
-	return id, true
+	return id, new(translate.Asked), true
 }
 
 // calling returns the tool call that a question is about, or nil.

@@ -30,6 +30,7 @@ type turn struct {
 	interrupted bool // the user interrupted it
 	stops       int  // number of interrupts sent for it
 	usage       usage
+	questions   translate.Asked
 }
 
 // turns are the turns of the conversation.
