@@ -22,6 +22,7 @@ type Agent struct {
 	Refuse        []string // variables that allow tools without asking; removed unless bypass is allowed
 	SettingsFiles []string // files in a folder that can configure the agent; see trust.go
 	ContextFiles  []string // files in a folder that the agent sends to the model
+	Imports       bool     // a context file can name other files behind an "@", which the agent sends to the model, too
 	NestedFiles   []string // names of files that the agent sends to the model when it reads a file beside or below them
 
 	// Key names the environment variables for the agent's API key. The zero
@@ -116,6 +117,7 @@ var agents = []Agent{
 		Key:           agentconn.Key{Variables: []string{"OPENAI_API_KEY"}, Others: []string{"DASHSCOPE_API_KEY"}},
 		SettingsFiles: []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill can allow tools and run hooks
 		ContextFiles:  []string{"**/QWEN.md", "**/AGENTS.md"},
+		Imports:       true,
 		AnyEffort:     true,
 		Resumes:       true, Loads: true, Lists: true,
 	},

@@ -107,9 +107,19 @@ func geminiTool(tc toolCall) string {
 // folder without such files counts as trusted. The agent finds a GEMINI.md
 // below the folder when the model reads a file beside it.
 func geminiTrust(opt runnel.Options) []string {
-	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", geminiContext}) == "" &&
-		(opt.Dir == "" || findBelow(opt.Dir, []string{geminiContext}, func(string) bool { return true }) == "")
+	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", geminiContext}) == "" && !hasGeminiContext(opt.Dir)
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
+}
+
+// hasGeminiContext reports whether a file for the model is below a folder, or
+// may be. The user's home directory counts as a folder without one.
+func hasGeminiContext(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	if dir == "" || err != nil || real == userHome() {
+		return false
+	}
+	found, whole := findBelow(real, []string{geminiContext}, func(string) bool { return true })
+	return found != "" || !whole
 }
 
 // geminiContext is the name of the agent's files for the model.

@@ -29,7 +29,7 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 			found = findSettings(dir, p.agent.SettingsFiles)
 		}
 		if found == "" {
-			found = findLinkOutside(dir, p.agent.ContextFiles)
+			found = findLinkOutside(dir, p.agent.ContextFiles, p.agent.Imports)
 		}
 		if found == "" {
 			found = findNestedLinkOutside(dir, p.agent.NestedFiles)
@@ -153,11 +153,16 @@ func outermost(dir, home string) string {
 
 // repository returns the root of the innermost repository around dir, or dir if
 // there is none. Like outermost, it ignores the home directory, which holds the
-// user's own files, and all directories above.
+// user's own files, and all directories above. An empty .git is not a
+// repository: Codex's sandbox leaves one in the folder for temporary files.
 func repository(dir string) string {
 	home := userHome()
 	for at := dir; at != home; {
-		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+		git := filepath.Join(at, ".git")
+		if entries, err := os.ReadDir(git); err == nil && len(entries) > 0 {
+			return at
+		}
+		if info, err := os.Lstat(git); err == nil && !info.IsDir() { // a worktree or a submodule
 			return at
 		}
 		up := filepath.Dir(at)
@@ -172,7 +177,10 @@ func repository(dir string) string {
 // userHome returns the real path of the home directory. If there is none, it
 // returns "", and no directory is exempt.
 func userHome() string {
-	home, _ := os.UserHomeDir()
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		return real
 	}
