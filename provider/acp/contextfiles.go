@@ -31,7 +31,8 @@ const (
 func findLinkOutside(dir string, names []string, imports bool) string {
 	found := ""
 	findUpward(dir, names, func(path string) bool {
-		s := contextSearch{root: repository(filepath.Dir(path)), imports: imports, seen: make(map[string]bool)}
+		folder := filepath.Dir(path)
+		s := contextSearch{root: repository(folder), reach: []string{marked(dir), marked(folder)}, imports: imports, seen: make(map[string]bool)}
 		found = s.search(path)
 		return found != ""
 	})
@@ -40,8 +41,9 @@ func findLinkOutside(dir string, names []string, imports bool) string {
 
 // A contextSearch examines files for the model, and what they lead to.
 type contextSearch struct {
-	root    string // of the repository, without links
-	imports bool   // see findLinkOutside
+	root    string   // of the repository, without links
+	reach   []string // folders that an agent may take for the repository; it rejects an import whose path leads out of it
+	imports bool     // see findLinkOutside
 
 	queue   []string
 	seen    map[string]bool // everything that was in the queue
@@ -165,7 +167,7 @@ func (s *contextSearch) follow(dir, name string) string {
 		path = filepath.Join(dir, path)
 	}
 	path = filepath.Clean(path)
-	if s.seen[path] {
+	if s.seen[path] || !slices.ContainsFunc(s.reach, func(root string) bool { return inside(path, root) }) {
 		return ""
 	}
 	to, err := filepath.EvalSymlinks(path)
@@ -180,6 +182,24 @@ func (s *contextSearch) follow(dir, name string) string {
 	}
 	s.add(path)
 	return ""
+}
+
+// marked returns the nearest folder around dir, or dir itself, that has a .git
+// of any kind, or dir if there is none.
+func marked(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for at := dir; ; {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return dir
+		}
+		at = up
+	}
 }
 
 // inside reports whether a clean path is root or below root.

@@ -49,8 +49,8 @@ func TestImportedFilesOutsideTheFolderAreFound(t *testing.T) {
 		"with a form feed in the name":   {map[string]string{"QWEN.md": "@./a\fb.md", "a\fb.md": "->OUT"}, "a\fb.md"},
 		"before a full stop":             {map[string]string{"QWEN.md": "Read @n.md.", "n.md": "->OUT"}, "n.md"},
 		"of an import":                   {map[string]string{"QWEN.md": "@a.md", "a.md": "@sub/b.md", "sub/b.md": "@c.md", "sub/c.md": "->OUT"}, "sub/c.md"},
-		"by an absolute path":            {map[string]string{"QWEN.md": "@OUT"}, "../secret"},
-		"by a path that leads up":        {map[string]string{"QWEN.md": "@../secret"}, "../secret"},
+		"outside, which agents reject":   {map[string]string{"QWEN.md": "@OUT"}, ""},
+		"above, which agents reject":     {map[string]string{"QWEN.md": "@../secret"}, ""},
 		"behind much text":               {map[string]string{"QWEN.md": strings.Repeat("text ", 300_000) + "@n.md", "n.md": "->OUT"}, "n.md"},
 		"behind more text than is read":  {map[string]string{"QWEN.md": strings.Repeat("text ", 1_000_000)}, "QWEN.md"},
 		"more at signs than are counted": {map[string]string{"QWEN.md": strings.Repeat("@", maxImports+1)}, "QWEN.md"},
@@ -107,8 +107,22 @@ func TestEmptyGitFolderIsNoRepository(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := findLinkOutside(dir, []string{"QWEN.md"}, true), filepath.Join(dir, "QWEN.md"); got != want {
-		t.Errorf("found %q, want %q", got, want)
+	for text, want := range map[string]string{"->../secret": "QWEN.md", "@../secret": "../secret"} {
+		if err := os.Remove(filepath.Join(dir, "QWEN.md")); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if to, ok := strings.CutPrefix(text, "->"); ok {
+			err = os.Symlink(to, filepath.Join(dir, "QWEN.md"))
+		} else {
+			err = os.WriteFile(filepath.Join(dir, "QWEN.md"), []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := findLinkOutside(dir, []string{"QWEN.md"}, true), filepath.Join(dir, want); got != want {
+			t.Errorf("%s: found %q, want %q", text, got, want)
+		}
 	}
 }
 
