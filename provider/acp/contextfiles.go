@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
@@ -29,10 +30,11 @@ const (
 // import other files: then findLinkOutside also returns the path of an imported
 // file that is outside.
 func findLinkOutside(dir string, names []string, imports bool) string {
+	s := contextSearch{imports: imports, seen: make(map[string]bool)}
 	found := ""
 	findUpward(dir, names, func(path string) bool {
 		folder := filepath.Dir(path)
-		s := contextSearch{root: repository(folder), reach: []string{marked(dir), marked(folder)}, imports: imports, seen: make(map[string]bool)}
+		s.root, s.reach = repository(folder), []string{marked(dir), marked(folder)}
 		found = s.search(path)
 		return found != ""
 	})
@@ -74,11 +76,8 @@ func (s *contextSearch) add(path string) {
 // examine returns path if it leads outside, and the path of an imported file if
 // that does. It adds what a folder contains and what a file imports.
 func (s *contextSearch) examine(path string) string {
-	to, err := filepath.EvalSymlinks(path)
-	switch {
-	case err != nil: // a link to a missing file leads nowhere
-		return ""
-	case !inside(to, s.root) || len(s.seen) > maxContextFiles:
+	to, outside := leadsOutside(path, s.root)
+	if outside || len(s.seen) > maxContextFiles {
 		return path
 	}
 	info, err := os.Stat(to)
@@ -113,25 +112,30 @@ func (s *contextSearch) list(dir string) string {
 // the folder of the file's path, or of its real path.
 func (s *contextSearch) scan(path, to string) string {
 	f, _, err := agentconn.OpenPlain(os.OpenFile, to)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return "" // the agent cannot read it either
+	}
+	if err != nil {
+		return path
 	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(maxContextText-s.text+1)))
 	f.Close()
 	if s.text += len(text); err != nil || s.text > maxContextText {
 		return path
 	}
+	dirs := slices.Compact([]string{filepath.Dir(path), filepath.Dir(to)})
 	for rest := text; ; {
 		at := bytes.IndexByte(rest, '@')
 		if at < 0 {
 			return ""
 		}
-		if s.markers++; s.markers > maxImports {
+		rest = rest[at+1:]
+		names, clear := imported(rest)
+		if s.markers++; s.markers > maxImports || !clear {
 			return path
 		}
-		rest = rest[at+1:]
-		for _, name := range imported(rest) {
-			for _, dir := range []string{filepath.Dir(path), filepath.Dir(to)} {
+		for _, name := range names {
+			for _, dir := range dirs {
 				if found := s.follow(dir, name); found != "" {
 					return found
 				}
@@ -140,23 +144,26 @@ func (s *contextSearch) scan(path, to string) string {
 	}
 }
 
-const maxPath = 4096 // bytes of a path that can be opened, on Linux
+// maxPath is more than the bytes of every import that people write.
+const maxPath = 4096
 
 // imported returns the paths that the text after an "@" can stand for: the text
 // up to the next white space (Qwen Code 0.24.4), and the same without
-// punctuation at its end.
-func imported(text []byte) []string {
-	text = text[:min(len(text), 2*maxPath)]
-	if end := bytes.IndexAny(text, " \t\r\n"); end >= 0 {
+// punctuation at its end. clear is false for a path that the agent may read
+// differently: it is long, which "./" many times makes it, or not UTF-8.
+func imported(text []byte) (names []string, clear bool) {
+	if end := bytes.IndexAny(text[:min(len(text), maxPath)], " \t\r\n"); end >= 0 {
 		text = text[:end]
 	}
-	var names []string
-	for _, name := range [][]byte{text, bytes.TrimRight(text, ".,;:!?)]}>\"'`*")} {
-		if len(name) > 0 && len(name) < maxPath && !slices.Contains(names, string(name)) {
-			names = append(names, string(name))
+	if len(text) >= maxPath || !utf8.Valid(text) {
+		return nil, false
+	}
+	for _, name := range []string{string(text), strings.TrimRight(string(text), ".,;:!?)]}>\"'`*")} {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return names
+	return names, true
 }
 
 // follow returns the path of an imported file that exists outside of the
@@ -170,28 +177,84 @@ func (s *contextSearch) follow(dir, name string) string {
 	if s.seen[path] || !slices.ContainsFunc(s.reach, func(root string) bool { return inside(path, root) }) {
 		return ""
 	}
-	to, err := filepath.EvalSymlinks(path)
-	if err != nil {
+	to, outside := leadsOutside(path, s.root)
+	if info, err := os.Stat(to); !outside && (err != nil || !info.Mode().IsRegular()) {
 		return ""
 	}
-	if info, err := os.Stat(to); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	if !inside(path, s.root) || !inside(to, s.root) {
+	if outside || !inside(path, s.root) {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return "" // nothing imports a folder
+		}
 		return path
 	}
 	s.add(path)
 	return ""
 }
 
+// leadsOutside returns where a path leads, or "" if that does not exist, and
+// reports whether that is outside of root. A link that leads each process
+// elsewhere counts as outside.
+func leadsOutside(path, root string) (to string, outside bool) {
+	if throughProcess(path) {
+		return "", true
+	}
+	to, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
+	return to, !inside(to, root)
+}
+
+// maxLinks is the number of links in a path that the system follows.
+const maxLinks = 40
+
+// throughProcess reports whether a link in an absolute path leads through /proc
+// or /dev, where links such as /proc/self/cwd lead each process elsewhere. Such
+// a path need not exist for this process.
+func throughProcess(path string) bool {
+	at, links := string(filepath.Separator), 0
+	split := func(p string) []string {
+		return strings.FieldsFunc(p, func(r rune) bool { return r == filepath.Separator })
+	}
+	for rest := split(path); len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		at = filepath.Join(at, part)
+		if links > 0 && (at == "/proc" || at == "/dev") {
+			return true
+		}
+		to, err := os.Readlink(at)
+		if err != nil {
+			continue // not a link, or missing
+		}
+		if links++; links > maxLinks {
+			return true
+		}
+		if filepath.IsAbs(to) {
+			at = string(filepath.Separator)
+		} else {
+			at = filepath.Dir(at)
+		}
+		rest = append(split(to), rest...)
+	}
+	return false
+}
+
 // marked returns the nearest folder around dir, or dir itself, that has a .git
-// of any kind, or dir if there is none.
+// file or folder, also an empty one, or dir if there is none.
 func marked(dir string) string {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
 	for at := dir; ; {
-		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+		if info, err := os.Lstat(filepath.Join(at, ".git")); err == nil && (info.IsDir() || info.Mode().IsRegular()) {
 			return at
 		}
 		up := filepath.Dir(at)
@@ -220,8 +283,8 @@ func findNestedLinkOutside(dir string, names []string) string {
 	}
 	root := repository(dir)
 	found, whole := findBelow(root, names, func(path string) bool {
-		to, err := filepath.EvalSymlinks(path)
-		return err == nil && !inside(to, root)
+		_, outside := leadsOutside(path, root)
+		return outside
 	})
 	if found == "" && !whole {
 		return fmt.Sprintf("%s (it has more than %d files)", root, maxBelow)
