@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -19,6 +20,7 @@ type approvals struct {
 	out       *translate.Emitter
 	session   *session
 	outOfTurn []*turn // turns that contain only a question
+	alone     int     // number of such turns since the process started
 }
 
 // question is the part of an approval that is specific to Claude Code.
@@ -85,7 +87,8 @@ func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 func (a *approvals) ask(q *question, f frame, tn *turn) {
 	outOfTurn := tn == nil
 	if outOfTurn {
-		tn = newTurn(derive(a.session.id+" question "+f.RequestID), a.out, a.session)
+		a.alone++ // the agent may repeat a request id
+		tn = newTurn(derive(a.session.id+" question "+strconv.Itoa(a.alone)+" "+f.RequestID), a.out, a.session)
 		tn.begin()
 		a.outOfTurn = append(a.outOfTurn, tn)
 	}
@@ -188,9 +191,8 @@ func (a *approvals) settle() {
 	}
 	settled := a.Settled()
 	a.outOfTurn = slices.DeleteFunc(a.outOfTurn, func(tn *turn) bool {
-		asks := func(ap translate.Approval[*question]) bool { return ap.Question.turn == tn }
-		if !slices.Contains(settled, tn.id) || slices.ContainsFunc(a.Of(tn.id), asks) {
-			return false // the agent may ask again under the same id at once
+		if !slices.Contains(settled, tn.id) {
+			return false
 		}
 		end := event.ResponseDone{Status: event.StatusCompleted}
 		if tn.interrupted {

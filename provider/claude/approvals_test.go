@@ -377,3 +377,33 @@ func TestQuestionThatReusesAResolvedRequestIDIsAnotherApproval(t *testing.T) {
 		t.Errorf("both questions are the approval %s", first.ID)
 	}
 }
+
+// A question out of turn gets a turn of its own, also if the agent repeats the
+// request id of one that was resolved.
+func TestRepeatedQuestionsOutOfTurnGetTurnsOfTheirOwn(t *testing.T) {
+	tr := begun()
+	tr.Printed([]byte(`{"type":"result","subtype":"success","is_error":false,"session_id":"s"}`), fixtureStart)
+	turns, ids := make(map[string]bool), make(map[string]bool)
+	for range 3 {
+		evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
+		asked := bodies[event.ApprovalRequested](evs)
+		if len(asked) != 1 {
+			t.Fatalf("asked %s", dump(evs))
+		}
+		i := slices.IndexFunc(evs, func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		turn, id := evs[i].Turn, asked[0].Approval.ID
+		if turns[turn] || ids[id] {
+			t.Errorf("turn %s and approval %s are those of an earlier question", turn, id)
+		}
+		turns[turn], ids[id] = true, true
+		allowed, err := tr.approvals.answer(id, runnel.Decision{Choice: allowOnce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(allowed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Sent(line, fixtureStart)
+	}
+}

@@ -57,6 +57,7 @@ type checkpoint struct {
 	Plan                 []checkpointStep  `json:",omitzero"`
 	Files                []event.AgentFile `json:",omitzero"`
 	Background           []string          `json:"Behind,omitzero"` // ids of background tasks
+	Alone                int               `json:",omitzero"`       // approvals.alone
 }
 
 type checkpointStep struct {
@@ -73,7 +74,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 	p := checkpoint{
 		Session: s.id, Model: s.model, Mode: s.mode, Keyed: s.keyed, Cost: s.cost, Denies: s.denies,
 		Commands: slices.Sorted(maps.Keys(s.commands)), Files: slices.Collect(maps.Keys(s.files)),
-		Requests: t.requests.open, Sent: t.requests.count, Interrupts: t.requests.stops,
+		Alone: t.approvals.alone, Requests: t.requests.open, Sent: t.requests.count, Interrupts: t.requests.stops,
 		Parts: t.tasks.parts, Agents: t.tasks.calls, Background: slices.Sorted(maps.Keys(t.tasks.background)),
 	}
 	for _, st := range t.plan {
@@ -100,6 +101,7 @@ func (t *translator) Restore(state []byte) error {
 	}
 	maps.Copy(t.requests.open, p.Requests)
 	t.requests.count, t.requests.stops = p.Sent, p.Interrupts
+	t.approvals.alone = p.Alone
 	maps.Copy(t.tasks.parts, p.Parts)
 	maps.Copy(t.tasks.calls, p.Agents)
 	for _, id := range p.Background {

@@ -107,9 +107,8 @@ func (t *translator) asked(m jsonrpc.Message) {
 		}
 	}
 	a.shown.Why = oneLine(q.Reason, 500)
-	shown, _ := json.Marshal(a.shown) // cannot fail: its JSON was decoded or is ours
 	t.questions.open(a, translate.Approval[*approval]{
-		ID:   earlier.ID(turn, m.ID.Key(), translate.Digest(shown), derive),
+		ID:   earlier.ID(turn, m.ID.Key(), a.contentDigest(), derive),
 		Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
 	})
 	if r := t.running(q.TurnID); r != nil && a.isAboutItem(q) {
@@ -127,6 +126,21 @@ func (a *approval) isAboutItem(q question) bool {
 		return true
 	}
 	return false
+}
+
+// contentDigest returns the digest of what the user decides about: the question
+// and its choices, without the item that it belongs to.
+func (a *approval) contentDigest() string {
+	content := a.shown
+	content.ItemID, content.Choices = "", slices.Clip(content.Choices)
+	for _, c := range a.choices {
+		content.Choices = append(content.Choices, c.Choice)
+	}
+	b, err := json.Marshal(content)
+	if err != nil {
+		return "" // the count still tells this question from others
+	}
+	return translate.Digest(b)
 }
 
 // askedDigest returns the digest of a question's method and parameters.
@@ -205,17 +219,15 @@ func (qs *questions) decided(m jsonrpc.Message) (a *approval, choice string, ok 
 // withdrawn processes the agent's message that a question is settled. If the
 // question is still open, the agent withdrew it. Turns that contained only a
 // settled question end here and not when the response is sent: a live session
-// does not receive the events of a sent line. withdrawn returns these turns.
-func (qs *questions) withdrawn(request jsonrpc.ID) (ended []string) {
+// does not receive the events of a sent line.
+func (qs *questions) withdrawn(request jsonrpc.ID) {
 	if q, ok := qs.ByRequest(request.Key()); ok {
 		qs.Remove(q.ID)
 		qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
 	}
-	ended = qs.Settled()
-	for _, turn := range ended {
+	for _, turn := range qs.Settled() {
 		qs.out.Emit(turn, event.ResponseDone{Status: event.StatusCompleted})
 	}
-	return ended
 }
 
 // moveOut removes from an ended turn the questions of subagents that still

@@ -334,6 +334,7 @@ func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, ea
 	for cv.turns.isOver(id) { // an earlier question under the same request id
 		id = derive("again " + id)
 	}
+	cv.turns.ended(id) // no other question gets this turn
 	cv.out.Emit(id, cv.started())
 	return id, new(translate.Asked), true
 }

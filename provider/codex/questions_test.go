@@ -251,3 +251,20 @@ func TestRepeatedQuestionsAfterATurnGetTurnsOfTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// The agent can ask again before it reports that the first question is settled.
+func TestQuestionsAfterATurnThatRepeatAtOnceAreTwoApprovals(t *testing.T) {
+	tr := inTurn(t)
+	tr.Printed([]byte(`{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"completed"}}}`), fixtureStart)
+	first := askFor(tr, 9, "late")
+	id := bodies[event.ApprovalRequested](first)[0].Approval.ID
+	lines, err := tr.answer(id, runnel.Decision{Choice: allowOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Sent(object(lines[0]), fixtureStart)
+	again := askFor(tr, 9, "late")
+	if asked := bodies[event.ApprovalRequested](again); len(asked) != 1 || asked[0].Approval.ID == id || again[0].Turn == first[0].Turn {
+		t.Errorf("asked %s", dump(again))
+	}
+}

@@ -159,9 +159,7 @@ func (t *translator) notified(m jsonrpc.Message) {
 		}
 	case "serverRequest/resolved":
 		t.peer.Forget(n.Request)
-		for _, turn := range t.questions.withdrawn(n.Request) {
-			t.turns.ended(turn)
-		}
+		t.questions.withdrawn(n.Request)
 	default:
 		t.sessionNotified(m, n)
 	}
