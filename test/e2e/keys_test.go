@@ -139,6 +139,10 @@ func TestAPIKeyIsUsedAndKept(t *testing.T) {
 			t.Error("the model did not get the key")
 		}
 
+		if snapshots, err := os.ReadDir(filepath.Join(s.home.Dir, ".codex", "shell_snapshots")); err == nil && len(snapshots) > 0 {
+			t.Errorf("%d files of the shell's environment, which has the key", len(snapshots))
+		}
+
 		s.stop()
 		k.set(s, "")
 		s.start(binary)
