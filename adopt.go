@@ -201,9 +201,6 @@ func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 		if !ok || s.link == nil {
 			continue
 		}
-		if open, _ := s.approval(id); open != nil {
-			continue // the user has not answered this one: the answer is to another
-		}
 		var err error
 		if answer.Choice == event.ChoiceWithdrawn {
 			err = s.link.conn.Interrupt(s.ctx)
