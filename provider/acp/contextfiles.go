@@ -130,8 +130,8 @@ func (s *contextSearch) scan(path, to string) string {
 			return ""
 		}
 		rest = rest[at+1:]
-		names, clear := imported(rest)
-		if s.markers++; s.markers > maxImports || !clear {
+		names, ok := imported(rest)
+		if s.markers++; s.markers > maxImports || !ok {
 			return path
 		}
 		for _, name := range names {
@@ -144,14 +144,15 @@ func (s *contextSearch) scan(path, to string) string {
 	}
 }
 
-// maxPath is more than the bytes of every import that people write.
+// maxPath is the limit, in bytes, of an import that is resolved. Text such as
+// "././" can make any path longer than that.
 const maxPath = 4096
 
 // imported returns the paths that the text after an "@" can stand for: the text
 // up to the next white space (Qwen Code 0.24.4), and the same without
-// punctuation at its end. clear is false for a path that the agent may read
-// differently: it is long, which "./" many times makes it, or not UTF-8.
-func imported(text []byte) (names []string, clear bool) {
+// punctuation at its end. ok is false for a path that the agent may read in
+// another way: it has maxPath bytes or more, or is not UTF-8.
+func imported(text []byte) (names []string, ok bool) {
 	if end := bytes.IndexAny(text[:min(len(text), maxPath)], " \t\r\n"); end >= 0 {
 		text = text[:end]
 	}
@@ -178,16 +179,17 @@ func (s *contextSearch) follow(dir, name string) string {
 		return ""
 	}
 	to, outside := leadsOutside(path, s.root)
-	if info, err := os.Stat(to); !outside && (err != nil || !info.Mode().IsRegular()) {
-		return ""
-	}
-	if outside || !inside(path, s.root) {
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
+	if to != "" {
+		if info, err := os.Stat(to); err != nil || !info.Mode().IsRegular() {
 			return "" // nothing imports a folder
 		}
-		return path
 	}
-	s.add(path)
+	switch {
+	case outside || to != "" && !inside(path, s.root):
+		return path
+	case to != "":
+		s.add(path)
+	}
 	return ""
 }
 

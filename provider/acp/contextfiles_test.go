@@ -88,7 +88,7 @@ func TestFoldersForTheModelAreFollowedInside(t *testing.T) {
 func TestImportsOfHostileFilesTakeLittleMemory(t *testing.T) {
 	files := make(map[string]string)
 	for i := range 8 {
-		files[fmt.Sprintf("f%d.md", i)] = fmt.Sprintf("@./f%d.md ", i+1) + strings.Repeat("@a", 500_000)
+		files[fmt.Sprintf("f%d.md", i)] = fmt.Sprintf("@./f%d.md ", i+1) + strings.Repeat("@a ", 1000) + strings.Repeat("text ", 180_000)
 	}
 	dir := layout(t, files)
 	var before, after runtime.MemStats

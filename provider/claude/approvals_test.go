@@ -30,6 +30,20 @@ func begun() *translator {
 	return tr
 }
 
+// allow sends the agent the decision that allows an approval once.
+func allow(t *testing.T, tr *translator, id string) {
+	t.Helper()
+	r, err := tr.approvals.answer(id, runnel.Decision{Choice: allowOnce})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Sent(line, fixtureStart)
+}
+
 func TestChangedArgumentsInvalidateAnApproval(t *testing.T) {
 	tr := begun()
 	evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
@@ -84,15 +98,7 @@ func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
 			t.Errorf("%s: the approval has the id of a resolved one", command)
 		}
 		known[a.ID] = true
-		r, err := tr.approvals.answer(a.ID, runnel.Decision{Choice: allowOnce})
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.Sent(line, fixtureStart)
+		allow(t, tr, a.ID)
 	}
 }
 
@@ -358,15 +364,7 @@ func TestQuestionThatReusesAResolvedRequestIDIsAnotherApproval(t *testing.T) {
 	tr := begun()
 	evs, _ := tr.Printed([]byte(askLine("q", "c", `{"command":"ls"}`)), fixtureStart)
 	first := bodies[event.ApprovalRequested](evs)[0].Approval
-	allowed, err := tr.approvals.answer(first.ID, runnel.Decision{Choice: allowOnce})
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := json.Marshal(allowed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr.Sent(line, fixtureStart)
+	allow(t, tr, first.ID)
 	tr.Printed([]byte(`{"type":"result","subtype":"success","is_error":false,"session_id":"s"}`), fixtureStart)
 	evs, _ = tr.Printed([]byte(askLine("q", "c", `{"command":"rm -rf /"}`)), fixtureStart)
 	again := bodies[event.ApprovalRequested](evs)
@@ -396,14 +394,6 @@ func TestRepeatedQuestionsOutOfTurnGetTurnsOfTheirOwn(t *testing.T) {
 			t.Errorf("turn %s and approval %s are those of an earlier question", turn, id)
 		}
 		turns[turn], ids[id] = true, true
-		allowed, err := tr.approvals.answer(id, runnel.Decision{Choice: allowOnce})
-		if err != nil {
-			t.Fatal(err)
-		}
-		line, err := json.Marshal(allowed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.Sent(line, fixtureStart)
+		allow(t, tr, id)
 	}
 }
