@@ -88,10 +88,10 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # These run the built program, which the cache of test results does not see.
 BINARY := ./test/kill ./test/e2e ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs
-# What these try is between the server and the agent, where TLS changes nothing:
-# over TLS they run in make test-long only, and so do agents beyond one of each
-# protocol.
-BEHIND_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|OptionsOfATurn|ModeOfATurn|GovernedSession)
+# These tests are about the server and the agent, between which there is no TLS.
+# Over TLS, make test leaves them out and drives one agent of each protocol;
+# make test-long runs everything.
+WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|OptionsOfATurn|ModeOfATurn|GovernedSession)
 # Nothing runs concurrently in these, so the race detector has nothing to find:
 # pure functions (event, upsert, jsonl, termtext, testload), tables and generated
 # text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
@@ -144,7 +144,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need curl jq
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
-	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 RUNNEL_AGENTS=claude-code,codex,opencode -skip '$(BEHIND_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 RUNNEL_AGENTS=claude-code,codex,opencode -skip '$(WITHOUT_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents

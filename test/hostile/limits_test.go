@@ -48,8 +48,8 @@ func (w *world) raw(request string) net.Conn {
 	return conn
 }
 
-// head returns the first lines of a request with the world's token. The caller
-// adds further headers and the empty line.
+// head returns the first lines of a request with the token of the test's
+// server. The caller adds further headers and the empty line.
 func (w *world) head(method, path string) string {
 	return method + " " + path + " HTTP/1.1\r\nHost: " + w.Addr + "\r\nAuthorization: Bearer " + w.Token + "\r\n"
 }

@@ -134,7 +134,7 @@ func (w *world) afterRestart(c *testapi.Client, phase, turn string, next int) {
 	w.whole(c, turn)
 }
 
-// closed checks that every item and approval of an ended turn has ended.
+// closed fails the test if an ended turn has an item or approval without an end.
 func (w *world) closed(c *testapi.Client, turn string) {
 	w.t.Helper()
 	open := make(map[string]bool)
