@@ -16,7 +16,7 @@ func (goneWriter) Write([]byte) (int, error) { return 0, errors.New("client disc
 // Any client can send these requests without a credential and reset them. If
 // each were an error, each would add a line to the log.
 func TestClientThatIsGoneIsNoErrorWithoutACredential(t *testing.T) {
-	a := &about{document: []byte("{}")}
+	a := &about{document: func() ([]byte, error) { return []byte("{}"), nil }}
 	for name, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"openapi": a.serveDocument, "docs": a.serveDocs,
 		"page": newPage(fstest.MapFS{"index.html": {Data: []byte("page")}}).file("index.html"),

@@ -23,8 +23,8 @@ import (
 // about holds the handlers about the server itself.
 type about struct {
 	metrics  *metrics
-	list     []*route // all routes; set once they are known
-	document []byte   // the OpenAPI document
+	list     []*route               // all routes; set once they are known
+	document func() ([]byte, error) // the OpenAPI document, made by the first call
 }
 
 func (a *about) routes() []route {
@@ -244,8 +244,12 @@ func needed(reg huma.Registry, content map[string]*huma.MediaType) bool {
 }
 
 func (a *about) serveDocument(w http.ResponseWriter, _ *http.Request) error {
+	data, err := a.document()
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(a.document) // an error means that the client has disconnected
+	_, _ = w.Write(data) // an error means that the client has disconnected
 	return nil
 }
 

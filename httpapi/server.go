@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel/auth"
@@ -100,8 +101,8 @@ func New(cfg Config) (*Server, error) {
 	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, s.streams, harness, account, about)
 	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
 	about.list = s.router.list
-	about.document, err = describe(api)
-	return s, err
+	about.document = sync.OnceValues(func() ([]byte, error) { return describe(api) })
+	return s, nil
 }
 
 // apiRoutes returns the routes that the OpenAPI document describes.

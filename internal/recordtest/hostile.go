@@ -51,10 +51,14 @@ func tooLong(name string, v any) (found []string) {
 // to size bytes, and loads the result into a gateway. It fails the test if a
 // field of an event or of the gateway's catalogue exceeds its bound. If fields
 // is not empty, only strings whose path ends in one of fields are grown.
-// Hostile also fails the test if there are fewer than least such strings.
+// Hostile also fails the test if there are fewer than least such strings. With
+// -short, size is at most 1 MiB.
 func Hostile(t *testing.T, p runnel.Provider, in []byte, size, least int, fields ...string) {
 	t.Helper()
 	lines := All(t, in)
+	if testing.Short() {
+		size = min(size, 1<<20)
+	}
 	grown := strings.Repeat("x", size)
 	paths := make(map[string]bool)
 	for _, l := range lines {

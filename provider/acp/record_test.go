@@ -365,6 +365,9 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 			if err != nil || len(found) == 0 {
 				t.Fatalf("%s of %s: %q, %v", conversation, a.Name, found, err)
 			}
+			if testing.Short() {
+				found = found[len(found)-1:]
+			}
 			for _, file := range found { // a version each
 				arc, err := txtar.ParseFile(file)
 				if err != nil {
