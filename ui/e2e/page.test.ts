@@ -125,7 +125,11 @@ describe.skipIf(skip)("the page", () => {
     const second = await context.newPage();
     await second.goto(`${server.origin}/`);
     await inside(second);
+    // The second tab shows its sessions before it has logged in again, and the
+    // browser tells other tabs of the new key later.
+    const before = await page.evaluate(() => localStorage.getItem("runnel.key"));
     await second.goto(server.link());
+    await page.waitForFunction((old) => localStorage.getItem("runnel.key") !== old, before);
     await inside(second);
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     await session(page, server, "hello"); // the first tab continues with the login of the second

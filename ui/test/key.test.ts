@@ -54,6 +54,27 @@ describe("the page's half of the login", () => {
     expect(asked.slice(1).map((a) => a.headers["Runnel-Key"])).toEqual(["rnl_k1", "rnl_k1"]);
   });
 
+  it("is used again if it arrives after the cookie of another tab's login", async () => {
+    keepLogin(given("rnl_k1"));
+    proofHolds(true);
+    answer = new Response('{"error":{"type":"UNAUTHORIZED","message":"no"}}', { status: 401 });
+    const asking = api.cancel("s");
+    await vi.waitFor(() => expect(asked).toHaveLength(1));
+    answer = {};
+    localStorage.setItem("runnel.key", "rnl_k2");
+    window.dispatchEvent(new StorageEvent("storage", { key: "runnel.key" }));
+    await asking;
+    expect(asked.map((a) => a.headers["Runnel-Key"])).toEqual(["rnl_k1", "rnl_k2"]);
+  });
+
+  it("is refused if no other one arrives", async () => {
+    keepLogin(given("rnl_k1"));
+    proofHolds(true);
+    answer = new Response('{"error":{"type":"UNAUTHORIZED","message":"no"}}', { status: 401 });
+    await expect(api.cancel("s")).rejects.toMatchObject({ status: 401 });
+    expect(asked).toHaveLength(1);
+  });
+
   it("is the newest that any tab was given", () => {
     keepLogin(given("rnl_k1"));
     localStorage.setItem("runnel.key", "rnl_k2");

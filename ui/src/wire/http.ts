@@ -2,7 +2,7 @@
 // ApiError with the server's own message, which is meant for users.
 
 import { ApiError } from "./error";
-import { keepLogin, login } from "./key";
+import { keepLogin, keyChanges, login } from "./key";
 import {
   parseAgents,
   parseJSON,
@@ -31,7 +31,16 @@ type Method = "GET" | "POST" | "DELETE";
 async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
   await proof();
   const key = login()?.key;
-  return send(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+  const attempt = (key: string | undefined) =>
+    send(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+  try {
+    return await attempt(key);
+  } catch (e) {
+    // Another tab may have logged in: its cookie replaces ours at once, and its
+    // key arrives here a little later.
+    if (!(e instanceof ApiError) || e.status !== 401 || !key || !(await keyChanges(key))) throw e;
+    return attempt(login()?.key);
+  }
 }
 
 async function send(

@@ -37,3 +37,24 @@ export function keepLogin(login: Login) {
     // only this tab knows the login
   }
 }
+
+const arrival = 500; // ms; how long the key of another tab's login may take to get here
+
+/**
+ * Resolves to true once this browser's key is another than `old`, and to false
+ * if that does not happen soon.
+ */
+export function keyChanges(old: string): Promise<boolean> {
+  const changed = () => login()?.key !== old;
+  if (changed()) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const end = () => {
+      removeEventListener("storage", look);
+      clearTimeout(timer);
+      resolve(changed());
+    };
+    const look = () => changed() && end();
+    const timer = setTimeout(end, arrival);
+    addEventListener("storage", look);
+  });
+}
