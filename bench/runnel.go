@@ -56,7 +56,7 @@ func (s *runnel) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-var apiAt = regexp.MustCompile(`its API is at (http://\S+)`)
+var apiAt = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`) // the first of the addresses, also of older builds
 
 func (s *runnel) start(ctx context.Context) error {
 	if s.token == "" {
