@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/bench/load"
@@ -82,11 +83,16 @@ type lane struct {
 
 func (l lane) String() string { return l.s.name() + " over " + l.transport }
 
-// inTurn measures the lanes alternately, several times.
+// inTurn measures the lanes alternately, several times. Every second round runs
+// in reverse, so that none of the lanes always follows the same other.
 func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, error) {
 	got := make(map[lane][]stretch)
 	for round := range b.size.rounds {
-		for _, l := range lanes {
+		order := slices.Clone(lanes)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, l := range order {
 			b.w.say("latency, round %d of %d: %s", round+1, b.size.rounds, l)
 			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced)
 			if err != nil {
