@@ -403,7 +403,8 @@ func TestTurnStart(t *testing.T) {
 	for range 5 {
 		d.ends(t, send(t, g, id, "text"))
 	}
-	starts := []int64{} // by turn
+	d.untilIdle(t, g, id) // the gateway learns of an event after readers can have it
+	starts := []int64{}   // by turn
 	turns := map[string]int64{}
 	var all []event.Event
 	for ev := range d.log.Read(t.Context(), id, 0) {
