@@ -239,6 +239,7 @@ type frame struct {
 	Error     *reply.Problem    `json:"error"`
 	Selected  string            `json:"selectedFamily"`
 	Protocols []string          `json:"protocols"`
+	Append    bool              `json:"append"`
 }
 
 // A cutConn counts and records the bytes that the server sent.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/upsert"
 )
 
 // sseEvents decodes the events among frames.
@@ -253,13 +255,15 @@ func TestEveryCutOfWebSocketEvents(t *testing.T) {
 // A screen is a page's copy of a session: the newest upsert of each item, and
 // everything else by its position.
 type screen struct {
-	items  map[string]string // without emittedAt and status, which depend on the reader
-	others map[string]string
-	cursor int64
+	items   map[string]string // without emittedAt and status, which depend on the reader
+	upserts map[string]upsert.Upsert
+	others  map[string]string
+	cursor  int64
+	appends int // number of appends that were applied
 }
 
 func newScreen() *screen {
-	return &screen{items: map[string]string{}, others: map[string]string{}}
+	return &screen{items: map[string]string{}, upserts: map[string]upsert.Upsert{}, others: map[string]string{}}
 }
 
 func (s *screen) show(t *testing.T, typ string, payload json.RawMessage) {
@@ -271,6 +275,10 @@ func (s *screen) show(t *testing.T, typ string, payload json.RawMessage) {
 	seq := int64(m["seq"].(float64))
 	s.cursor = max(s.cursor, seq)
 	delete(m, "emittedAt")
+	if typ == "session:append" {
+		s.extend(t, payload)
+		return
+	}
 	if typ != "session:upsert" {
 		b, _ := json.Marshal(m)
 		s.others[fmt.Sprint(typ, seq)] = string(b)
@@ -281,6 +289,26 @@ func (s *screen) show(t *testing.T, typ string, payload json.RawMessage) {
 	}
 	b, _ := json.Marshal(m)
 	s.items[m["itemId"].(string)] = string(b)
+	var u upsert.Upsert
+	if err := json.Unmarshal(payload, &u); err != nil {
+		t.Fatal(err)
+	}
+	s.upserts[u.ItemID] = u
+}
+
+// extend applies an append to the item that the page has.
+func (s *screen) extend(t *testing.T, payload json.RawMessage) {
+	t.Helper()
+	var a upsert.Append
+	if err := json.Unmarshal(payload, &a); err != nil {
+		t.Fatal(err)
+	}
+	u, ok := a.To(s.upserts[a.ItemID])
+	if !ok {
+		t.Fatalf("the page has %+v, which %+v does not continue", s.upserts[a.ItemID], a)
+	}
+	s.upserts[a.ItemID] = u
+	s.appends++
 }
 
 func (s *screen) take(t *testing.T, f frame) {
@@ -300,19 +328,16 @@ func (s *screen) take(t *testing.T, f frame) {
 			s.cursor = was
 		}
 		s.cursor = f.Seq
-	case "session:upsert", "session:turn", "session:approval", "session:notice", "session:usage":
+	case "session:upsert", "session:append", "session:turn", "session:approval", "session:notice", "session:usage":
 		s.show(t, f.Type, f.Payload)
 	}
 }
 
 func (s *screen) clone() *screen {
 	c := newScreen()
-	for k, v := range s.items {
-		c.items[k] = v
-	}
-	for k, v := range s.others {
-		c.others[k] = v
-	}
+	maps.Copy(c.items, s.items)
+	maps.Copy(c.upserts, s.upserts)
+	maps.Copy(c.others, s.others)
 	c.cursor = s.cursor
 	return c
 }
@@ -333,16 +358,24 @@ func (s *site) resume(id string, sc *screen) {
 }
 
 // G02
-func TestEveryCutOfWebSocketUpserts(t *testing.T) {
+func TestEveryCutOfWebSocketUpserts(t *testing.T) { everyCut(t, false) }
+
+func TestEveryCutOfWebSocketAppends(t *testing.T) { everyCut(t, true) }
+
+// everyCut cuts the stream of a client of whole items at every byte. Whatever
+// the client has then, it resumes to the same session.
+func everyCut(t *testing.T, appends bool) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
 	s.events(id, s.prompt(id, "tools"))
 	p := s.dial()
+	p.say(`{"type":"session:hello","append":%v}`, appends)
+	p.await("session:hello:ack")
 	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
 	for f := p.await("session:history"); !f.Done; f = p.await("session:history") {
 	}
-	for _, prompt := range []string{"tools", burst(150)} {
+	for _, prompt := range []string{"tools", burst(150), `{"steps":[{"text":"word ","repeat":300,"rate":2000}]}`} {
 		s.prompt(id, prompt)
 		for f := p.await("session:turn"); !bytes.Contains(f.Payload, []byte("turn_complete")); f = p.await("session:turn") {
 		}
@@ -376,6 +409,23 @@ func TestEveryCutOfWebSocketUpserts(t *testing.T) {
 	}
 	if len(checked) < 10 {
 		t.Errorf("only %d different cuts", len(checked))
+	}
+	if appends != (shown.appends > 0) {
+		t.Errorf("%d appends were received", shown.appends)
+	}
+}
+
+func TestAppendsNeedTheFamilyOfItems(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	p := s.dial()
+	p.say(`{"type":"session:hello","requestId":"1","streamProtocol":"events-v1","append":true}`)
+	if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" || !strings.Contains(f.Error.Message, "append") {
+		t.Errorf("appends of events: %+v", f)
+	}
+	p.say(`{"type":"session:hello","streamProtocol":"upsert-v1","append":true}`) // nothing was chosen by the refused message
+	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != "upsert-v1" || !f.Append {
+		t.Errorf("got %+v", f)
 	}
 }
 

@@ -54,6 +54,7 @@ type entry struct {
 	atEnd    bool // that event ended the turn
 	versions int  // number of events that changed what readers see
 	urgent   bool // the newest of these events must be sent at once
+	reshaped bool // something else than the growing text changed since the whole entry was sent
 	tokens   counter
 
 	pacing
@@ -170,7 +171,7 @@ func (b *reducer) grow(ev event.Event, item, text string) {
 		return
 	}
 	e.tokens.add(text)
-	b.touch(e, ev, false)
+	b.record(e, ev, false)
 }
 
 func (b *reducer) done(ev event.Event, d event.ItemDone) {
@@ -354,8 +355,14 @@ func (b *reducer) attach(e *entry, ev event.Event, item string) {
 	e.tokens.run, e.tokens.carry = 0, ""
 }
 
-// touch records that ev changed e for readers.
+// touch records that ev changed e for readers, and not only by growing its text.
 func (b *reducer) touch(e *entry, ev event.Event, urgent bool) {
+	e.reshaped = true
+	b.record(e, ev, urgent)
+}
+
+// record records that ev changed e for readers.
+func (b *reducer) record(e *entry, ev event.Event, urgent bool) {
 	e.seq, e.at, e.urgent = ev.Seq, ev.At, urgent
 	e.versions++
 	e.last = nil

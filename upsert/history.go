@@ -117,7 +117,7 @@ func (h *stretch) fill(t *turn) {
 		if !e.listed || e.seq <= h.from {
 			continue
 		}
-		e.sent, e.base = true, e.tokens.total
+		e.sent, e.base, e.shown = true, e.tokens.total, shown{}
 		switch {
 		case e.seq > h.after:
 			status := StatusUpdate
@@ -125,6 +125,7 @@ func (h *stretch) fill(t *turn) {
 				status = StatusCreate
 			}
 			e.undirty()
+			h.showed(e)
 			h.outs[e.slot] = h.reducer.upsert(e, status, h.now)
 		case e.paced && !e.state.over():
 			h.hold(e, h.now)

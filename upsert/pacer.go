@@ -34,6 +34,12 @@ type Pacer struct {
 	// BatchTimeout is the longest time that text waits. Default: 1 s.
 	BatchTimeout time.Duration
 
+	// Append sends the growth of an item as an [Append]. The whole item is sent
+	// when the reader does not have it, when its text has doubled since it was
+	// last sent whole, when something else in it changes, and at its end. The
+	// last entry of Gradient does not grow then. Default: every upsert is whole.
+	Append bool
+
 	reducer reducer
 	waiting []wait // ordered by entry.since, oldest first
 	folded  int64  // position of the newest event that History folded
@@ -50,6 +56,7 @@ type pacing struct {
 	paced  bool
 	listed bool
 	slot   int // index into the outs of a stretch, if listed
+	shown  shown
 }
 
 // A wait records that e became dirty. It is void if e was sent since then.
@@ -93,8 +100,9 @@ func (p *Pacer) PushAll(evs []event.Event, now time.Time) []Out {
 	return newest(outs)
 }
 
-// newest drops each upsert that a later one replaces, but never across an
-// approval. If it drops a create, the later update becomes the create.
+// newest drops each upsert and append that a later upsert replaces, and joins
+// appends, but never across an approval. If it drops a create, the later update
+// becomes the create.
 func newest(outs []Out) []Out {
 	kept := len(outs)              // outs[kept:] is the result so far
 	latest := make(map[string]int) // item id → index into outs
@@ -102,14 +110,23 @@ func newest(outs []Out) []Out {
 		switch o := out.(type) {
 		case Approval:
 			clear(latest)
-		case Upsert:
-			at, again := latest[o.ItemID]
-			if again && (o.Status == StatusCreate || o.Status == StatusUpdate) {
-				if u := outs[at].(Upsert); o.Status == StatusCreate && u.Status == StatusUpdate {
-					u.Status = StatusCreate
-					outs[at] = u
+		case Append:
+			if at, again := latest[o.ItemID]; again {
+				if next, ok := outs[at].(Append); ok {
+					outs[at] = Append{ItemID: o.ItemID, Offset: o.Offset, Text: o.Text + next.Text, Seq: next.Seq}
 				}
 				continue
+			}
+			latest[o.ItemID] = kept - 1
+		case Upsert:
+			if at, again := latest[o.ItemID]; again && (o.Status == StatusCreate || o.Status == StatusUpdate) {
+				if u, ok := outs[at].(Upsert); ok {
+					if o.Status == StatusCreate && u.Status == StatusUpdate {
+						u.Status = StatusCreate
+						outs[at] = u
+					}
+					continue
+				}
 			}
 			latest[o.ItemID] = kept - 1
 		}
@@ -178,7 +195,7 @@ func (p *Pacer) crossed(e *entry) bool {
 	}
 	grown, last := e.tokens.total-e.base, len(g)-1
 	threshold := g[min(e.step, last)]
-	if e.step >= last {
+	if e.step >= last && !p.Append {
 		threshold = max(threshold, e.base/3)
 	}
 	enough := grown > threshold
@@ -195,13 +212,17 @@ func (p *Pacer) hold(e *entry, now time.Time) {
 	}
 }
 
-func (p *Pacer) send(e *entry, now time.Time) Upsert {
+func (p *Pacer) send(e *entry, now time.Time) Out {
 	more := StatusUpdate
 	if !e.sent {
 		more = StatusCreate
 	}
 	e.sent, e.base = true, e.tokens.total
 	e.undirty()
+	if a, ok := p.growth(e); ok {
+		return a
+	}
+	p.showed(e)
 	return p.reducer.upsert(e, more, now)
 }
 

@@ -87,6 +87,8 @@ func say(o upsert.Out) string {
 			s += " " + o.ErrorCode + ": " + o.ErrorMessage
 		}
 		return s
+	case upsert.Append:
+		return fmt.Sprintf("%d %s %d+%q", o.Seq, o.ItemID, o.Offset, short(o.Text))
 	case upsert.TurnEvent:
 		s := fmt.Sprintf("%d %s", o.Seq, o.Type)
 		for _, p := range []string{o.ModelID, o.ProviderID, string(o.Status), o.ErrorCode, o.ErrorMessage} {

@@ -117,6 +117,9 @@ func (s *screen) show(outs []upsert.Out) {
 				s.order = append(s.order, o.ItemID)
 			}
 			s.items[o.ItemID], s.max = o, max(s.max, o.Seq)
+		case upsert.Append:
+			appendTo(s.items, o)
+			s.max = max(s.max, o.Seq)
 		case upsert.TurnEvent:
 			s.rest, s.max = append(s.rest, o), max(s.max, o.Seq)
 		case upsert.Approval:

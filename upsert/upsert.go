@@ -13,8 +13,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// An Out is a frame for a reader. It is an Upsert, TurnEvent, Approval, Notice
-// or Usage.
+// An Out is a frame for a reader. It is an Upsert, Append, TurnEvent, Approval,
+// Notice or Usage.
 type Out interface {
 	// Frame returns the type of the frame, such as "session:upsert".
 	Frame() string
@@ -24,6 +24,9 @@ type Out interface {
 
 // Frame implements [Out].
 func (Upsert) Frame() string { return "session:upsert" }
+
+// Frame implements [Out].
+func (Append) Frame() string { return "session:append" }
 
 // Frame implements [Out].
 func (TurnEvent) Frame() string { return "session:turn" }
@@ -38,6 +41,7 @@ func (Notice) Frame() string { return "session:notice" }
 func (Usage) Frame() string { return "session:usage" }
 
 func (Upsert) out()    {}
+func (Append) out()    {}
 func (TurnEvent) out() {}
 func (Approval) out()  {}
 func (Notice) out()    {}
@@ -47,6 +51,8 @@ func (Usage) out()     {}
 func SeqOf(o Out) int64 {
 	switch o := o.(type) {
 	case Upsert:
+		return o.Seq
+	case Append:
 		return o.Seq
 	case TurnEvent:
 		return o.Seq

@@ -74,7 +74,7 @@ func Describe() Document {
 		},
 		Live: map[string]any{
 			"session:event": EventDocument{}, "session:status": gateway.Status{},
-			upsert.Upsert{}.Frame(): upsert.Upsert{}, upsert.TurnEvent{}.Frame(): upsert.TurnEvent{}, upsert.Approval{}.Frame(): upsert.Approval{},
+			upsert.Upsert{}.Frame(): upsert.Upsert{}, upsert.Append{}.Frame(): upsert.Append{}, upsert.TurnEvent{}.Frame(): upsert.TurnEvent{}, upsert.Approval{}.Frame(): upsert.Approval{},
 			upsert.Notice{}.Frame(): upsert.Notice{}, upsert.Usage{}.Frame(): upsert.Usage{},
 		},
 		Meaning: Meaning{eventMeanings(), frameMeanings(), clientMeanings(), serverMeanings(), fieldMeanings()},

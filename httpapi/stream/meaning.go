@@ -72,6 +72,7 @@ func serverMeanings() map[string]string {
 		"session:event":     "An event of the session's log, in the family events-v1.",
 		"session:status":    "The status of a session that the client subscribed to, or of any after sessions:subscribe: once, and whenever it changes.",
 		"session:upsert":    "A whole item as it stands now, in the family upsert-v1.",
+		"session:append":    "Text to add to an item that the client has, in the family upsert-v1, if its session:hello asked for appends.",
 		"session:turn":      "A turn begins or ends, in the family upsert-v1.",
 		"session:approval":  "The agent asks, or was answered, in the family upsert-v1.",
 		"session:notice":    "Something that a reader may want to know and may ignore, in the family upsert-v1.",

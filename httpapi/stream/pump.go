@@ -196,6 +196,7 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	}
 	history := newHistoryReader(log, p.session, from, after)
 	history.bytes, history.end = followedBytes, st.Head
+	history.pacer.Append = p.k.appends
 	for first, more := &verdict, true; more; first = nil {
 		err := p.inTurn(ctx, func() error {
 			from := max(history.at, after)

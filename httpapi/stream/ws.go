@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,6 +74,7 @@ type socket struct {
 
 	// Only the reading goroutine writes the rest, except for wrote.
 	family  string // "" until the first message
+	appends bool   // growing items are sent as appends
 	closed  func() // ends the counting of the connection in the metrics
 	count   func() // counts a message in the metrics
 	watcher *watcher
@@ -251,6 +254,7 @@ type (
 	helloMessage struct {
 		Message
 		StreamProtocol string `json:"streamProtocol,omitempty" enum:"upsert-v1,events-v1"`
+		Append         bool   `json:"append,omitempty" doc:"the growth of items is sent as session:append; only in upsert-v1"`
 	}
 	subscribeMessage struct {
 		Message
@@ -282,6 +286,7 @@ type (
 		Type           string   `json:"type"`
 		SelectedFamily string   `json:"selectedFamily" enum:"upsert-v1,events-v1"`
 		Protocols      []string `json:"protocols"`
+		Append         bool     `json:"append,omitempty" doc:"the growth of items is sent as session:append"`
 	}
 	response struct {
 		Type      string `json:"type"`
@@ -347,18 +352,19 @@ func (k *socket) hello(m Message, data []byte) error {
 	if k.family != "" {
 		return k.refuse(m, reply.Invalid("session:hello: the family of this connection is chosen already; it can only be the first message"))
 	}
-	switch in.StreamProtocol {
-	case "":
-		k.choose(k.s.cfg.DefaultFamily)
-	case FamilyUpsert, FamilyEvents:
-		k.choose(in.StreamProtocol)
-	default:
+	family := cmp.Or(in.StreamProtocol, k.s.cfg.DefaultFamily)
+	if !slices.Contains(Families(), family) {
 		err := k.refuse(m, &runnel.Error{Code: runnel.InvalidRequest,
 			Message: "streamProtocol: unknown family " + strictjson.Quote(in.StreamProtocol) + "; want " + strings.Join(Families(), " or "),
 			Details: map[string]any{"protocols": Families()}})
 		return errors.Join(err, errBadFamily)
 	}
-	return k.write(helloAnswer{"session:hello:ack", k.family, Families()})
+	if in.Append && family != FamilyUpsert {
+		return k.refuse(m, reply.Invalid("append: only the family "+FamilyUpsert+" has items that grow"))
+	}
+	k.choose(family)
+	k.appends = in.Append
+	return k.write(helloAnswer{"session:hello:ack", k.family, Families(), k.appends})
 }
 
 func (k *socket) choose(family string) {

@@ -4,6 +4,8 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,8 +98,18 @@ var helloRows = []socketRow{
 		k.refused(t, object{"type": "session:hello", "streamProtocol": "events-v1"}, "INVALID_REQUEST")
 		k.result(t, object{"type": "sessions:subscribe"})
 	}},
-	{"`session:hello`", "`append` is true", "`error` with `INVALID_REQUEST`: the server does not offer appends", func(t *testing.T, _ *server, k *socket, _ string) {
-		k.refused(t, object{"type": "session:hello", "append": true}, "INVALID_REQUEST")
+	{"`session:hello`", "`append` is true", "`session:hello:ack` with `append`; growing items come as `session:append`", func(t *testing.T, s *server, k *socket, _ string) {
+		k.write(t, object{"type": "session:hello", "append": true})
+		equal(t, "answer", k.read(t), object{"type": "session:hello:ack", "selectedFamily": "upsert-v1", "protocols": families, "append": true})
+		session := s.session(t, nil)
+		k.subscribe(t, session, nil)
+		all := k.turn(t, s.send(t, session, script(object{"text": "word ", "repeat": 400, "rate": 2000})))
+		appendsAddUp(t, all)
+	}},
+	{"`session:hello`", "`append` is true and the family is `events-v1`", "`error` with `INVALID_REQUEST`; the family is not chosen yet", func(t *testing.T, _ *server, k *socket, _ string) {
+		k.refused(t, object{"type": "session:hello", "streamProtocol": "events-v1", "append": true}, "INVALID_REQUEST")
+		k.write(t, object{"type": "session:hello", "streamProtocol": "upsert-v1"})
+		equal(t, "answer", k.read(t), object{"type": "session:hello:ack", "selectedFamily": "upsert-v1", "protocols": families})
 	}},
 	{"no hello", "the server has the setting `stream-family`", "the connection speaks that family", func(t *testing.T, _ *server, _ *socket, _ string) {
 		var s server
@@ -112,6 +124,36 @@ var helloRows = []socketRow{
 	{"connection", "the client offers the subprotocol `runnel.v1`", "the server selects it", func(t *testing.T, _ *server, k *socket, _ string) {
 		equal(t, "subprotocol", k.conn.Subprotocol(), "runnel.v1")
 	}},
+}
+
+// appendsAddUp checks each session:append against the item that it continues:
+// its offset is the length of the item in bytes. The item is whole at its start,
+// whenever it has doubled, and at its end.
+func appendsAddUp(t *testing.T, all []object) {
+	t.Helper()
+	content, whole, appends := make(map[any]string), make(map[any]int), 0
+	for _, m := range all {
+		p, _ := m["payload"].(object)
+		switch id := p["itemId"]; m["type"] {
+		case "session:upsert":
+			now, _ := at(p, "message", "content").(string)
+			if !strings.HasPrefix(now, content[id]) {
+				t.Errorf("%v is %q after %q", id, now, content[id])
+			}
+			content[id], whole[id] = now, len(now)
+		case "session:append":
+			appends++
+			text, _ := p["text"].(string)
+			equal(t, "offset", p["offset"], float64(len(content[id])))
+			if content[id] += text; len(content[id]) >= 2*whole[id] {
+				t.Errorf("%d bytes of %v came as appends after %d bytes as a whole", len(content[id])-whole[id], id, whole[id])
+			}
+			equal(t, "fields", slices.Sorted(maps.Keys(p)), []string{"itemId", "offset", "seq", "text"})
+		}
+	}
+	if appends == 0 {
+		t.Error("nothing was appended")
+	}
 }
 
 func refusedFamily(family string) func(*testing.T, *server, *socket, string) {

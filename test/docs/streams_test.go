@@ -437,6 +437,7 @@ func (p *player) overWebSocket() {
 	w.say("session:cancel", map[string]any{"requestId": "8", "sessionId": session})
 	w.until("session:turn", "payload.status=cancelled")
 	p.eventsFamily(session)
+	p.appends(session)
 	w.say("session:unsubscribe", map[string]any{"requestId": "9", "sessionId": session})
 	w.until("response", "requestId=9")
 	w.say("session:subscribe", map[string]any{"sessionId": session, "after": 12})
@@ -460,6 +461,23 @@ func (p *player) eventsFamily(session string) {
 	w.until("session:history", "done=true")
 	p.send(session, "text")
 	w.until("session:event", "type=session:event", "payload.type=response_done")
+	_ = w.conn.CloseNow()
+}
+
+// slowOutput is a prompt whose tool prints a line that nothing follows for so
+// long that it is sent alone.
+const slowOutput = `{"steps": [{"tool": {"name": "Bash", "kind": "execute", "arguments": {"command": "make test"},
+	"output": "building the program and all of its tests: this takes a while, once\n", "pieces": ["ok main\n", "ok greet\n"], "pieceMs": 1500}}]}`
+
+// appends receives a growing item as appends.
+func (p *player) appends(session string) {
+	w := p.dial()
+	w.say("session:hello", map[string]any{"streamProtocol": stream.FamilyUpsert, "append": true})
+	w.until("session:hello:ack", "append=true")
+	w.say("session:subscribe", map[string]any{"sessionId": session})
+	w.until("session:history", "done=true")
+	p.send(session, slowOutput)
+	w.until("session:append", "type=session:append")
 	_ = w.conn.CloseNow()
 }
 

@@ -93,7 +93,7 @@ describe("Link", () => {
     link.watch(S);
     last().open();
     expect(last().sent).toEqual([
-      { type: "session:hello", streamProtocol: "upsert-v1" },
+      { type: "session:hello", streamProtocol: "upsert-v1", append: true },
       { type: "sessions:subscribe" },
       { type: "session:subscribe", requestId: S, sessionId: S },
     ]);

@@ -73,6 +73,41 @@ describe("reduce", () => {
     expect(ids(reduce(empty, history(log)))).toEqual([...main, "c/1:0"]);
   });
 
+  it("appends text to the item that it continues", () => {
+    const append = (place: string, offset: number, text: string, seq: number): Frame => ({
+      type: "session:append",
+      sessionId: S,
+      payload: { itemId: `t:${place}`, offset, text, seq },
+    });
+    const open = { toolArguments: undefined, toolArgumentsText: "{" };
+    const before = reduce(reduce(empty, history([])), [
+      live(started("t", 1)),
+      live(message("t", "1:0", "é", 2, "create")),
+      live(call("t", "2:0", "c", 3, "update")),
+      live(call("t", "3:0", "d", 4, "create", open)),
+      live(message("t", "4:0", "over", 5)),
+    ]);
+    const after = reduce(before, [
+      append("1:0", 2, " is", 6),
+      append("1:0", 5, " long", 7),
+      append("2:0", 0, "out", 8),
+      append("2:0", 3, "put", 9),
+      append("3:0", 1, "}", 10),
+      append("1:0", 2, " again", 11), // continues nothing that is here
+      append("1:0", 10, " older", 4),
+      append("4:0", 4, " not over", 12),
+      append("5:0", 0, "unknown", 13),
+    ]);
+    const [one, two, three, four] = after.turns[0]?.items ?? [];
+    expect(one).toMatchObject({ seq: 7, status: "create", message: { content: "é is long" } });
+    expect(two).toMatchObject({ seq: 9, tool_call: { toolOutput: "output" } });
+    expect(three).toMatchObject({ seq: 10, tool_call: { toolArgumentsText: "{}" } });
+    expect(four).toMatchObject({ seq: 5, message: { content: "over" } });
+    expect(after.turns[0]?.items).toHaveLength(4);
+    expect(after.seq).toBe(13);
+    expect(before.turns[0]?.items[0]).toMatchObject({ message: { content: "é" } });
+  });
+
   it("begins the history again if it was cut in the middle", () => {
     const frames = history(log, 0, 5);
     const half = reduce(empty, frames.slice(0, 2));

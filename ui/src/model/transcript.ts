@@ -2,6 +2,7 @@
 // frames: a repeated frame, for instance after a reconnect, changes nothing.
 
 import type {
+  Append,
   ApprovalEvent,
   Entry,
   Frame,
@@ -61,6 +62,9 @@ export function reduce(state: Transcript, frames: readonly Frame[]): Transcript 
       case "session:notice":
       case "session:usage":
         d.entry(f);
+        break;
+      case "session:append":
+        d.append(f.payload);
         break;
     }
   }
@@ -198,6 +202,22 @@ class Draft {
     w.items[at] = u.startedAt || !old.startedAt ? u : { ...u, startedAt: old.startedAt };
   }
 
+  /**
+   * Adds text to the item that it continues. Text that continues nothing that
+   * is here is ignored: the item comes whole again.
+   */
+  append(a: Append) {
+    this.s.seq = Math.max(this.s.seq, a.seq);
+    // The id of an item begins with that of its turn.
+    const turn = (this.turns ?? this.s.turns).findLast((t) => a.itemId.startsWith(`${t.id}:`));
+    if (!turn) return;
+    const at = this.placesOf(turn).get(a.itemId);
+    const old = at === undefined ? undefined : turn.items[at];
+    if (at === undefined || !old || !isOpen(old) || a.seq < old.seq) return;
+    const grown = extend(old, a);
+    if (grown) this.work(turn.id).items[at] = grown;
+  }
+
   private turnEvent(e: TurnEvent) {
     const w = this.work(e.turnId);
     if (e.type === "turn_started") w.started ??= e;
@@ -235,6 +255,52 @@ class Draft {
     w.costUsd = u.costUsd ?? w.costUsd;
   }
 }
+
+// extend returns the item with the text at its end, or undefined if the text
+// does not begin where the item ends.
+function extend(it: Item, a: Append): Item | undefined {
+  const text = growing(it);
+  if (text === undefined || (sizes.get(it) ?? size(text)) !== a.offset) return undefined;
+  const grown = withText({ ...it, seq: a.seq }, text + a.text);
+  sizes.set(grown, a.offset + size(a.text));
+  return grown;
+}
+
+// The size of the growing text of items in UTF-8 bytes, so that each append is
+// measured once and not the whole item again.
+const sizes = new WeakMap<Item, number>();
+const encoder = new TextEncoder();
+const size = (text: string) => encoder.encode(text).length;
+
+// growing returns the text that an append continues.
+function growing(it: Item): string | undefined {
+  switch (it.type) {
+    case "message":
+      return it.message.content;
+    case "thinking":
+      return it.thinking.content;
+    case "tool_call":
+      return (argued(it) ? it.tool_call.toolOutput : it.tool_call.toolArgumentsText) ?? "";
+  }
+  return undefined;
+}
+
+function withText(it: Item, text: string): Item {
+  switch (it.type) {
+    case "message":
+      return { ...it, message: { ...it.message, content: text } };
+    case "thinking":
+      return { ...it, thinking: { ...it.thinking, content: text } };
+    case "tool_call":
+      return {
+        ...it,
+        tool_call: { ...it.tool_call, [argued(it) ? "toolOutput" : "toolArgumentsText"]: text },
+      };
+  }
+  return it;
+}
+
+const argued = (it: Extract<Item, { type: "tool_call" }>) => it.tool_call.toolArguments !== undefined;
 
 // insert puts u where its id belongs and returns its index. Ids number the
 // agent's messages and the items in each, so that live items and history have

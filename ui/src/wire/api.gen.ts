@@ -825,6 +825,18 @@ export interface components {
         AgentsAnswer: {
             agents: components["schemas"]["Agent"][];
         };
+        Append: {
+            /** @description id of the item, the same in all that is about it */
+            itemId: string;
+            /** Format: int64 */
+            offset: number;
+            /**
+             * Format: int64
+             * @description position in the session's log: a client resumes after it
+             */
+            seq: number;
+            text: string;
+        };
         Approval: {
             /** @description of the tool, any JSON */
             arguments?: unknown;
@@ -1087,7 +1099,7 @@ export interface components {
             type: "stream:end";
         };
         /** @description An entry of a session's history: the type and the payload of a message about the session. */
-        Entry: components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
+        Entry: components["schemas"]["SessionAppendEntry"] | components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
         Error: {
             error: components["schemas"]["Problem"];
         };
@@ -2233,7 +2245,26 @@ export interface components {
             size?: number;
         };
         /** @description A message of the server on the WebSocket. */
-        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
+        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionAppendMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
+        SessionAppendEntry: {
+            payload: components["schemas"]["Append"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:append";
+        };
+        /** @description Text to add to an item that the client has, in the family upsert-v1, if its session:hello asked for appends. */
+        SessionAppendMessage: {
+            payload: components["schemas"]["Append"];
+            /** @description id of the session */
+            sessionId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:append";
+        };
         SessionApprovalEntry: {
             payload: components["schemas"]["UpsertApproval"];
             /**
@@ -2330,6 +2361,8 @@ export interface components {
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
         /** @description The answer to session:hello: the family of the connection. */
         SessionHelloAckMessage: {
+            /** @description the growth of items is sent as session:append */
+            append?: boolean;
             protocols: string[];
             /** @enum {string} */
             selectedFamily: "upsert-v1" | "events-v1";
@@ -2341,6 +2374,8 @@ export interface components {
         };
         /** @description Chooses the family of the connection. It may only be the first message. */
         SessionHelloMessage: {
+            /** @description the growth of items is sent as session:append; only in upsert-v1 */
+            append?: boolean;
             /** @description chosen by the client; the answer has the same */
             requestId?: string;
             /** @enum {string} */

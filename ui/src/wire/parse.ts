@@ -4,6 +4,7 @@
 
 import type {
   Agent,
+  Append,
   Approval,
   Change,
   Choice,
@@ -84,6 +85,10 @@ export function parseFrame(text: string): Frame | undefined {
       const payload = parseStatus(v.payload);
       return payload && { type: "session:status", sessionId: payload.sessionId, payload };
     }
+    case "session:append": {
+      const payload = parseAppend(v.payload);
+      return payload && { type: "session:append", sessionId: str(v.sessionId), payload };
+    }
     case "session:hello:ack":
       return { type: "session:hello:ack", selectedFamily: str(v.selectedFamily) };
     case "error":
@@ -97,6 +102,11 @@ export function parseFrame(text: string): Frame | undefined {
   }
   const entry = parseEntry(v);
   return entry && { ...entry, sessionId: str(v.sessionId) };
+}
+
+function parseAppend(v: unknown): Append | undefined {
+  if (!isObj(v) || !str(v.itemId)) return undefined;
+  return { itemId: str(v.itemId), offset: num(v.offset), text: str(v.text), seq: num(v.seq) };
 }
 
 function parseResume(v: unknown): Extract<Frame, { type: "session:history" }>["resume"] {

@@ -150,7 +150,7 @@ export class Link {
     socket.onopen = () => {
       if (!mine()) return;
       opened = true;
-      this.say({ type: "session:hello", streamProtocol: "upsert-v1" });
+      this.say({ type: "session:hello", streamProtocol: "upsert-v1", append: true });
       this.say({ type: "sessions:subscribe" });
       for (const id of this.watched) this.subscribe(id);
     };

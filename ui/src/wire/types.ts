@@ -79,6 +79,9 @@ export interface ResolvedOption {
  */
 export type AgentFile = Schemas["AgentFile"];
 
+/** Text to add to an item that the page has. */
+export type Append = Schemas["Append"];
+
 // An entry of a session's stream, live or from the history.
 export type Entry =
   | { type: Schemas["SessionUpsertEntry"]["type"]; payload: Upsert }
@@ -98,6 +101,7 @@ export type Frame =
   | (Entry & { sessionId: string })
   | (Omit<Schemas["SessionHistoryMessage"], "entries" | "resume"> & { entries: Entry[]; resume?: Resume })
   | (Omit<Schemas["SessionStatusMessage"], "payload"> & { payload: SessionStatus })
+  | { type: "session:append"; sessionId: string; payload: Append }
   | (Pick<Schemas["SessionHelloAckMessage"], "type"> & { selectedFamily: string })
   | (Omit<Schemas["ErrorMessage"], "error"> & { error: ApiErrorBody });
 

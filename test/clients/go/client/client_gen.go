@@ -1380,6 +1380,21 @@ func (e Scope) Valid() bool {
 	}
 }
 
+// Defines values for SessionAppendEntryType.
+const (
+	SessionAppendEntryTypeSessionAppend SessionAppendEntryType = "session:append"
+)
+
+// Valid indicates whether the value is a known member of the SessionAppendEntryType enum.
+func (e SessionAppendEntryType) Valid() bool {
+	switch e {
+	case SessionAppendEntryTypeSessionAppend:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SessionApprovalEntryType.
 const (
 	SessionApprovalEntryTypeSessionApproval SessionApprovalEntryType = "session:approval"
@@ -1978,6 +1993,17 @@ type AgentFile struct {
 // AgentsAnswer defines model for AgentsAnswer.
 type AgentsAnswer struct {
 	Agents []Agent `json:"agents"`
+}
+
+// Append defines model for Append.
+type Append struct {
+	// ItemId id of the item, the same in all that is about it
+	ItemId string `json:"itemId"`
+	Offset int64  `json:"offset"`
+
+	// Seq position in the session's log: a client resumes after it
+	Seq  int64  `json:"seq"`
+	Text string `json:"text"`
 }
 
 // Approval defines model for Approval.
@@ -3607,6 +3633,15 @@ type SentAttachment struct {
 	Size      *int64  `json:"size,omitempty"`
 }
 
+// SessionAppendEntry defines model for SessionAppendEntry.
+type SessionAppendEntry struct {
+	Payload Append                 `json:"payload"`
+	Type    SessionAppendEntryType `json:"type"`
+}
+
+// SessionAppendEntryType defines model for SessionAppendEntry.Type.
+type SessionAppendEntryType string
+
 // SessionApprovalEntry defines model for SessionApprovalEntry.
 type SessionApprovalEntry struct {
 	Payload UpsertApproval           `json:"payload"`
@@ -4979,6 +5014,40 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// AsSessionAppendEntry returns the union data inside the Entry as a SessionAppendEntry
+func (t Entry) AsSessionAppendEntry() (SessionAppendEntry, error) {
+	var body SessionAppendEntry
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromSessionAppendEntry overwrites any union data inside the Entry as the provided SessionAppendEntry
+func (t *Entry) FromSessionAppendEntry(v SessionAppendEntry) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"session:append"}`))
+	t.union = b
+	return err
+}
+
+// MergeSessionAppendEntry performs a merge with any union data inside the Entry, using the provided SessionAppendEntry
+func (t *Entry) MergeSessionAppendEntry(v SessionAppendEntry) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"session:append"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
 // AsSessionApprovalEntry returns the union data inside the Entry as a SessionApprovalEntry
 func (t Entry) AsSessionApprovalEntry() (SessionApprovalEntry, error) {
 	var body SessionApprovalEntry
@@ -5163,6 +5232,8 @@ func (t Entry) ValueByDiscriminator() (interface{}, error) {
 		return nil, err
 	}
 	switch discriminator {
+	case "session:append":
+		return t.AsSessionAppendEntry()
 	case "session:approval":
 		return t.AsSessionApprovalEntry()
 	case "session:notice":
