@@ -18,12 +18,15 @@ type stretch struct {
 	p50, p99 time.Duration
 	cpu      time.Duration // processor time of the servers, per 1,000 events
 	relay    time.Duration // the part of cpu that supervisors used
+	switches float64       // context switches of the servers, per event
+	calls    float64       // system calls of the servers, per event; 0 if they were not traced
 	lost     int
 }
 
 // measureLatency measures an answer that the agent writes at a steady rate to
-// one reader.
-func measureLatency(ctx context.Context, s subject, transport string, events int) (out stretch, err error) {
+// one reader. If traced is set it counts system calls, which makes the servers
+// slow.
+func measureLatency(ctx context.Context, s subject, transport string, events int, traced bool) (out stretch, err error) {
 	c, err := s.open(ctx)
 	if err != nil {
 		return out, err
@@ -36,7 +39,17 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	if err != nil {
 		return out, err
 	}
+	var calls func() (int, error)
+	if traced {
+		if calls, err = traceCalls(ctx, pids); err != nil {
+			return out, err
+		}
+	}
 	before, relayed, err := cpuSplit(pids)
+	if err != nil {
+		return out, err
+	}
+	switched, err := contextSwitches(pids)
 	if err != nil {
 		return out, err
 	}
@@ -50,11 +63,24 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	if err != nil {
 		return out, err
 	}
+	switchedAfter, err := contextSwitches(pids)
+	if err != nil {
+		return out, err
+	}
 	per := 1000 / float64(events)
-	return stretch{
+	out = stretch{
 		p50: percentile(r.tally.latencies, 50), p99: percentile(r.tally.latencies, 99), lost: r.tally.lost(),
 		cpu: time.Duration(float64(after-before) * per), relay: time.Duration(float64(relayedAfter-relayed) * per),
-	}, c.end(ctx)
+		switches: float64(switchedAfter-switched) / float64(events),
+	}
+	if traced {
+		n, err := calls()
+		if err != nil {
+			return out, err
+		}
+		out.calls = float64(n) / float64(events)
+	}
+	return out, c.end(ctx)
 }
 
 // cpuSplit returns the processor time of all processes, and of all but the
@@ -94,7 +120,7 @@ func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, e
 		}
 		for _, l := range order {
 			b.w.say("latency, round %d of %d: %s", round+1, b.size.rounds, l)
-			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced)
+			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced, false)
 			if err != nil {
 				return nil, fmt.Errorf("latency of %s: %w", l, err)
 			}
@@ -129,7 +155,55 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 		b.report.add(w)
 	}
 	b.cpuRow(lanes, got)
+	b.switchesRow(lanes, got)
+	return b.callsRow(ctx, lanes)
+}
+
+// switchesRow compares the context switches per event. Unlike times they hardly
+// depend on the machine.
+func (b *bench) switchesRow(lanes []lane, got map[lane][]stretch) {
+	b.perEvent(row{what: fmt.Sprintf("context switches of server and supervisor per event at %d/s, one reader", paced), target: "≤ 2.5"}, lanes,
+		func(l lane) float64 { return median(each(got[l], func(s stretch) float64 { return s.switches })) })
+}
+
+// callsRow compares the system calls per event. They are counted in runs of
+// their own.
+func (b *bench) callsRow(ctx context.Context, lanes []lane) error {
+	w := row{what: fmt.Sprintf("system calls of server and supervisor per event at %d/s, one reader", paced), target: "≤ 8"}
+	if why := cannotTrace(); why != "" {
+		w.note = "not measured: " + why
+		b.report.add(w)
+		return nil
+	}
+	calls := make(map[lane]float64)
+	for _, l := range lanes {
+		if l.transport == overPipe {
+			continue
+		}
+		b.w.say("system calls: %s", l)
+		st, err := measureLatency(ctx, l.s, l.transport, b.size.paced, true)
+		if err != nil {
+			return fmt.Errorf("system calls of %s: %w", l, err)
+		}
+		calls[l] = st.calls
+	}
+	b.perEvent(w, lanes, func(l lane) float64 { return calls[l] })
 	return nil
+}
+
+// perEvent adds a row with one number for each lane of a server.
+func (b *bench) perEvent(w row, lanes []lane, number func(lane) float64) {
+	for _, l := range lanes {
+		cell := fmt.Sprintf("%s %.1f", l.transport, number(l))
+		switch {
+		case l.transport == overPipe:
+		case l.s == b.ours:
+			w.ours = join(w.ours, cell)
+		default:
+			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
+		}
+	}
+	b.report.add(w)
 }
 
 func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -96,6 +100,86 @@ func cpuTime(pids []int) (sum time.Duration, err error) {
 		}
 	}
 	return sum, nil
+}
+
+// contextSwitches returns how often the threads of the processes have given up
+// the processor or lost it, together. Threads that have ended do not count.
+func contextSwitches(pids []int) (sum int, err error) {
+	for _, pid := range pids {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		for _, file := range threads {
+			data, err := os.ReadFile(file)
+			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return 0, err
+			}
+			for line := range strings.Lines(string(data)) {
+				if name, value, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+					n, err := strconv.Atoi(strings.TrimSpace(value))
+					if err != nil {
+						return 0, fmt.Errorf("%s: %w", file, err)
+					}
+					sum += n
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// cannotTrace returns why system calls cannot be counted; "" if they can.
+func cannotTrace() string {
+	if _, err := exec.LookPath("strace"); err != nil {
+		return "strace is not installed"
+	}
+	if os.Geteuid() != 0 {
+		return "strace needs root, because the server hides its memory"
+	}
+	return ""
+}
+
+// traceCalls counts the system calls of the processes and their threads, and of
+// those to come, until its caller calls count.
+func traceCalls(ctx context.Context, pids []int) (count func() (int, error), err error) {
+	args := []string{"-f", "-c", "-U", "calls,name"}
+	for _, pid := range pids {
+		args = append(args, "-p", strconv.Itoa(pid))
+	}
+	cmd := exec.CommandContext(ctx, "strace", args...)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReader(out)
+	for range pids { // until every process is attached
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "attached") {
+			return nil, errors.Join(fmt.Errorf("strace: %s", strings.TrimSpace(line)), err, cmd.Process.Kill(), cmd.Wait())
+		}
+	}
+	return func() (int, error) {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return 0, err
+		}
+		table, err := io.ReadAll(lines)
+		if err != nil {
+			return 0, err
+		}
+		_ = cmd.Wait() // ends by the signal
+		for line := range strings.Lines(string(table)) {
+			if f := strings.Fields(line); len(f) == 2 && f[1] == "total" {
+				return strconv.Atoi(f[0])
+			}
+		}
+		return 0, fmt.Errorf("strace printed no total: %s", table)
+	}, nil
 }
 
 // memory returns the memory of a process in bytes: all resident memory, and the

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -20,6 +21,12 @@ func (p process) supervises() bool { return false }
 func (*workspace) processes() ([]process, error) { return nil, errNoProc }
 
 func cpuTime([]int) (time.Duration, error) { return 0, errNoProc }
+
+func contextSwitches([]int) (int, error) { return 0, errNoProc }
+
+func cannotTrace() string { return "system calls are counted only on Linux" }
+
+func traceCalls(context.Context, []int) (func() (int, error), error) { return nil, errNoProc }
 
 func memory(int) (resident, own int, err error) { return 0, 0, errNoProc }
 
