@@ -237,7 +237,7 @@ func checkDisk(d *diagnosis, data string) {
 	}
 	d.add(f)
 	used := uint64(0)
-	for _, name := range []string{"runnel.db", "runnel.db-wal"} {
+	for _, name := range []string{"runnel.db", "runnel.db-wal", "runnel.journal"} {
 		if info, err := os.Stat(filepath.Join(data, name)); err == nil {
 			used += uint64(info.Size())
 		}

@@ -30,7 +30,7 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 		return err
 	}
 	rows := make([]row, len(evs))
-	j := &job{}
+	j := &job{session: session, head: head, rows: rows}
 	for i, ev := range evs {
 		r, err := encode(ev)
 		if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 	j.closing = len(evs) > 0 && j.bytes <= maxClosing && closes(evs)
 	j.do = func(w *writer) error { return w.append(session, head, rows) }
 	j.committed = func() {
-		s.tails.add(session, rows)
+		s.tails.add(session, rows, j.kept)
 		if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) }) {
 			s.keeper.ended.Send()
 		}
@@ -152,12 +152,18 @@ func (w *writer) append(session string, head int64, rows []row) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.addEvent.Exec(p.key, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum)); err != nil {
+		if err := w.insert(p.key, turn, r); err != nil {
 			return err
 		}
 		p.head = r.Seq
 	}
 	return nil
+}
+
+// insert adds the row of an event. log is logs.key; turn is turns.key or nil.
+func (w *writer) insert(log int64, turn any, r row) error {
+	_, err := w.addEvent.Exec(log, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum))
+	return err
 }
 
 // position returns the end of the session's log. The caller updates the

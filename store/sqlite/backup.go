@@ -69,6 +69,11 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 // The copy and concurrent writers do not wait for each other. The write-ahead
 // log grows until the copy is complete.
 func copyInto(ctx context.Context, path, to string) error {
+	// Read first: what leaves the journal meanwhile is in the database by then.
+	journal, err := os.ReadFile(journalPath(filepath.Dir(path)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {
 		return err
@@ -77,7 +82,38 @@ func copyInto(ctx context.Context, path, to string) error {
 	if err = errors.Join(err, db.Close()); err != nil {
 		return err
 	}
+	if len(journal) > 0 {
+		if err := restoreInto(ctx, to, journal); err != nil {
+			return err
+		}
+	}
 	return forgetIdentity(ctx, to)
+}
+
+// restoreInto appends the events of a journal that the copy at path lacks.
+func restoreInto(ctx context.Context, path string, journal []byte) error {
+	db, err := openDB(path, "", commonPragmas)
+	if err != nil {
+		return err
+	}
+	w := &writer{db: db, path: path, known: make(map[string]*position)}
+	if w.conn, err = db.Conn(ctx); err == nil {
+		err = w.prepare(ctx)
+	}
+	if err == nil {
+		err = w.conn.QueryRowContext(ctx, "SELECT id FROM identity").Scan(&w.id)
+	}
+	if err == nil {
+		evs, _ := readJournal(w.id, journal)
+		_, err = w.begin.ExecContext(ctx)
+		if err == nil {
+			err = w.restore(evs)
+		}
+		if err == nil {
+			_, err = w.commit.ExecContext(ctx)
+		}
+	}
+	return errors.Join(err, w.close())
 }
 
 // forgetIdentity clears the log id of the copy at path, so that opening the

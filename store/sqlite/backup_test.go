@@ -33,7 +33,11 @@ func restored(t *testing.T, file string) *Store {
 // writers go on.
 func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
-	s := openTest(t, dir, small)
+	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small) // a minute may pass
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	var acked [4]atomic.Int64
 	var wg sync.WaitGroup
@@ -142,7 +146,7 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 5 { // lock, reserve and three of the database
+	if err != nil || len(files) != 6 { // lock, reserve, journal and three of the database
 		t.Errorf("the directory holds %v, %v", files, err)
 	}
 	checkFixture(t, s)

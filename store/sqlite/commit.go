@@ -15,13 +15,19 @@ import (
 
 // A job is the part of a transaction that one caller submits.
 type job struct {
-	do        func(*writer) error // must not write before it returns a refusal
+	do        func(*writer) error // must not write before it returns a refusal; nil does nothing
 	committed func()              // runs after the commit and before the caller returns; may be nil
 	strong    bool                // the commit must survive a power loss
 	closing   bool                // only records ends or removes data, so it may use the reserve
 	bytes     int                 // approximate size of the data that it writes
 	err       error               // result, set by the leader
 	turn      chan bool           // for a waiting job: true makes it the leader, false means it is finished
+
+	// What an append adds, so that the journal can take it.
+	session string
+	head    int64 // end of the log before rows
+	rows    []row
+	kept    bool // result: the journal has taken the rows
 }
 
 // maxBatch bounds the number of jobs in one transaction, and thereby how long
@@ -185,14 +191,18 @@ func (c *committer) close() {
 	<-c.idle
 }
 
-// commit runs batch as one transaction. If that fails, each job runs in a
-// transaction of its own, so that one job cannot fail another.
+// commit writes batch into the journal if that can take it, else it runs batch
+// as one transaction. If that fails, each job runs in a transaction of its own,
+// so that one job cannot fail another.
 func (c *committer) commit(batch []*job) {
 	w := c.writer
 	if batch = w.admit(batch); len(batch) == 0 {
 		return
 	}
-	err := w.transact(batch)
+	var err error
+	if !w.keep(batch) {
+		err = w.transact(batch)
+	}
 	if errors.Is(err, errFull) && len(batch) == 1 && batch[0].closing && w.room.give() {
 		err = w.transact(batch)
 	}

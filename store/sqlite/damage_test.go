@@ -50,6 +50,7 @@ func written(t *testing.T, crashed bool) damaged {
 		d.said[session] = append(d.said[session], evs...)
 	}
 	if crashed {
+		fold(t, s)
 		d.wal = readFile(t, filepath.Join(dir, "runnel.db-wal"))
 	} else if err := s.Close(); err != nil {
 		t.Fatal(err)

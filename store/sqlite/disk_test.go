@@ -247,3 +247,69 @@ func diskShmMap(tls *libc.TLS, file uintptr, region, size, extend int32, out uin
 	}
 	return function[shmMapFunc](m.FxShmMap)(tls, file, region, size, extend, out)
 }
+
+// journal opens the file of a journal on this disk.
+func (d *disk) journal(path string) (journalFile, error) {
+	name := filepath.Base(path)
+	if err := d.error("open", name); err != nil {
+		return nil, err
+	}
+	f, err := openFile(path)
+	d.note(diskOp{call: "create", file: name})
+	return diskJournal{f, d, name}, err
+}
+
+// error returns the error of a call of ours, as the operating system has it.
+func (d *disk) error(call, file string) error {
+	switch rc := d.verdict(call, file); rc {
+	case 0:
+		return nil
+	case sqlite3.SQLITE_FULL:
+		return errNoSpace
+	case sqlite3.SQLITE_CANTOPEN:
+		return errReadOnly
+	default:
+		return fmt.Errorf("the disk: result code %d", rc)
+	}
+}
+
+// A diskJournal is the file of a journal on a disk of ours.
+type diskJournal struct {
+	journalFile
+	disk *disk
+	name string
+}
+
+func (j diskJournal) ReadAt(p []byte, off int64) (int, error) {
+	if err := j.disk.error("read", j.name); err != nil {
+		return 0, err
+	}
+	return j.journalFile.ReadAt(p, off)
+}
+
+func (j diskJournal) WriteAt(p []byte, off int64) (int, error) {
+	if err := j.disk.error("write", j.name); err != nil {
+		return 0, err
+	}
+	n, err := j.journalFile.WriteAt(p, off)
+	j.disk.note(diskOp{"write", j.name, off, slices.Clone(p[:n])})
+	return n, err
+}
+
+func (j diskJournal) Truncate(size int64) error {
+	if err := j.disk.error("truncate", j.name); err != nil {
+		return err
+	}
+	err := j.journalFile.Truncate(size)
+	j.disk.note(diskOp{call: "truncate", file: j.name, off: size})
+	return err
+}
+
+func (j diskJournal) Sync() error {
+	if err := j.disk.error("sync", j.name); err != nil {
+		return err
+	}
+	err := j.journalFile.Sync()
+	j.disk.note(diskOp{call: "sync", file: j.name})
+	return err
+}

@@ -16,6 +16,7 @@ import (
 var (
 	errMoved = errors.New("sqlite: the database file was moved or replaced")
 	errFull  = errors.New("sqlite: the disk is full")
+	errDisk  = errors.New("sqlite: the disk reported an error")
 )
 
 // A DamageError names an event that is missing or differs from what was stored.
@@ -78,6 +79,8 @@ func unavailable(err error) error {
 		message = "the database is damaged; stop the server and restore a backup"
 	}
 	switch {
+	case errors.Is(err, errDisk):
+		message = "the disk reported an error; check it, then restart the server"
 	case isFull(err):
 		message = "the disk is full; free some space and try again"
 	case errors.Is(err, errMoved):

@@ -108,7 +108,7 @@ func (r *faultRun) step(what string, err error) {
 
 func (r *faultRun) run() {
 	ctx := context.Background()
-	s, err := open(ctx, Config{Dir: r.dir, vfs: r.disk.name}, small)
+	s, err := open(ctx, Config{Dir: r.dir, vfs: r.disk.name, openJournal: r.disk.journal}, small)
 	if err != nil {
 		r.step("Open", err)
 		return
@@ -201,7 +201,7 @@ func (r *faultRun) verify() {
 // The store must not write again until it is reopened.
 func TestNoWriteAfterAFailedFlush(t *testing.T) {
 	d, dir := newDisk(t), ownDir(t)
-	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name}, small)
+	s, err := open(t.Context(), Config{Dir: dir, vfs: d.name, openJournal: d.journal}, small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestNoWriteAfterAFailedFlush(t *testing.T) {
 // which no caller hears at that moment: the next one does.
 func TestFailedCheckpointFailsTheNextAppend(t *testing.T) {
 	d := newDisk(t)
-	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name}, small)
+	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name, openJournal: d.journal}, small)
 	if err != nil {
 		t.Fatal(err)
 	}

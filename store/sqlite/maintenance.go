@@ -38,6 +38,9 @@ const (
 	// maxErasePause.
 	erasePause    = 100 * time.Millisecond
 	maxErasePause = time.Minute
+	// foldAfter is the time from the first event in the journal until a
+	// transaction inserts what the journal then has.
+	foldAfter = time.Second
 	// shrink returns free pages to the file system, vacuumPages at a time. It
 	// starts when more than sparePages and more than 1/spareShare of all pages
 	// are free. A smaller number of free pages is soon used again.
@@ -66,6 +69,7 @@ func (s *Store) startKeeper(after time.Duration) {
 func (s *Store) keep(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time   // nil unless a turn has ended
 	var again <-chan time.Time // nil unless deleted data still has to be erased
+	var fold <-chan time.Time  // nil unless the journal may have events
 	pause := erasePause
 	check := time.After(checkAfter)
 	for {
@@ -75,6 +79,17 @@ func (s *Store) keep(ctx context.Context, after time.Duration) {
 			return
 		case <-check:
 			s.verify(ctx)
+			continue
+		case <-s.writer.journal.begun:
+			if fold == nil {
+				fold = time.After(foldAfter)
+			}
+			continue
+		case <-fold:
+			fold = nil
+			if err := s.submit(ctx, &job{}); err != nil && ctx.Err() == nil { // the next transaction tries again
+				s.log.Warn("events that are in the journal did not get into the database", slog.Any("error", err))
+			}
 			continue
 		case <-s.keeper.ended:
 			if due == nil && after >= 0 {

@@ -98,7 +98,7 @@ func TestPowerLossLosesNothingDecided(t *testing.T) {
 
 // live has the store write, checkpoint, compact, delete and shrink.
 func (r *powerRun) live(dir string) {
-	s, err := open(r.t.Context(), Config{Dir: dir, vfs: r.disk.name}, small)
+	s, err := open(r.t.Context(), Config{Dir: dir, vfs: r.disk.name, openJournal: r.disk.journal}, small)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -69,6 +69,9 @@ func TestStrength(t *testing.T) {
 			t.Fatal(err)
 		}
 		head++
+		if !decided {
+			fold(t, s)
+		}
 	}
 	level := func() string { return pragma(t, s.writer.conn, "synchronous") }
 	for i, decided := range []bool{false, false, true, false, true, true, false} {
@@ -114,7 +117,7 @@ func TestPath(t *testing.T) {
 		for _, f := range files {
 			got = append(got, f.Name())
 		}
-		if d := cmp.Diff([]string{"lock", "reserve", "runnel.db"}, got); d != "" {
+		if d := cmp.Diff([]string{"lock", "reserve", "runnel.db", "runnel.journal"}, got); d != "" {
 			t.Errorf("%s holds (-want +got):\n%s", name, d)
 		}
 	}

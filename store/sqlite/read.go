@@ -61,10 +61,11 @@ func (s *Store) Size(ctx context.Context, session string) (n int64, err error) {
 	if s.closed() {
 		return 0, errClosed()
 	}
+	unstored := s.tails.unstored(session)
 	if err = s.reader.size.QueryRowContext(ctx, session).Scan(&n); err != nil {
 		return 0, s.readError(ctx, err)
 	}
-	return n, nil
+	return n + unstored, nil
 }
 
 // Read implements [runnel.Log]. It holds no connection and no read transaction
@@ -114,7 +115,8 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 
 // page returns some of the events in (after, end]. It returns them from memory
 // if they are there, else about room bytes of them from the database. Memory
-// holds only committed events, so both sources agree.
+// holds only committed events, so both sources agree. Events that are only in
+// the journal stay in memory.
 func (s *Store) page(ctx context.Context, session string, after, end int64, room int) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
@@ -203,7 +205,9 @@ func (s *Store) Grown(session string, after int64) <-chan struct{} {
 
 // State implements [runnel.Log].
 func (s *Store) State(ctx context.Context, session string) (runnel.LogState, error) {
+	head, _ := s.tails.head(session) // first: what is only in the journal now may soon be only in the database
 	st, err := s.state(ctx, session)
+	st.Head = max(st.Head, head)
 	return st, s.readError(ctx, err)
 }
 

@@ -3,7 +3,9 @@
 // One caller at a time writes the jobs of all waiting callers in one
 // transaction. Every commit survives the end of the process. A transaction that
 // contains a decision (see [event.Decides]) or a record is also flushed to the
-// disk before its callers return.
+// disk before its callers return. Events that are only shown go into a journal,
+// a file beside the database, and from there into the database with the next
+// transaction, at the latest after a second.
 //
 // Readers use connections of their own. The newest events of each log are also
 // kept in memory, so a reader at the end of a log needs no query. A background
@@ -38,7 +40,8 @@ type Config struct {
 	// logs are discarded.
 	Logger *slog.Logger
 
-	vfs string // an SQLite file system. Default: that of the operating system
+	vfs         string                                 // an SQLite file system. Default: that of the operating system
+	openJournal func(path string) (journalFile, error) // Default: openFile
 }
 
 // A Store is an event log and a catalogue in one data directory.
@@ -102,6 +105,13 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 		return nil, err
 	}
 	if s.writer, err = s.openWriter(ctx, path, cfg.vfs, list); err != nil {
+		return nil, err
+	}
+	s.writer.inserted = s.tails.unpin
+	if cfg.openJournal == nil {
+		cfg.openJournal = openFile
+	}
+	if err := s.openJournal(ctx, dir, cfg.openJournal); err != nil {
 		return nil, err
 	}
 	// A killed process may have written data without flushing it. Flush that

@@ -17,6 +17,7 @@ type tails struct {
 	bySess map[string]*tail
 	recent list.List // tails that hold events, most recently used first
 	bytes  int       // of the events in all tails
+	pinned []*tail   // tails with pinned events
 	closed bool
 }
 
@@ -33,6 +34,7 @@ type tail struct {
 	lookUps int           // number of running lookups of head
 	kept    []kept        // the last events up to head, oldest first
 	bytes   int
+	pinned  int           // how many of the last events are not in the database yet, so must be kept
 	elem    *list.Element // element in recent; nil without events
 }
 
@@ -65,8 +67,9 @@ func (ts *tails) tail(session string) *tail { // ts.mu is held
 	return t
 }
 
-// add appends committed events and wakes the readers that wait for them.
-func (ts *tails) add(session string, rows []row) {
+// add appends committed events and wakes the readers that wait for them. Pinned
+// events are kept until unpin.
+func (ts *tails) add(session string, rows []row, pinned bool) {
 	if len(rows) == 0 {
 		return
 	}
@@ -80,17 +83,56 @@ func (ts *tails) add(session string, rows []row) {
 		ts.bytes += k.bytes
 	}
 	t.head = rows[len(rows)-1].Seq
+	if pinned {
+		if t.pinned == 0 {
+			ts.pinned = append(ts.pinned, t)
+		}
+		t.pinned += len(rows)
+	}
 	t.wake()
 	ts.touch(t)
+	ts.trim(t)
+}
+
+// trim drops the oldest events of t beyond the limits of one tail, and then the
+// events of the least recently used tails beyond the limit of all tails.
+func (ts *tails) trim(t *tail) { // ts.mu is held
 	over := 0
-	for bytes := t.bytes; len(t.kept)-over > ts.limits.events || bytes > ts.limits.bytes; over++ {
+	for bytes := t.bytes; over < len(t.kept)-t.pinned && (len(t.kept)-over > ts.limits.events || bytes > ts.limits.bytes); over++ {
 		bytes -= t.kept[over].bytes
 	}
 	ts.drop(t, over)
-	for ts.bytes > ts.limits.allBytes {
-		last := ts.recent.Back().Value.(*tail)
-		ts.drop(last, len(last.kept))
+	for e := ts.recent.Back(); e != nil && ts.bytes > ts.limits.allBytes; {
+		last := e.Value.(*tail)
+		e = e.Prev()
+		ts.drop(last, len(last.kept)-last.pinned)
 	}
+}
+
+// unpin is called when the database has all events.
+func (ts *tails) unpin() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.pinned {
+		if t.pinned = 0; len(t.kept) > 0 {
+			ts.trim(t)
+		}
+	}
+	clear(ts.pinned)
+	ts.pinned = ts.pinned[:0]
+}
+
+// unstored returns the bytes of the events of a session that are not in the
+// database yet.
+func (ts *tails) unstored(session string) (bytes int64) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.bySess[session]; t != nil {
+		for _, k := range t.kept[len(t.kept)-t.pinned:] {
+			bytes += int64(k.bytes - overhead)
+		}
+	}
+	return bytes
 }
 
 // drop removes the n oldest events from t.
@@ -210,7 +252,7 @@ func (ts *tails) cut(session string, last int64) {
 	defer ts.mu.Unlock()
 	if t := ts.bySess[session]; t != nil && len(t.kept) > 0 {
 		n := int64(len(t.kept))
-		ts.drop(t, int(min(max(last-(t.head-n), 0), n)))
+		ts.drop(t, int(min(max(last-(t.head-n), 0), n-int64(t.pinned))))
 	}
 }
 
@@ -220,6 +262,7 @@ func (ts *tails) forget(session string) {
 	defer ts.mu.Unlock()
 	if t := ts.bySess[session]; t != nil {
 		t.wake()
+		t.pinned = 0
 		ts.drop(t, len(t.kept))
 		delete(ts.bySess, session)
 	}

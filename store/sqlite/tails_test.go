@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -24,7 +25,7 @@ func TestTailsBounded(t *testing.T) {
 			heads[i]++
 			rows[k] = row{Event: delta(session, heads[i]), payload: make([]byte, rand.IntN(1000))}
 		}
-		ts.add(session, rows)
+		ts.add(session, rows, false)
 		checkTails(t, ts)
 		after := heads[i] - int64(rand.IntN(9))
 		page := ts.page(session, after, heads[i])
@@ -93,6 +94,8 @@ func TestGrownOfMany(t *testing.T) {
 				t.Fatalf("%s was woken for %s", woken, session)
 			}
 		}
+		<-time.After(2 * foldAfter)
+		synctest.Wait()
 		if len(s.tails.bySess) > 3 {
 			t.Errorf("%d sessions are kept in mind after all were read", len(s.tails.bySess))
 		}
@@ -145,7 +148,7 @@ func TestTailKeepsItsPositionsWhenTheLogIsLookedUpMeanwhile(t *testing.T) {
 	if lookUp == nil {
 		t.Fatal("the end of a new log is known")
 	}
-	tails.add("s", rows(1, 3))
+	tails.add("s", rows(1, 3), false)
 	tails.learn(lookUp, 4) // event 4 is committed, and not added yet
 	for after := range int64(4) {
 		for i, ev := range tails.page("s", after, 4) {
@@ -154,7 +157,7 @@ func TestTailKeepsItsPositionsWhenTheLogIsLookedUpMeanwhile(t *testing.T) {
 			}
 		}
 	}
-	tails.add("s", rows(4, 4))
+	tails.add("s", rows(4, 4), false)
 	if page := tails.page("s", 3, 4); len(page) != 1 || page[0].Seq != 4 {
 		t.Errorf("after 3: %v, want event 4", page)
 	}

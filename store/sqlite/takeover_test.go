@@ -19,7 +19,7 @@ func TestFirstReadAfterAKillIsDurable(t *testing.T) {
 	defer os.RemoveAll(dir)
 	defer os.RemoveAll(next)
 	open := func(dir string) *Store {
-		s, err := open(t.Context(), Config{Dir: dir, vfs: r.disk.name}, small)
+		s, err := open(t.Context(), Config{Dir: dir, vfs: r.disk.name, openJournal: r.disk.journal}, small)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestFirstReadAfterAKillIsDurable(t *testing.T) {
 		}
 		r.said["s0"] = append(r.said["s0"], evs...)
 	}
-	for _, name := range []string{"runnel.db", "runnel.db-wal"} {
+	for _, name := range []string{"runnel.db", "runnel.db-wal", "runnel.journal"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(next, name), data, 0o600)

@@ -21,6 +21,9 @@ type writer struct {
 	files [2]os.FileInfo // the database and its write-ahead log as first seen, see inPlace
 	room  *reserve
 
+	journal  *journal
+	inserted func() // is called after the events of the journal came into the database
+
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
 	addEvent, addTurn, addOver, overTurn *sql.Stmt
@@ -129,10 +132,11 @@ func (w *writer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// close copies the write-ahead log into the database file and closes the
-// connection.
+// close inserts the events of the journal, copies the write-ahead log into the
+// database file and closes the connection. On a full disk the data stays where
+// it is.
 func (w *writer) close() error {
-	var errs []error
+	errs := []error{w.closeJournal()}
 	// An open statement of a *sql.Conn keeps the file open.
 	for _, stmt := range w.all {
 		errs = append(errs, stmt.Close())
@@ -140,7 +144,7 @@ func (w *writer) close() error {
 	if w.conn != nil {
 		if w.failed == nil && len(w.all) > 0 {
 			_, err := w.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(TRUNCATE)")
-			if !isFull(err) { // on a full disk the data stays in the write-ahead log
+			if !isFull(err) {
 				errs = append(errs, err)
 			}
 		}
@@ -178,6 +182,9 @@ func (w *writer) attempt(batch []*job) error {
 	// Not a caller's context: a transaction that has begun always completes.
 	ctx := context.Background()
 	strong, pages := false, 1 // one page for the table, and one per session for the index
+	if !w.journal.empty() {
+		pages += len(w.journal.pending)>>4 + int(w.journal.size>>12)
+	}
 	for _, j := range batch {
 		strong = strong || j.strong
 		pages += 1 + j.bytes>>12
@@ -192,7 +199,13 @@ func (w *writer) attempt(batch []*job) error {
 		return err
 	}
 	w.pages += pages
+	if err := w.fold(); err != nil {
+		return w.undo(ctx, err)
+	}
 	for _, j := range batch {
+		if j.do == nil {
+			continue
+		}
 		if j.err = j.do(w); j.err != nil && !refusal(j.err) {
 			return w.undo(ctx, j.err)
 		}
@@ -200,6 +213,7 @@ func (w *writer) attempt(batch []*job) error {
 	if _, err := w.commit.ExecContext(ctx); err != nil {
 		return w.undo(ctx, err)
 	}
+	w.failed = w.folded()
 	return nil
 }
 
@@ -249,9 +263,10 @@ func (w *writer) inPlace() error {
 }
 
 // worthCheckpoint reports whether a checkpoint is due. Fewer pages suffice if
-// no job waits.
+// no job waits. A checkpoint waits until no event is only in the journal,
+// because it may remove the content of the journal.
 func (w *writer) worthCheckpoint(alone bool) bool {
-	return w.failed == nil && (w.pages >= maxPages || alone && (w.pages >= idlePages || w.truncate))
+	return w.failed == nil && w.journal.empty() && (w.pages >= maxPages || alone && (w.pages >= idlePages || w.truncate))
 }
 
 // checkpoint copies the write-ahead log into the database. SQLite's automatic
@@ -269,7 +284,7 @@ func (w *writer) checkpoint() {
 		_ = w.judge(err) // if the error is not fatal, the log only grows
 		return
 	}
-	if truncate && busy == 0 {
+	if truncate && busy == 0 && w.journal.wipe() == nil { // else the keeper tries again
 		w.deleted.Store(false)
 	}
 }

@@ -1,0 +1,358 @@
+package sqlite
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// fold has a transaction insert what is only in the journal.
+func fold(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.submit(t.Context(), &job{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inDatabase returns how many events of a session the database has.
+func inDatabase(t *testing.T, s *Store, session string) (n int) {
+	t.Helper()
+	err := s.reader.db.QueryRowContext(t.Context(), "SELECT count(*) FROM events WHERE session = (SELECT key FROM logs WHERE session = ?)", session).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// addDeltas appends n shown events, one by one.
+func addDeltas(t *testing.T, s *Store, session string, head int64, n int) int64 {
+	t.Helper()
+	for range n {
+		if err := s.Append(t.Context(), session, head, delta(session, head+1)); err != nil {
+			t.Fatal(err)
+		}
+		head++
+	}
+	return head
+}
+
+// abandon returns the files of a store as they are when its process is killed.
+func abandon(t *testing.T, dir string) (copied string) {
+	t.Helper()
+	copied = ownDir(t)
+	for _, name := range []string{"runnel.db", "runnel.db-wal", "runnel.journal"} {
+		if err := os.WriteFile(filepath.Join(copied, name), readFile(t, filepath.Join(dir, name)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return copied
+}
+
+func TestShownEventsReachTheDatabaseWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openTest(t, ownDir(t), small)
+		head := addDeltas(t, s, "s", 0, 20)
+		if n := inDatabase(t, s, "s"); n != 1 { // the first one begins the log and the turn
+			t.Errorf("the database has %d events at once, want 1", n)
+		}
+		if n := count(t, s, "s"); n != 20 {
+			t.Errorf("readers get %d events, want 20", n)
+		}
+		time.Sleep(foldAfter)
+		synctest.Wait()
+		if n := inDatabase(t, s, "s"); n != 20 {
+			t.Errorf("the database has %d events after a second, want 20", n)
+		}
+		addDeltas(t, s, "s", head, 5)
+		time.Sleep(foldAfter)
+		synctest.Wait()
+		if n := inDatabase(t, s, "s"); n != 25 {
+			t.Errorf("the database has %d events after another second, want 25", n)
+		}
+	})
+}
+
+func TestDecisionTakesShownEventsIntoTheDatabase(t *testing.T) {
+	s := openTest(t, ownDir(t), small)
+	s.keeper.stop()
+	head := addDeltas(t, s, "s", 0, 20)
+	addDeltas(t, s, "other", 0, 20)
+	if err := s.Append(t.Context(), "s", head, done("s", head+1)); err != nil {
+		t.Fatal(err)
+	}
+	for session, want := range map[string]int{"s": 21, "other": 20} {
+		if n := inDatabase(t, s, session); n != want {
+			t.Errorf("the database has %d events of %s, want %d", n, session, want)
+		}
+	}
+}
+
+// Reading is the same wherever the events are: in the database, in the journal
+// or in both in turn.
+func TestReadersGetTheSameFromDatabaseAndJournal(t *testing.T) {
+	s := openTest(t, ownDir(t), small)
+	s.keeper.stop()
+	head := int64(0)
+	for i := range 40 {
+		head = addDeltas(t, s, "s", head, 1+i%7)
+		if i%5 == 0 {
+			fold(t, s)
+		}
+		for after := range head {
+			at := after
+			for ev, err := range s.Read(t.Context(), "s", after) {
+				if at++; err != nil || ev.Seq != at {
+					t.Fatalf("after %d of %d: event %d, %v, want %d", after, head, ev.Seq, err, at)
+				}
+			}
+			if at != head {
+				t.Fatalf("after %d: read up to %d of %d", after, at, head)
+			}
+		}
+		if st, err := s.State(t.Context(), "s"); err != nil || st.Head != head {
+			t.Fatalf("the log ends at %d, its state says %+v, %v", head, st, err)
+		}
+	}
+}
+
+// The bounds of memory for newest events do not touch what only memory and the
+// journal have.
+func TestEventsInTheJournalStayInMemory(t *testing.T) {
+	s := openTest(t, ownDir(t), tailLimits{events: 3, bytes: 1000, allBytes: 1000})
+	s.keeper.stop()
+	for i := range 30 {
+		session := fmt.Sprint("s", i)
+		addDeltas(t, s, session, 0, 10)
+	}
+	for i := range 30 {
+		if n := count(t, s, fmt.Sprint("s", i)); n != 10 {
+			t.Errorf("session %d has %d events, want 10", i, n)
+		}
+	}
+	fold(t, s)
+	if s.tails.bytes > 1000 {
+		t.Errorf("%d bytes stay in memory, want at most 1000", s.tails.bytes)
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	for name, event := range map[string]func(string, int64) event.Event{"many": delta, "large": big} {
+		t.Run(name, func(t *testing.T) {
+			dir := ownDir(t)
+			s := openTest(t, dir, small)
+			s.keeper.stop()
+			n := 2*journalEvents + 10
+			if name == "large" {
+				n = 100
+			}
+			if testing.Short() && name == "many" {
+				n = journalEvents + 10
+			}
+			addDeltas(t, s, "s", 0, 1)
+			for i := int64(1); i < int64(n); i++ {
+				if err := s.Append(t.Context(), "s", i, event("s", i+1)); err != nil {
+					t.Fatal(err)
+				}
+				if j := s.writer.journal; len(j.pending) > journalEvents || j.size > 2*journalBytes {
+					t.Fatalf("%d events and %d bytes wait", len(j.pending), j.size)
+				}
+			}
+			if got := count(t, s, "s"); got != n {
+				t.Errorf("%d events, want %d", got, n)
+			}
+			if info, err := os.Stat(journalPath(dir)); err != nil || info.Size() > 2*journalBytes {
+				t.Errorf("the journal has %d bytes, %v", info.Size(), err)
+			}
+		})
+	}
+}
+
+// A killed process leaves shown events in the journal only. What is cut off at
+// the end was never acknowledged, and the rest is there.
+func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	s.keeper.stop()
+	addDeltas(t, s, "s", 0, 12)
+	addDeltas(t, s, "other", 0, 3)
+	var want []event.Event
+	for ev, err := range s.Read(t.Context(), "s", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, ev)
+	}
+	killed := abandon(t, dir)
+	whole := readFile(t, journalPath(killed))
+	last := -1
+	for cut := 0; cut <= len(whole); cut += 7 {
+		next := abandon(t, killed)
+		if err := os.WriteFile(journalPath(next), whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := openTest(t, next, small)
+		var got []event.Event
+		for ev, err := range c.Read(t.Context(), "s", 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, ev)
+		}
+		if len(got) < max(last, 1) || !reflect.DeepEqual(got, want[:len(got)]) {
+			t.Fatalf("cut at %d: %d events, had %d before: %+v", cut, len(got), last, got)
+		}
+		last = len(got)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := openTest(t, killed, small); count(t, c, "s") != 12 || count(t, c, "other") != 3 {
+		t.Error("the whole journal has fewer events than were acknowledged")
+	}
+}
+
+// A flipped bit may cost events that were shown. It never changes one, and the
+// log of the server says so.
+func TestFlippedBitInTheJournalIsReported(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	s.keeper.stop()
+	addDeltas(t, s, "s", 0, 12)
+	killed := abandon(t, dir)
+	whole := readFile(t, journalPath(killed))
+	for at := 0; at < len(whole); at += 11 {
+		flipped := bytes.Clone(whole)
+		flipped[at] ^= 1 << (at % 8)
+		next := abandon(t, killed)
+		if err := os.WriteFile(journalPath(next), flipped, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var logged bytes.Buffer
+		c, err := open(t.Context(), Config{Dir: next, Logger: slog.New(slog.NewTextHandler(&logged, nil))}, small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := count(t, c, "s")
+		for ev, err := range c.Read(t.Context(), "s", 0) {
+			if want := delta("s", ev.Seq).Body; err != nil || ev.Body != want {
+				t.Fatalf("bit of byte %d: event %d is %+v, %v", at, ev.Seq, ev, err)
+			}
+		}
+		if n < 11 && !bytes.Contains(logged.Bytes(), []byte("journal is damaged")) && at >= sumBytes+generationBytes {
+			t.Errorf("bit of byte %d: %d of 12 events, and the log says only %q", at, n, logged.String())
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The journal of another log, or one whose events no longer follow, adds
+// nothing.
+func TestForeignJournalAddsNothing(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	s.keeper.stop()
+	addDeltas(t, s, "s", 0, 12)
+	journal := readFile(t, journalPath(dir))
+
+	other := ownDir(t)
+	o := openTest(t, other, small)
+	addDeltas(t, o, "s", 0, 1)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journalPath(other), journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o = openTest(t, other, small); count(t, o, "s") != 1 {
+		t.Error("events of another log were taken")
+	}
+
+	early := abandon(t, dir) // the database lacks what it had when the journal began
+	fold(t, s)
+	addDeltas(t, s, "s", 12, 5)
+	late := readFile(t, journalPath(dir))
+	if err := os.WriteFile(journalPath(early), late, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e := openTest(t, early, small); count(t, e, "s") != 1 {
+		t.Error("events were taken that do not follow the end of the log")
+	}
+}
+
+// A store that cannot be opened leaves the journal for the next attempt.
+func TestJournalSurvivesAFailedOpen(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	s.keeper.stop()
+	addDeltas(t, s, "s", 0, 12)
+	killed := abandon(t, dir)
+	for _, call := range []string{"write", "sync", "truncate", "read", "open"} {
+		d := newDisk(t)
+		d.failing(func(c, file string) int32 {
+			if c == call && (file == "runnel.journal" || call == "write") {
+				return sqlite3.SQLITE_FULL
+			}
+			return 0
+		})
+		c, err := open(t.Context(), Config{Dir: killed, vfs: d.name, openJournal: d.journal}, small)
+		if runnel.CodeOf(err) != runnel.StoreUnavailable {
+			t.Errorf("Open with a failing %s: %v", call, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	if c := openTest(t, killed, small); count(t, c, "s") != 12 {
+		t.Errorf("the journal has %d events left, want 12", count(t, c, "s"))
+	}
+}
+
+// Deleting a session removes its events from the journal, too.
+func TestDeletedSessionLeavesNothingInTheJournal(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	addDeltas(t, s, "s", 0, 12)
+	if len(where(t, dir, "and then some")) == 0 {
+		t.Fatal("the test finds nothing where there is something")
+	}
+	if err := s.DeleteSession(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	tidy(t, s)
+	if found := where(t, dir, "and then some"); found != nil {
+		t.Errorf("deleted, the session is still in %v", found)
+	}
+}
+
+// BenchmarkPauses appends shown events at the rate of a fast model, which is
+// slow enough for every call to be a cold one.
+func BenchmarkPauses(b *testing.B) {
+	s := benchStore(b)
+	took := newTimes(b.N)
+	var head int64
+	tick := time.NewTicker(time.Second / 195)
+	defer tick.Stop()
+	for b.Loop() {
+		<-tick.C
+		start := time.Now()
+		if err := s.Append(b.Context(), "s", head, delta("s", head+1)); err != nil {
+			b.Fatal(err)
+		}
+		head++
+		took.since(start)
+	}
+	took.report(b)
+}
