@@ -21,13 +21,7 @@ type envelope struct {
 }
 
 // MarshalJSON implements [json.Marshaler].
-func (e Event) MarshalJSON() ([]byte, error) {
-	payload, err := MarshalBody(e.Body)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(envelope{e.ID(), e.Seq, e.At.UTC(), e.Session, e.Turn, Type(e.Body), payload})
-}
+func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 
 // UnmarshalJSON implements [json.Unmarshaler]. It rejects an invalid event with
 // an error that names the field.
@@ -49,8 +43,11 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 
 // MarshalBody returns the JSON object of b, with "type" as its first member.
 func MarshalBody(b Body) ([]byte, error) {
-	if b == nil {
+	switch b := b.(type) {
+	case nil:
 		return nil, fmt.Errorf("event: no body")
+	case ItemDelta:
+		return appendDelta(make([]byte, 0, len(deltaHead)+len(b.ItemID)+len(b.DeltaContent)+32), b), nil
 	}
 	return tagged(b.body(), b)
 }

@@ -332,10 +332,19 @@ func (p *pump) events(ctx context.Context, after int64, verdict Resume) error {
 	}
 }
 
-// liveEvents sends events one by one.
+// liveEvents sends events one by one. Each message is a liveMessage.
 func (p *pump) liveEvents(evs []event.Event) error {
+	session, err := json.Marshal(p.session)
+	if err != nil {
+		return err
+	}
+	head := append(append([]byte(`{"type":"session:event","sessionId":`), session...), `,"payload":`...)
 	for _, ev := range evs {
-		if err := p.write(liveMessage{"session:event", p.session, ev}, ev.Seq); err != nil {
+		data, err := ev.AppendJSON(head[:len(head):len(head)])
+		if err == nil {
+			err = p.send(append(data, '}'), ev.Seq)
+		}
+		if err != nil {
 			return err
 		}
 	}

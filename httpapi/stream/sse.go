@@ -80,25 +80,31 @@ const goodbyeTime = time.Second
 // frame adds a frame to the buffer, and flushes a full buffer. A frame with a
 // seq of zero has no id. JSON contains no line breaks, so the data is one line.
 func (e *sse) frame(seq int64, name string, data any) error {
-	body, err := json.Marshal(data)
+	b := e.buf
+	if seq > 0 {
+		b = strconv.AppendInt(append(b, "id: "...), seq, 10)
+		b = append(b, '\n')
+	}
+	b = append(append(b, "event: "...), name...)
+	b, err := appendJSON(append(b, "\ndata: "...), data)
 	if err != nil {
 		return fmt.Errorf("encode frame: %w", err)
 	}
-	if seq > 0 {
-		e.buf = append(e.buf, "id: "...)
-		e.buf = strconv.AppendInt(e.buf, seq, 10)
-		e.buf = append(e.buf, '\n')
-	}
-	e.buf = append(e.buf, "event: "...)
-	e.buf = append(e.buf, name...)
-	e.buf = append(e.buf, "\ndata: "...)
-	e.buf = append(e.buf, body...)
-	e.buf = append(e.buf, "\n\n"...)
+	e.buf = append(b, "\n\n"...)
 	e.count()
 	if len(e.buf) >= sseBuffer {
 		return e.flush()
 	}
 	return nil
+}
+
+// appendJSON appends the JSON of v to b.
+func appendJSON(b []byte, v any) ([]byte, error) {
+	if ev, ok := v.(event.Event); ok {
+		return ev.AppendJSON(b)
+	}
+	data, err := json.Marshal(v)
+	return append(b, data...), err
 }
 
 const sseBuffer = 16 << 10 // bytes that are buffered before a write

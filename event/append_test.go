@@ -1,0 +1,74 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// marshalled returns the JSON of an event as package json alone makes it.
+func marshalled(e Event) ([]byte, error) {
+	if e.Body == nil {
+		return nil, fmt.Errorf("no body")
+	}
+	payload, err := tagged(e.Body.body(), e.Body)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(envelope{e.ID(), e.Seq, e.At.UTC(), e.Session, e.Turn, Type(e.Body), payload})
+}
+
+func sameAsPackageJSON(t *testing.T, e Event) {
+	t.Helper()
+	want, failed := marshalled(e)
+	got, err := e.AppendJSON([]byte("before"))
+	if (err != nil) != (failed != nil) {
+		t.Fatalf("%+v: error %v, of package json %v", e, err, failed)
+	}
+	if err == nil && string(got) != "before"+string(want) {
+		t.Errorf("%+v:\n got %s\nwant %s", e, got[len("before"):], want)
+	}
+	if d, ok := e.Body.(ItemDelta); ok && err == nil {
+		if got, _ := MarshalBody(d); !bytes.Contains(want, got) {
+			t.Errorf("body %s is not in %s", got, want)
+		}
+	}
+}
+
+func TestAppendedJSONIsThatOfPackageJSON(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 600, time.FixedZone("", 3600))
+	for _, text := range []string{"", "plain", "two\nlines", `"quoted" \ and`, "<b>&amp;</b>", "\x00\x1f\x7f", "ünï 🎉", "a\u2028b\u2029c", "…", "bad \xff\xe2 utf8", strings.Repeat("é", 1000)} {
+		for _, b := range []Body{ItemDelta{"i" + text, text}, ItemDone{"i", Message{Content: text, Origin: OriginAgent}}, Notice{Level: LevelInfo, Code: "C", Message: text}} {
+			sameAsPackageJSON(t, Event{"s" + text, 7, at, "t" + text, b})
+			sameAsPackageJSON(t, Event{text, -1, time.Time{}, "", b})
+		}
+	}
+	for _, year := range []int{-1, 0, 1, 9999, 10000} {
+		sameAsPackageJSON(t, Event{"s", 1, time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), "t", ItemDelta{"i", "x"}})
+	}
+	for _, b := range append(Bodies(), nil) {
+		if _, ok := b.(ItemDone); !ok { // without an item it cannot be encoded
+			sameAsPackageJSON(t, Event{"s", 1, at, "t", b})
+		}
+	}
+}
+
+func FuzzAppendedJSONIsThatOfPackageJSON(f *testing.F) {
+	f.Add("a", "b\u2028", int64(0))
+	f.Add("\xe2\x80", "<&>", int64(1<<40))
+	f.Fuzz(func(t *testing.T, item, text string, at int64) {
+		sameAsPackageJSON(t, Event{item, at, time.Unix(at>>20, at).UTC(), text, ItemDelta{item, text}})
+	})
+}
+
+// A delta is encoded for each reader.
+func TestAppendingADeltaAllocatesNothing(t *testing.T) {
+	ev := Event{"01890c7c-0000-7000-8000-000000000000", 12345, time.Now(), "01890c7c-0000-7000-8000-000000000001", ItemDelta{"01890c7c-0000-7000-8000-000000000001:1:0", " and then some"}}
+	buf := make([]byte, 0, 1024)
+	if n := testing.AllocsPerRun(100, func() { buf, _ = ev.AppendJSON(buf[:0]) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
