@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -19,7 +20,12 @@ type approval struct {
 	choices []choice
 	sheet   *sheet // if the user answers in text, see user
 	form    bool   // if the user fills in the values of a form
+	unseen  bool   // the agent has not shown what it would do
 	shown   event.Approval
+
+	// about is the arguments that the item of the question must have; nil if the
+	// question is not about a whole item.
+	about json.RawMessage
 }
 
 // choice is one answer that the user can choose, and the result that is sent
@@ -107,25 +113,23 @@ func (t *translator) asked(m jsonrpc.Message) {
 		}
 	}
 	a.shown.Why = oneLine(q.Reason, 500)
+	if a.unseen {
+		t.out.Emit(turn, cannotAllow)
+	}
 	t.questions.open(a, translate.Approval[*approval]{
 		ID:   earlier.ID(turn, m.ID.Key(), a.contentDigest(), derive),
 		Turn: turn, OutOfTurn: outOfTurn, Digest: askedDigest(m),
 	})
-	if r := t.running(q.TurnID); r != nil && a.isAboutItem(q) {
-		r.noteAsked(q.ItemID, a.shown.Arguments)
+	if r := t.running(q.TurnID); r != nil && a.about != nil {
+		r.noteAsked(q.ItemID, a.about)
 	}
 }
 
-// isAboutItem reports whether the arguments of the question must be those of
-// its item. A question about a part of a command has an approval id.
-func (a *approval) isAboutItem(q question) bool {
-	switch a.method {
-	case askCommand:
-		return (q.Kind == "" || q.Kind == "command") && q.ApprovalID == "" && q.Network == nil && !present(q.Further)
-	case askFileChange:
-		return true
-	}
-	return false
+// cannotAllow is the notice for a question that does not show everything that
+// the agent would do, such as a question about an unknown patch.
+var cannotAllow = event.Notice{
+	Level: event.LevelWarning, Code: "CANNOT_ALLOW",
+	Message: "The agent asks for permission, but has not reported everything that it would do. The request can only be denied.",
 }
 
 // contentDigest returns the digest of what the user decides about: the question
@@ -273,7 +277,7 @@ func (a *approval) describe(q question, call *piece) (ok bool) {
 	ok = true
 	switch a.method {
 	case askCommand:
-		a.shown = a.command(q)
+		a.shown = a.command(q, call)
 	case askFileChange:
 		a.shown = a.fileChange(q, call)
 	case askPermissions:
@@ -303,10 +307,16 @@ type decided map[string]any
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// command describes a request to run a command. It offers all choices. The
-// agent (0.169.0) lists only some of them, but accepts the others as well.
-func (a *approval) command(q question) event.Approval {
-	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "shell", Title: oneLine(script(q.Command), 300)}
+// command describes a request to run a command, which may be that of the call
+// c. It offers all choices. The agent (0.169.0) lists only some of them, but
+// accepts the others as well.
+func (a *approval) command(q question, c *piece) event.Approval {
+	if q.Command == "" && q.ApprovalID == "" && c != nil && c.kind == "commandExecution" {
+		known := translate.Loose[item](c.args)
+		q.Command, q.CWD = known.Command, known.CWD
+	}
+	a.unseen = q.Command == "" && q.Network == nil
+	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "shell", Title: cmp.Or(oneLine(script(q.Command), 300), "Run a command")}
 	args := map[string]any{"command": q.Command, "cwd": q.CWD}
 	if present(q.Further) {
 		args["additionalPermissions"] = q.Further
@@ -320,6 +330,20 @@ func (a *approval) command(q question) event.Approval {
 		ev.ToolName = "write_stdin" // the request does not contain the input, and is no permission to run the command
 	}
 	ev.Arguments = translate.Object(args)
+	// A question about a part of a command has an approval id.
+	if (q.Kind == "" || q.Kind == "command") && q.ApprovalID == "" && q.Network == nil && !present(q.Further) {
+		a.about = ev.Arguments
+	}
+	if !a.unseen {
+		a.allowCommand(q)
+	}
+	a.add(translate.Deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
+	a.stop(decided{"decision": "cancel"}, false)
+	return ev
+}
+
+// allowCommand adds the choices that allow a command.
+func (a *approval) allowCommand(q question) {
 	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
 	a.add(translate.AllowSession, event.ChoiceAllowSession, "Allow for this session", decided{"decision": "acceptForSession"})
 	if label := oneLine("Always allow commands that begin with: "+strings.Join(q.Amendment, " "), 4*translate.MaxLabel); len(q.Amendment) > 0 && len(label) <= translate.MaxLabel {
@@ -331,9 +355,6 @@ func (a *approval) command(q question) event.Approval {
 			a.add(translate.AllowAlways, event.ChoiceAllowAlways, oneLine("Always allow "+h.Host, translate.MaxLabel), decided{"decision": decided{"applyNetworkPolicyAmendment": decided{"network_policy_amendment": raw}}})
 		}
 	}
-	a.add(translate.Deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
-	a.stop(decided{"decision": "cancel"}, false)
-	return ev
 }
 
 func (a *approval) has(id string) bool {
@@ -345,18 +366,29 @@ func (a *approval) has(id string) bool {
 	return false
 }
 
+// fileChange describes a request to apply the patch of the call c. If the agent
+// has not reported the patch, the request can only be denied.
 func (a *approval) fileChange(q question, c *piece) event.Approval {
 	ev := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Title: "Edit files"}
 	if c != nil && c.kind == "fileChange" {
 		ev.Title, ev.Arguments, ev.Changes = c.title, c.args, c.changes
 	}
-	ev.Arguments = translate.Arguments(ev.Arguments)
+	a.unseen = len(ev.Changes) == 0 || len(ev.Changes) == maxChanges // the patch may change more files
+	a.about = translate.Arguments(ev.Arguments)
+	ev.Arguments = a.about
 	session := "Allow edits of these files for this session"
 	if q.GrantRoot != "" {
-		session = oneLine("Allow edits in "+q.GrantRoot+" for this session", translate.MaxLabel)
+		args := translate.Loose[map[string]any](a.about)
+		args["grantRoot"] = q.GrantRoot
+		ev.Arguments = translate.Object(args)
+		session = "Allow edits in " + q.GrantRoot + " for this session"
 	}
-	a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
-	a.add(translate.AllowSession, event.ChoiceAllowSession, session, decided{"decision": "acceptForSession"})
+	if !a.unseen {
+		a.add(translate.AllowOnce, event.ChoiceAllowOnce, "Allow once", decided{"decision": "accept"})
+		if session == oneLine(session, translate.MaxLabel) { // otherwise people would not see the whole path of the folder
+			a.add(translate.AllowSession, event.ChoiceAllowSession, session, decided{"decision": "acceptForSession"})
+		}
+	}
 	a.add(translate.Deny, event.ChoiceDeny, "Deny", decided{"decision": "decline"})
 	a.stop(decided{"decision": "cancel"}, false)
 	return ev
