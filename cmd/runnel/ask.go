@@ -226,7 +226,7 @@ func question(a event.Approval) string {
 		}
 	}
 	for i, c := range a.Choices {
-		fmt.Fprintf(&b, "  %d  %s\n", i+1, oneLine(c.Label, 120))
+		fmt.Fprintf(&b, "  %d  %s\n", i+1, oneLine(c.Label, event.MaxTitle)) // in full: the end of a granted path matters, too
 	}
 	return b.String()
 }

@@ -59,3 +59,13 @@ func TestQuestionIsShownTwice(t *testing.T) {
 	s.note("a")
 	s.wait(t.Context(), "a")
 }
+
+// A choice can grant a folder, of which the end matters as much as the
+// beginning.
+func TestQuestionShowsLabelsInFull(t *testing.T) {
+	label := "Allow edits in /" + strings.Repeat("folder/", 35) + "secrets for this session"
+	a := event.Approval{Kind: event.ApprovalTool, ToolName: "apply_patch", Arguments: []byte(`{}`), Choices: []event.Choice{{ID: "s", Kind: event.ChoiceAllowSession, Label: label}}}
+	if text := question(a); !strings.Contains(text, label) {
+		t.Errorf("the label is cut:\n%s", text)
+	}
+}
