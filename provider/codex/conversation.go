@@ -178,6 +178,8 @@ const maxInterrupts = 5
 //     agent would leave the turn's commands running, so it is asked to stop
 //     them.
 //
+// The end must name the thread of the turn: another thread cannot end it.
+//
 // complete returns the requests of questions that can no longer be answered.
 func (cv *conversation) complete(n note) []jsonrpc.ID {
 	native := n.Turn.ID
@@ -185,15 +187,22 @@ func (cv *conversation) complete(n note) []jsonrpc.ID {
 		n.TurnID = native
 		cv.runOf(n) // its start was not received
 	}
-	if tn := cv.turns.running[native]; tn != nil {
+	tn, s := cv.turns.running[native], cv.subagents.running[native]
+	switch {
+	case tn != nil && isOf(n, cv.thread):
 		return cv.turnDone(tn, *n.Turn)
-	}
-	if s := cv.subagents.running[native]; s != nil {
+	case s != nil && isOf(n, s.agent.thread):
 		cv.subagents.end(s, *n.Turn)
 		cv.turns.ended(native)
+	case tn != nil || s != nil:
+		cv.out.Skip()
 	}
 	return nil
 }
+
+// isOf reports whether a notification belongs to a thread. Notifications
+// without a thread belong to every thread.
+func isOf(n note, thread string) bool { return n.ThreadID == "" || n.ThreadID == thread }
 
 // turnDone ends a turn of the main thread. Subagents that still work, and their
 // open questions, move to turns of their own. It returns the requests of the

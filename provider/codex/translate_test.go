@@ -181,6 +181,26 @@ func TestOutOfTurnQuestionIsDeniedOnCancel(t *testing.T) {
 	}
 }
 
+// The agent runs the threads of several agents. The end of a turn ends only a
+// turn of the thread that it names.
+func TestEndOfATurnOfAnotherThreadEndsNoTurn(t *testing.T) {
+	d := spawned(t)
+	d.ends("other", "n1", "completed")
+	d.ends("sub", "n1", "completed")
+	d.ends("th", "s1", "completed")
+	if n := len(bodies[event.ResponseDone](d.evs)); n != 0 {
+		t.Fatalf("%d turns ended:\n%s", n, dump(d.evs))
+	}
+	if d.tr.running("n1") == nil || d.tr.running("s1") == nil {
+		t.Error("a turn no longer runs")
+	}
+	d.ends("sub", "s1", "completed")
+	d.ends("th", "n1", "completed")
+	if n := len(bodies[event.ResponseDone](d.evs)); n != 1 || d.tr.running("s1") != nil {
+		t.Errorf("%d turns ended:\n%s", n, dump(d.evs))
+	}
+}
+
 // The model API chooses the ids of calls and may repeat them. So the end of a
 // background command is identified by its turn and its id.
 func TestBackgroundCommandIsIdentifiedByTurn(t *testing.T) {
