@@ -15,6 +15,7 @@ import (
 type point struct {
 	Peer      jsonrpc.Peer
 	Thread    string
+	Process   string            `json:",omitzero"`
 	Over      []string          `json:",omitzero"`
 	Agents    map[string]string `json:",omitzero"` // by thread of the subagent: the call that started it
 	Config    settings
@@ -30,7 +31,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		return nil, false
 	}
 	p := point{
-		Peer: t.peer, Thread: t.thread, Over: t.turns.over, Config: t.config, Total: t.turns.total, Limit: t.limits.last, Announced: t.announced,
+		Peer: t.peer, Thread: t.thread, Process: t.process, Over: t.turns.over, Config: t.config, Total: t.turns.total, Limit: t.limits.last, Announced: t.announced,
 		Agents: make(map[string]string), Warnings: slices.Sorted(maps.Keys(t.warnings.shown)),
 	}
 	for thread, a := range t.subagents.byThread {
@@ -47,7 +48,7 @@ func (t *translator) Restore(state []byte) error {
 		return err
 	}
 	*t = *newTranslator()
-	t.peer, t.thread, t.config, t.announced, t.limits.last = p.Peer, p.Thread, p.Config, p.Announced, p.Limit
+	t.peer, t.thread, t.process, t.config, t.announced, t.limits.last = p.Peer, p.Thread, p.Process, p.Config, p.Announced, p.Limit
 	t.turns.over, t.turns.total = slices.Clone(p.Over), p.Total
 	for thread, call := range p.Agents {
 		a := &subagent{thread: thread, call: call, line: line{next: 1}}

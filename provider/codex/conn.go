@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
@@ -52,10 +54,14 @@ func (c *conn) call(method string, params any) (id jsonrpc.ID, err error) {
 	return id, err
 }
 
-// next returns a request whose id is the next free number. It fails with
-// AgentStalled if the agent leaves too many requests unanswered.
+// next returns a request whose id is the next free number. The id of the first
+// request contains an id of the process. next fails with AgentStalled if the
+// agent leaves too many requests unanswered.
 func (t *translator) next(method string, params any) (jsonrpc.ID, json.RawMessage, error) {
 	id, err := t.peer.NextID()
+	if method == methodInitialize {
+		id = jsonrpc.String(processPrefix + uuid.NewString())
+	}
 	if err != nil {
 		return id, nil, runnel.Fail(runnel.AgentStalled, "Codex does not answer. Cancel, or end the session.", err)
 	}

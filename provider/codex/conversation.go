@@ -15,6 +15,7 @@ import (
 type conversation struct {
 	out       *translate.Emitter
 	thread    string // the main thread; subagents have their own
+	process   string // identifies the agent's process; "" if an older version started it
 	announced bool   // the agent's session id was emitted
 	config    settings
 
@@ -339,7 +340,7 @@ func (cv *conversation) turnToAsk(q question, request jsonrpc.ID) (id string, ea
 	if q.TurnID == "" && len(cv.turns.over) > 0 {
 		after = cv.turns.over[len(cv.turns.over)-1]
 	}
-	id = derive(cv.thread + " question " + q.TurnID + after + " " + request.Key())
+	id = derive(cv.thread + " question " + cv.process + q.TurnID + after + " " + request.Key())
 	for cv.turns.isOver(id) { // an earlier question under the same request id
 		id = derive("again " + id)
 	}

@@ -197,6 +197,8 @@ func (t *translator) sessionNotified(m jsonrpc.Message, n note) {
 func (t *translator) requested(m jsonrpc.Message) {
 	name, _ := m.ID.Text()
 	switch {
+	case m.Method == methodInitialize:
+		t.process = strings.TrimPrefix(name, processPrefix)
 	case m.Method == methodTurn && strings.HasPrefix(name, turnPrefix):
 		t.turns.promptSent(strings.TrimPrefix(name, turnPrefix), translate.Loose[turnParams](m.Params).Input)
 	case m.Method == methodInterrupt:

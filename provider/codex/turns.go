@@ -209,6 +209,7 @@ func cancelReason(interrupted bool) event.CancelReason {
 
 // Prefixes of the ids of requests.
 const (
+	processPrefix   = "process:"   // then the id of the process
 	turnPrefix      = "turn:"      // then the id of the turn
 	modePrefix      = "mode:"      // then the permission mode and a number
 	interruptPrefix = "interrupt:" // then the native id of the turn and a number
