@@ -87,8 +87,8 @@ func (a *approvals) askedAgain(old translate.Approval[*question], q *question) {
 func (a *approvals) ask(q *question, f frame, tn *turn) {
 	outOfTurn := tn == nil
 	if outOfTurn {
-		a.alone++ // the agent may repeat a request id
-		tn = newTurn(derive(a.session.id+" question "+strconv.Itoa(a.alone)+" "+f.RequestID), a.out, a.session)
+		a.alone++ // the agent may repeat a request id, in this process and in the next one of the session
+		tn = newTurn(derive(a.session.id+" question "+a.session.process+strconv.Itoa(a.alone)+" "+f.RequestID), a.out, a.session)
 		tn.begin()
 		a.outOfTurn = append(a.outOfTurn, tn)
 	}

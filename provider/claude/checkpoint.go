@@ -58,6 +58,7 @@ type checkpoint struct {
 	Files                []event.AgentFile `json:",omitzero"`
 	Background           []string          `json:"Behind,omitzero"` // ids of background tasks
 	Alone                int               `json:",omitzero"`       // approvals.alone
+	Process              string            `json:",omitzero"`       // session.process
 }
 
 type checkpointStep struct {
@@ -74,7 +75,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 	p := checkpoint{
 		Session: s.id, Model: s.model, Mode: s.mode, Keyed: s.keyed, Cost: s.cost, Denies: s.denies,
 		Commands: slices.Sorted(maps.Keys(s.commands)), Files: slices.Collect(maps.Keys(s.files)),
-		Alone: t.approvals.alone, Requests: t.requests.open, Sent: t.requests.count, Interrupts: t.requests.stops,
+		Alone: t.approvals.alone, Process: s.process, Requests: t.requests.open, Sent: t.requests.count, Interrupts: t.requests.stops,
 		Parts: t.tasks.parts, Agents: t.tasks.calls, Background: slices.Sorted(maps.Keys(t.tasks.background)),
 	}
 	for _, st := range t.plan {
@@ -92,7 +93,7 @@ func (t *translator) Restore(state []byte) error {
 	}
 	*t = *newTranslator()
 	s := t.session
-	s.id, s.model, s.mode, s.keyed, s.cost, s.denies = p.Session, p.Model, p.Mode, p.Keyed, p.Cost, p.Denies
+	s.id, s.process, s.model, s.mode, s.keyed, s.cost, s.denies = p.Session, p.Process, p.Model, p.Mode, p.Keyed, p.Cost, p.Denies
 	for _, name := range p.Commands {
 		s.commands[name] = true
 	}

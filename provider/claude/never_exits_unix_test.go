@@ -3,6 +3,7 @@
 package claude
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,7 +21,7 @@ const unstoppable = `#!/bin/sh
 trap '' INT TERM HUP
 echo $$ > "$0.pid"
 read -r line
-echo '{"type":"control_response","response":{"subtype":"success","request_id":"runnel-1","response":{}}}'
+` + answersLine + `
 n=0
 while read -r line; do
   case $line in *'"type":"user"'*)
@@ -91,5 +92,67 @@ func TestTurnEndsWithItsResultAndNotWithTheProcess(t *testing.T) {
 	}
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
 		t.Errorf("the agent still runs: %v", err)
+	}
+}
+
+// asksBetweenTurns is an agent that answers each prompt, and then asks out of
+// turn, always under the same request id.
+const asksBetweenTurns = `#!/bin/sh
+while read -r line; do
+  case $line in
+  *'"type":"user"'*)
+    echo '{"type":"system","subtype":"init","session_id":"0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11","model":"m","tools":[]}'
+    echo '{"type":"result","subtype":"success","is_error":false,"session_id":"0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11"}'
+    echo '{"type":"control_request","request_id":"q","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{"command":"ls"},"tool_use_id":"c"}}' ;;
+  *'"type":"control_request"'*) ` + answersLine + ` ;;
+  esac
+done
+`
+
+// The process of a session can be replaced, such as after a crash. A question
+// of the new process is another question, although the agent uses its request
+// id again.
+func TestEachProcessOfASessionCanAskUnderTheSameRequestID(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "claude")
+	if err := os.WriteFile(path, []byte(asksBetweenTurns), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log := new(runnel.Memory)
+	s, err := runnel.Open(t.Context(), New(), runnel.Options{Path: path, Dir: t.TempDir()}, runnel.Config{ID: "s", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	after := int64(0)
+	until := func(what string, f func(event.Event) bool) event.Event {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for ev, err := range runnel.Follow(ctx, log, "s", after) {
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", what, err)
+			}
+			after = ev.Seq
+			if f(ev) {
+				return ev
+			}
+		}
+		t.Fatalf("no %s", what)
+		return event.Event{}
+	}
+	for range 3 {
+		if _, err := s.Send(t.Context(), runnel.Text("go")); err != nil {
+			t.Fatal(err)
+		}
+		asked := until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
+		a := asked.Body.(event.ApprovalRequested).Approval
+		if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: allowOnce, ArgumentsDigest: a.ArgumentsDigest}); err != nil {
+			t.Fatal(err)
+		}
+		until("end of the question's turn", func(ev event.Event) bool { return ev.Turn == asked.Turn && event.Ends(ev.Body) })
+		if err := s.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

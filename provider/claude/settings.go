@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -14,6 +16,7 @@ import (
 // session has the facts about the agent's session that outlive a turn.
 type session struct {
 	id, model, mode string                   // as last announced
+	process         string                   // identifies the agent's process, see requests.next; "" if an older version started it
 	keyed           bool                     // the agent uses an API key, not a login
 	denies          bool                     // the agent's settings deny some calls, or are not known yet
 	cost            float64                  // total_cost_usd of the last result
@@ -138,13 +141,18 @@ type requests struct {
 func newRequests() requests { return requests{open: make(map[string]string)} }
 
 // requestPrefix is the first part of the id of each control request of the
-// connection. The request's number follows.
+// connection. The request's number follows. In the first request to a process,
+// "-" and an id of the process follow.
 const requestPrefix = "runnel-"
 
 // next returns c as the next control request of the connection. It is counted
 // when it is sent.
 func (r *requests) next(c controlRequest) request {
-	return request{"control_request", requestPrefix + strconv.Itoa(r.count+1), c}
+	id := requestPrefix + strconv.Itoa(r.count+1)
+	if r.count == 0 {
+		id += "-" + uuid.NewString()
+	}
+	return request{"control_request", id, c}
 }
 
 // stop returns a request of the translator to interrupt the turn. Its id has
@@ -155,12 +163,17 @@ func (r *requests) stop() request {
 	return request{"control_request", "stop-" + strconv.Itoa(r.stops), controlRequest{Subtype: "interrupt"}}
 }
 
-// sent records a request that was sent.
-func (r *requests) sent(f frame) {
-	if n, err := strconv.Atoi(strings.TrimPrefix(f.RequestID, requestPrefix)); err == nil {
+// sent records a request that was sent. It returns the id of the process, if
+// the request contains it.
+func (r *requests) sent(f frame) (process string) {
+	number, process, _ := strings.Cut(strings.TrimPrefix(f.RequestID, requestPrefix), "-")
+	if n, err := strconv.Atoi(number); err == nil {
 		r.count = max(r.count, n)
+	} else {
+		process = ""
 	}
 	r.open[f.RequestID] = f.Request.Subtype
+	return process
 }
 
 // answered closes a request and returns its subtype; "" if the request is not

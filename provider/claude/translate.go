@@ -279,7 +279,9 @@ func (t *translator) requested(f frame) {
 	if f.Request == nil {
 		return
 	}
-	t.requests.sent(f)
+	if process := t.requests.sent(f); process != "" {
+		t.session.process = process
+	}
 	switch f.Request.Subtype {
 	case "get_settings":
 		t.session.denies = true // assumed until the answer is received

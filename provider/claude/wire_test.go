@@ -30,7 +30,6 @@ const testTurn = "11111111-2222-4333-8444-555555555555"
 
 // Lines that an agent prints.
 const (
-	readyLine  = `{"type":"control_response","response":{"subtype":"success","request_id":"runnel-1","response":{"commands":[],"models":[]}}}`
 	initLine   = `{"type":"system","subtype":"init","session_id":"s","model":"m","permissionMode":"default","apiKeySource":"none","tools":["Bash"]}`
 	startLine  = `{"type":"stream_event","session_id":"s","event":{"type":"message_start","message":{"id":"msg_1","role":"assistant","usage":{"input_tokens":1,"output_tokens":1}}}}`
 	blockLine  = `{"type":"stream_event","session_id":"s","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`
@@ -38,6 +37,9 @@ const (
 	wholeLine  = `{"type":"assistant","session_id":"s","message":{"id":"msg_1","role":"assistant","content":[{"type":"text","text":"hi"}]}}`
 	resultLine = `{"type":"result","subtype":"success","is_error":false,"stop_reason":"end_turn","session_id":"s","usage":{"input_tokens":1,"output_tokens":2}}`
 )
+
+// answersLine is a line of sh that answers the control request in $line.
+const answersLine = `echo '{"type":"control_response","response":{"subtype":"success","request_id":"'"$(printf '%s' "$line" | sed 's/.*"request_id":"\([^"]*\)".*/\1/')"'","response":{"commands":[],"models":[]}}}'`
 
 func promptLine(text string) string {
 	b, err := json.Marshal(prompt(testTurn, "", runnel.Text(text), func(string) bool { return false }))
@@ -317,7 +319,7 @@ func fakeAgent(t *testing.T, script, out string) runnel.Options {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "claude")
-	text := "#!/bin/sh\ncd " + dir + "\nread -r line\necho '" + readyLine + "'\n" + script + "\n"
+	text := "#!/bin/sh\ncd " + dir + "\nread -r line\n" + answersLine + "\n" + script + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "out"), []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
