@@ -69,7 +69,8 @@ func TestExplainedGatesAreInTheOrderOfThePolicy(t *testing.T) {
 
 func TestExplanationDecidesAsThePolicyOfTheRules(t *testing.T) {
 	list := []store.Rule{
-		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git *"},
+		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git *"}, // cannot be made, and allows nothing
+		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git log *"},
 		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git status"},
 		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "env ls", CLIType: "claude"},
 		{Effect: store.EffectDeny, Kind: store.RuleExecute, Pattern: "rm *"},
@@ -86,7 +87,7 @@ func TestExplanationDecidesAsThePolicyOfTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]rules.Outcome{
-		"git status": rules.OutcomeAllow, "git log": rules.OutcomeAllow, "git status | cat": rules.OutcomeAsk, "ls; rm x": rules.OutcomeDeny,
+		"git status": rules.OutcomeAllow, "git log": rules.OutcomeAllow, "git diff": rules.OutcomeAsk, "git status | cat": rules.OutcomeAsk, "ls; rm x": rules.OutcomeDeny,
 		"env ls": rules.OutcomeAsk, "$X": rules.OutcomeAsk, "make": rules.OutcomeAsk,
 	}
 	for text, outcome := range want {

@@ -115,6 +115,7 @@ func actionOf(c Call) *action {
 		a.kind = store.RuleEdit
 		a.need(a.readPaths(args) && a.readChanges(c.Approval.Changes), unclearPath)
 		a.need(len(a.paths) > 0, unclearFile)
+		a.need(len(args["grantRoot"]) == 0 || isNothing(args["grantRoot"]), unclearExtra) // a folder in which the agent asks to write from now on
 	case slices.Contains(readTools, a.tool):
 		a.kind = store.RuleRead
 		a.need(a.readPaths(args), unclearPath)

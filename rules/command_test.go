@@ -56,13 +56,42 @@ func TestPatternAllows(t *testing.T) {
 		{"git status", "git status|git  status|'git' \"status\"", "git status -s|git|git stat|git statuss|GIT status|/usr/bin/git status|git status; rm -rf ~"},
 		{"git log *", "git log|git log -p|git log 'a b'", "git logs|git|git log --open-files-in-pager=x|git log -Oless|git log -pOless|git log --ext-d|git log --output=x|git log --outp x|git log $X"},
 		{"go test *", "go test ./...|go test -run X ./...|go test -count=1 -short -v .", "go test -exec ./x|go test --exec=x|go test -toolexec=x|go test -ldflags=-extld=x|go test -o x|go test --o=x|go vet"},
+		{"go test *", "go test -cover ./...|go test -covermode=count|go test -bench=. -benchmem", "go test -coverprofile x|go test -coverprofile=x|go test --cpuprofile=x|go test -memprofile x|go test -blockprofile x|go test -mutexprofile x|" +
+			"go test -trace=x|go test -test.coverprofile=x|go test -args -test.trace=x|go test -gcflags=-cpuprofile=x|go test -asmflags=x|go test -modfile=x.mod|go test -C /x|go test -outputdir=x"},
+		{"go build *", "go build ./...|go build -v -tags x .", "go build -o x|go build -debug-actiongraph=x|go build -pkgdir x"},
 		{"go fix *", "go fix ./...|go fix -diff .", "go fix -fixtool=x .|go fix --fixtool x .|go fix -toolexec x"},
 		{"git archive *", "git archive HEAD", "git archive HEAD -o x|git archive -ox HEAD"},
+		{"git archive *", "git archive --prefix=x/ HEAD", "git archive -vo x HEAD|git archive --output=x HEAD"},
+		{"git fast-export *", "git fast-export --all", "git fast-export --export-marks=x HEAD|git fast-export --export-m x HEAD"},
+		{"git bugreport *", "git bugreport --no-suffix", "git bugreport -o /x"},
+		{"git read-tree *", "git read-tree HEAD", "git read-tree --index-output=x HEAD"},
+		{"git repack *", "git repack -a -d", "git repack --filter=x --filter-to=/x|git repack --cruft --expire-to=/x"},
+		{"git init *", "git init .", "git init --separate-git-dir=/x ."},
+		{"git merge *", "git merge --no-ff x|git merge -m x y", "git merge -s x y|git merge --strategy=x y|git merge --strat x y"},
+		{"git commit *", "git commit -s -m x", "git commit --template=x"},
 		{"git ls-files *", "git ls-files -o", "git ls-files --outp=x"},
 		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},
 		{"make test *", "make test V", "make test SHELL=/x|make test -f x|make test -fx|make test -kf x|make test --eval=x|make test --ev x"},
+		{"make test *", "make test -k -j4", "make test -C /x|make test -kC /x|make test --directory=/x|make test -I /x|make test --include-dir /x"},
+		{"gmake test *", "gmake test V", "gmake test SHELL=/x|gmake test -f x"},
+		{"cargo test *", "cargo test --release -- --nocapture", "cargo test --manifest-path=x|cargo test --target-dir /x|cargo test -- --logfile=x|cargo test --config x|cargo test -Zx"},
+		{"npm test *", "npm test|npm test -- -t x", "npm test --prefix /x|npm test --userconfig=x|npm test -C /x"},
+		{"pnpm test *", "pnpm test", "pnpm test --config.script-shell=x|pnpm test --dir /x"},
+		{"yarn run test *", "yarn run test -u", "yarn run test --cwd /x"},
+		{"uv sync *", "uv sync --frozen", "uv sync --python /x|uv sync -p /x|uv sync --directory=/x"},
+		{"pytest *", "pytest -x -v tests", "pytest --junitxml=x|pytest --basetemp /x|pytest -c x|pytest -p x|pytest -o log_file=x"},
+		{"eslint *", "eslint src --ext .ts", "eslint src -o x|eslint src --output-file=x|eslint src --outputFile x|eslint -c x|eslint --rulesdir x"},
+		{"jest *", "jest --coverage|jest --runInBand", "jest --coverageDirectory=/x|jest --coverage-directory /x|jest -c x"},
+		{"vitest *", "vitest run --coverage", "vitest --outputFile.json=/x|vitest --coverage.reportsDirectory /x|vitest --root /x"},
+		{"git stash *", "git stash pop --index", "git stash show --ext-diff"},
+		{"git fetch *", "git fetch --filter=blob:none", "git fetch --upload-pack=x"},
+		{"tsc *", "tsc --noEmit", "tsc -outDir x|tsc --outfile x|tsc -p x|tsc @x"},
+		{"gradle test *", "gradle test --info", "gradle test -I x|gradle test --init-script x|gradle test -Dx=y"},
+		{"mvn test *", "mvn test -q", "mvn test -f x|mvn test -Dexec.executable=x|mvn test --file x"},
+		{"sort *", "sort -u x", "sort -uo x y|sort --output=x y"},
+		{"gh release *", "gh release list", "gh release download -O x|gh release download --output=x|gh release download -D /x"},
 		{"gh repo *", "gh repo view", "gh repo clone a/b -- --upload-pack=x"},
-		{"kubectl get *", "kubectl get pods", "kubectl get pods --kubeconfig=x|kubectl get pods --kubeconfig x"},
+		{"kubectl get *", "kubectl get pods", "kubectl get pods --kubeconfig=x|kubectl get pods --kubeconfig x|kubectl get pods --profile=cpu --profile-output=x"},
 		{"echo 'a b'", `echo "a b"|echo a' 'b`, "echo a b"},
 	} {
 		p, err := parsePattern(tc.pattern)
@@ -81,6 +110,44 @@ func TestPatternAllows(t *testing.T) {
 		}
 		if again, err := parsePattern(p.String()); err != nil || again.String() != p.String() || !slices.Equal(again.words, p.words) {
 			t.Errorf("%q is stored as %q, which is %q: %v", tc.pattern, p, again, err)
+		}
+	}
+}
+
+// An earlier version, or another program, may have stored such a rule.
+func TestStoredWildcardOfACommandThatRunsOrWritesOthersAllowsNothing(t *testing.T) {
+	for pattern, text := range map[string]string{
+		"*":                 "ls",
+		"git *":             "git status",
+		"git -C /x *":       "git -C /x status",
+		"git bundle *":      "git bundle create x HEAD",
+		"git worktree *":    "git worktree add /x",
+		"git fast-import *": "git fast-import --export-marks=x",
+		"git rebase *":      "git rebase --exec x",
+		"go *":              "go vet",
+		"go install *":      "go install example.com/git@latest",
+		"cargo install *":   "cargo install x",
+		"bun run *":         "bun run /x.js",
+		"yarn run *":        "yarn run x",
+		"yarn run -x *":     "yarn run -x y",
+		"kubectl cp *":      "kubectl cp pod:/x /y",
+		"sudo ls *":         "sudo ls x",
+		"curl *":            "curl x",
+		"openssl *":         "openssl rand -out x",
+		"uniq *":            "uniq x y",
+		"java *":            "java -jar x",
+		"./gradlew *":       "./gradlew -I x",
+	} {
+		p, err := parsePattern(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words, err := simpleCommand(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.allows(words) {
+			t.Errorf("%q allows %q", pattern, text)
 		}
 	}
 }
