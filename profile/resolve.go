@@ -49,7 +49,8 @@ type ResolvedOption struct {
 
 // Resolved holds the resolved options by their JSON names. One of the agent's
 // own settings has the name config.ID. Of the options that no source has,
-// Resolved holds only model, tools and permissionMode.
+// Resolved holds only model, tools and permissionMode. It also holds
+// autoApproveTools, which only a profile can have.
 type Resolved map[string]ResolvedOption
 
 // ends has the options that Resolved holds even if no source has them. Only the
@@ -79,6 +80,7 @@ func Resolve(sources ...Source) (runnel.Options, Resolved) {
 		o.resolve(sources, &out, by)
 	}
 	showDisallowed(sources, by)
+	showApproved(sources, by)
 	return out, by
 }
 
@@ -105,6 +107,23 @@ func showDisallowed(sources []Source, by Resolved) {
 	}
 	if shown.Value = tools; len(tools) > 0 {
 		by["disallowedTools"] = shown
+	}
+}
+
+// showApproved adds the tools that a profile allows without asking to by, as
+// autoApproveTools. No agent takes them: the server answers for the user.
+func showApproved(sources []Source, by Resolved) {
+	for _, s := range sources {
+		if s.profile == nil {
+			continue
+		}
+		tools := slices.DeleteFunc(slices.Clone(s.profile.AutoApproveTools), func(tool string) bool {
+			_, forbidden := Enforced{Session: s.profile}.Forbids(tool)
+			return forbidden
+		})
+		if len(tools) > 0 {
+			by["autoApproveTools"] = ResolvedOption{Value: tools, From: s.From}
+		}
 	}
 }
 

@@ -263,3 +263,21 @@ func TestErrorNamesTheSourceAndTheLineOfAnOption(t *testing.T) {
 		t.Errorf("got %+v, %v", s, err)
 	}
 }
+
+func TestToolsThatAProfileApprovesAreShown(t *testing.T) {
+	for _, tc := range []struct {
+		p    Profile
+		want any // nil: nothing is shown
+	}{
+		{Profile{}, nil},
+		{Profile{AutoApproveTools: []string{"Read", "mcp__issues"}}, []string{"Read", "mcp__issues"}},
+		{Profile{AutoApproveTools: []string{"Read", "bash"}, DisallowedTools: []string{"Bash"}}, []string{"Read"}},
+		{Profile{AutoApproveTools: []string{"Bash"}, DisallowedTools: []string{"Bash"}}, nil},
+	} {
+		_, by := Resolve(Source{From: FromSession}, Of(tc.p), Source{From: FromGlobal})
+		got, shown := by["autoApproveTools"]
+		if shown != (tc.want != nil) || shown && !cmp.Equal(got, ResolvedOption{Value: tc.want, From: FromProfile}) {
+			t.Errorf("%+v: shown is %+v, want %v", tc.p, got, tc.want)
+		}
+	}
+}

@@ -27,12 +27,14 @@ const status = parseStatus({
     model: { value: "opus", from: "turn", also: ["session"] },
     reasoningEffort: { from: "agent" },
     maxTurns: { value: 5, from: "global" },
+    autoApproveTools: { value: ["Bash", "mcp__issues"], from: "profile" },
     broken: 7,
   },
 }) as SessionStatus;
 
 it("reads options with their sources, by name", () => {
   expect(status.resolved).toEqual([
+    { name: "autoApproveTools", value: "Bash, mcp__issues", from: ["profile"] },
     { name: "maxTurns", value: "5", from: ["global"] },
     { name: "model", value: "opus", from: ["turn", "session"] },
     { name: "reasoningEffort", value: undefined, from: ["agent"] },
@@ -46,5 +48,6 @@ it("shows where each option is from in the details", () => {
   const shown = at.querySelector('section[aria-label="Options"]')?.textContent ?? "";
   expect(shown).toContain("modelthis turn, sessionopus");
   expect(shown).toContain("maxTurnsconfiguration5");
+  expect(shown).toContain("autoApproveToolsprofileBash, mcp__issues");
   expect(shown).toContain("reasoningEffortagentthe agent's own");
 });
