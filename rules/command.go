@@ -60,20 +60,19 @@ func (p commandPattern) allows(words []string) bool { return p.refuses(words) ==
 // refuses returns why an allow rule with this pattern does not match a simple
 // command; "" if the rule matches.
 func (p commandPattern) refuses(words []string) string {
-	n, never := len(p.words), ""
-	if p.more {
-		never = checkWildcard(p) // an earlier version may have stored the rule
-	}
+	n := len(p.words)
 	switch {
 	case !p.more && slices.Equal(words, p.words):
 		return ""
 	case p.more && n == 0:
 		return "no rule allows every command"
-	case never != "":
-		return "no rule allows the command with any arguments: " + never
 	case !p.more || len(words) < n || !slices.Equal(words[:n], p.words):
 		return "the command has other words than the rule"
-	case runsOthers(words, n):
+	}
+	if why := checkWildcard(p); why != "" { // an earlier version may have stored the rule
+		return "no rule allows the command with any arguments: " + why
+	}
+	if runsOthers(words, n) {
 		return "the command has an option that may run another command or write to a file"
 	}
 	return ""

@@ -107,6 +107,8 @@ func TestExplanationSaysWhyARuleDoesNotMatch(t *testing.T) {
 		{status, call(dir, "Bash", args{"command": "git [redacted]"}), MatchNo, "a part of the call is hidden, such as a secret"},
 		{all, run("git log --output=x"), MatchNo, "the command has an option that may run another command or write to a file"},
 		{allow(store.RuleExecute, "*"), run("ls"), MatchNo, "no rule allows every command"},
+		{allow(store.RuleExecute, "git *"), run("ls"), MatchNo, "the command has other words than the rule"},
+		{allow(store.RuleExecute, "git bundle *"), run("git bundle create x"), MatchNo, "no rule allows the command with any arguments: git bundle writes to any file that its arguments name"},
 		{of(status, func(r *store.Rule) { r.CLIType = "other" }), run("git status"), MatchNo, "is for another agent"},
 		{of(status, func(r *store.Rule) { r.ProjectDir = dir + "2" }), run("git status"), MatchNo, "is for another folder"},
 		{of(status, func(r *store.Rule) { r.Tool = "shell" }), run("git status"), MatchNo, "is for another tool"},
