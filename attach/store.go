@@ -18,8 +18,9 @@ import (
 )
 
 // A Store stores uploads. Each upload has a folder, named by its id, with one
-// file in it. Folders have mode 0700 and files 0600. A Store is safe for
-// concurrent use.
+// file in it. Until the upload is complete, the name of its folder ends with
+// partSuffix. Folders have mode 0700 and files 0600. A Store is safe for
+// concurrent use. Only one Store may be open in a folder.
 type Store struct {
 	dir  string
 	root *os.Root
@@ -38,6 +39,9 @@ const (
 	perUpload = 8 << 10
 )
 
+// partSuffix ends the name of the folder of an upload that is being written.
+const partSuffix = ".part"
+
 // An Upload is a file that a client uploaded.
 type Upload struct {
 	ID        string `json:"uploadId"`
@@ -48,7 +52,8 @@ type Upload struct {
 }
 
 // OpenStore opens the Store in dir, an absolute path, and creates dir if it
-// does not exist. The caller must close the Store.
+// does not exist. It removes the uploads that an earlier process did not
+// complete. The caller must close the Store.
 func OpenStore(dir string) (*Store, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, errors.New("attach: the upload folder needs an absolute path")
@@ -73,10 +78,28 @@ func OpenStore(dir string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: filepath.Clean(dir), root: root, most: MaxKept}
-	if s.kept, err = s.weigh(); err != nil {
+	if err = s.removeParts(); err == nil {
+		s.kept, err = s.weigh()
+	}
+	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return s, nil
+}
+
+// removeParts removes the uploads that are not complete.
+func (s *Store) removeParts() error {
+	folders, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range folders {
+		if id, ok := strings.CutSuffix(f.Name(), partSuffix); ok && validID(id) {
+			errs = append(errs, s.root.RemoveAll(f.Name()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // weigh returns the size of all uploads, as counted towards MaxKept.
@@ -149,13 +172,14 @@ func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 // buffer the content, so many slow uploads use little memory. After an error it
 // leaves no file.
 func (s *Store) write(up *Upload, r io.Reader) (err error) {
+	part := up.ID + partSuffix
 	defer func() {
 		if err != nil {
-			_ = s.root.RemoveAll(up.ID)
+			_ = s.root.RemoveAll(part)
 		}
 	}()
-	rel := filepath.Join(up.ID, up.Name)
-	f, err := s.create(up.ID, rel)
+	rel := filepath.Join(part, up.Name)
+	f, err := s.create(part, rel)
 	if err != nil {
 		return notStored(err)
 	}
@@ -190,6 +214,9 @@ func (s *Store) write(up *Upload, r io.Reader) (err error) {
 	}
 	if why := matches(up.MediaType, data); why != nil {
 		return rejected(up.Name, why)
+	}
+	if err := s.root.Rename(part, up.ID); err != nil {
+		return notStored(err)
 	}
 	return nil
 }

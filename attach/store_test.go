@@ -189,3 +189,41 @@ func TestPrune(t *testing.T) {
 		t.Error("a folder that is no upload was removed")
 	}
 }
+
+// A process can be killed while uploads arrive. The next one removes what is
+// left of them, and keeps the complete uploads.
+func TestOpenRemovesIncompleteUploads(t *testing.T) {
+	s, dir := store(t)
+	whole, err := s.Save(strings.NewReader("whole"), "a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, rest := io.Pipe()
+	saved := make(chan error, 1)
+	go func() {
+		_, err := s.Save(body, "b.txt")
+		saved <- err
+	}()
+	if _, err := io.WriteString(rest, "half"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Fatalf("%v, %v", left, err)
+	}
+	next, err := attach.OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != whole.ID {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if got := (attach.Checker{Uploads: next}).Check([]attach.Ref{{Upload: whole.ID}}); len(got.Attachments) != 1 {
+		t.Errorf("the complete upload is rejected: %v", got.Rejected)
+	}
+	if err := errors.Join(rest.Close(), next.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := <-saved; err == nil {
+		t.Error("an upload without a file is kept")
+	}
+}

@@ -4,10 +4,14 @@ package conformance
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -167,4 +171,61 @@ func goesOn(end func(*testprogram.Server)) func(*testing.T) {
 			t.Errorf("got %s", names)
 		}
 	}
+}
+
+// removesPartOfUpload kills a server while an upload arrives. The next server
+// removes what has arrived.
+func removesPartOfUpload(t *testing.T) {
+	var s server
+	s.start(t)
+	c := s.with("Content-Type", "application/octet-stream")
+	whole := c.post(t, "/api/uploads?name=a.txt", "whole").ok(t, http.StatusCreated)["path"]
+	body, rest := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.API+"/api/uploads?name=b.txt", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = c.header.Clone()
+	var sent sync.WaitGroup
+	defer func() {
+		_ = rest.Close() // the request waits for the rest of its body
+		sent.Wait()
+	}()
+	sent.Go(func() {
+		if res, err := c.http.Do(req); err == nil {
+			_ = res.Body.Close()
+		}
+	})
+	if _, err := io.WriteString(rest, "half"); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); !slices.Contains(uploaded(t, s.Data), "half"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not write the upload as it arrives")
+		}
+	}
+	s.Kill()
+	next := s.another(s.Data)
+	next.start(t)
+	equal(t, "uploads", uploaded(t, s.Data), []string{"whole"})
+	if data, err := os.ReadFile(whole.(string)); err != nil || string(data) != "whole" {
+		t.Errorf("the complete upload is %q, %v", data, err)
+	}
+}
+
+// uploaded returns the contents of the files in the upload folder.
+func uploaded(t *testing.T, data string) (contents []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(data, "uploads", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents = append(contents, string(content))
+	}
+	return contents
 }
