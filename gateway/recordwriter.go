@@ -64,17 +64,19 @@ func (w *recordWriter) take() []*entry {
 	return out
 }
 
-// run writes changed records until ctx ends, and once more after that.
+// run writes changed records until ctx ends, and once more after that. The end
+// of ctx interrupts no write.
 func (w *recordWriter) run(ctx context.Context) {
+	writing := context.WithoutCancel(ctx)
 	for {
 		select {
 		case <-w.kick:
 		case <-ctx.Done():
-			w.flush(context.WithoutCancel(ctx))
+			w.flush(writing)
 			return
 		}
 		wait := gatherTime
-		if !w.flush(ctx) {
+		if !w.flush(writing) {
 			wait = catalogueRetry
 		}
 		pause := time.NewTimer(wait)
@@ -95,7 +97,7 @@ func (w *recordWriter) flush(ctx context.Context) bool {
 		if err := w.write(ctx, e); err != nil {
 			ok = false
 			w.log.LogAttrs(ctx, slog.LevelError, "session record not written", slog.String("session", e.rec.ID), slog.String("error", err.Error()))
-			w.mark(e, false) //
+			w.mark(e, false)
 		}
 	}
 	return ok
