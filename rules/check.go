@@ -116,6 +116,9 @@ func checkTool(r store.Rule) (store.Rule, error) {
 
 // folder returns the absolute path of a file or folder with its links resolved.
 func folder(field, path string) (string, error) {
+	if len(path) > maxPath {
+		return "", fmt.Errorf("%s: has %d bytes; a path has at most %d", field, len(path), maxPath)
+	}
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%s: %q is not an absolute path", field, path)
 	}

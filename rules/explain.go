@@ -80,9 +80,10 @@ const (
 )
 
 // NewCall returns the call of an approval with these arguments. The folder must
-// be absolute and without "..". The arguments must be one JSON object of at
-// most 64 KiB that names at most 20 files; absent arguments count as an empty
-// object. NewCall returns an error that names the wrong field.
+// be absolute, without "..", and have at most 4,096 bytes. The arguments must
+// be one JSON object of at most 64 KiB that names at most 20 files; absent
+// arguments count as an empty object. NewCall returns an error that names the
+// wrong field.
 func NewCall(cliType, dir, tool string, arguments json.RawMessage) (Call, error) {
 	c := Call{CLIType: cliType, Approval: event.Approval{Kind: event.ApprovalTool, ToolName: tool, Arguments: arguments}}
 	if len(arguments) == 0 {

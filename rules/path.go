@@ -68,13 +68,21 @@ func below(path, folder string) bool {
 
 var errUnclear = errors.New("the path cannot be resolved")
 
+// maxPath is the maximum length of a path, in bytes. Linux opens no longer one.
+// The time to resolve a path grows with the square of its length.
+const maxPath = 4 << 10
+
 // resolve returns a path with its links resolved. If the file does not exist
 // yet, it resolves the folders that exist. It fails for a path with "..", which
-// has a different meaning before and after links are resolved, and for a path
-// through a link that leads each process elsewhere.
+// has a different meaning before and after links are resolved, for a path
+// through a link that leads each process elsewhere, and for a path that is
+// longer than maxPath.
 func resolve(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, ".") + string(filepath.Separator) + path
+	}
+	if len(path) > maxPath {
+		return "", errUnclear
 	}
 	if slices.Contains(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == filepath.Separator }), "..") {
 		return "", errUnclear

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/store"
+)
+
+// allocations returns the number of allocations of f.
+func allocations(f func()) int { return int(testing.AllocsPerRun(1, f)) }
+
+// A client and an agent choose these paths. The work of resolving one must not
+// depend on how long it is.
+func TestLongPathIsNotResolved(t *testing.T) {
+	long := strings.Repeat("/a", 5_000)
+	n := allocations(func() {
+		if real, err := resolve("", long); err == nil {
+			t.Errorf("resolved to %.40q", real)
+		}
+	})
+	if n > 100 {
+		t.Errorf("a path of %d bytes takes %d allocations", len(long), n)
+	}
+	n = allocations(func() {
+		if _, err := NewCall("some", long, "Bash", nil); err == nil || !strings.Contains(err.Error(), "projectDir: has 10000 bytes") {
+			t.Errorf("NewCall: got %v", err)
+		}
+		r := allow(store.RuleExecute, "git status")
+		r.ProjectDir = long
+		if _, err := Check(r); err == nil || !strings.Contains(err.Error(), "projectDir: has 10000 bytes") {
+			t.Errorf("Check: got %v", err)
+		}
+	})
+	if n > 1000 {
+		t.Errorf("a folder of %d bytes takes %d allocations", len(long), n)
+	}
+	dir := realDir(t)
+	c := call(dir, "Write", args{"file_path": long})
+	if matches(t, allow(store.RuleEdit, "/"), c) {
+		t.Error("a rule allows a path that no system opens")
+	}
+	if denied, ask := judged(t, []store.Rule{deny(store.RuleEdit, dir)}, c); denied || !ask {
+		t.Errorf("a rule that denies: denied %t, ask %t, want a question", denied, ask)
+	}
+}
