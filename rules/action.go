@@ -24,6 +24,9 @@ type action struct {
 	paths   []string // files that the call changes or reads
 	url     string
 
+	located map[string]location  // of paths and dir, as far as a rule needed them; see locate
+	files   map[string]*diskFile // see existing
+
 	// unclear says for people which argument we do not understand; "" if we
 	// understand all of them. An unknown argument may ask for more than the fields
 	// here show, such as to run a command outside of the agent's sandbox. No rule
@@ -95,7 +98,7 @@ func whyUnstorable(tool string) string {
 
 // actionOf returns what a call would do.
 func actionOf(c Call) *action {
-	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir}
+	a := &action{kind: store.RuleTool, tool: c.Approval.ToolName, dir: c.Dir, located: make(map[string]location), files: make(map[string]*diskFile)}
 	var args map[string]json.RawMessage
 	if raw := c.Approval.Arguments; len(raw) > 0 && (strictjson.Check(raw) != nil || json.Unmarshal(raw, &args) != nil) {
 		a.need(false, unclearJSON)

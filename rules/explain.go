@@ -72,8 +72,8 @@ type Explained struct {
 	Reason string
 }
 
-// Bounds of a call that a client describes. Each rule about paths resolves each
-// path, so the number of paths is bounded.
+// Bounds of a call that a client describes. Each path is resolved, and each rule
+// about paths compares its folder with each path, so their number is bounded.
 const (
 	maxArguments = 64 << 10 // bytes
 	maxPaths     = 20

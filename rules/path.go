@@ -10,13 +10,52 @@ import (
 	"strings"
 )
 
+// A location is where a path of a call leads.
+type location struct {
+	real string // the path with its links resolved
+	err  error  // why the path cannot be resolved
+}
+
+// locate returns the location of a path of the call. It resolves each path
+// once, however many rules ask for it.
+func (a *action) locate(path string) location {
+	l, ok := a.located[path]
+	if !ok {
+		l.real, l.err = resolve(a.dir, path)
+		a.located[path] = l
+	}
+	return l
+}
+
+// A diskFile is a file or folder that exists.
+type diskFile struct {
+	fs.FileInfo
+	up *diskFile // the nearest folder above it that exists
+}
+
+// existing returns the file at path, or else the nearest folder above it that
+// exists. It reads each folder once, however many rules and paths there are.
+func (a *action) existing(path string) *diskFile {
+	f, ok := a.files[path]
+	if ok {
+		return f
+	}
+	if up := filepath.Dir(path); up != path {
+		f = a.existing(up)
+	}
+	if is, err := os.Stat(path); err == nil {
+		f = &diskFile{is, f}
+	}
+	a.files[path] = f
+	return f
+}
+
 // within reports whether all paths, with their links resolved, are folder or
 // lie in it. The path of the folder was resolved when the rule was made: if a
 // link replaces the folder later, paths through the link do not match.
 func (a *action) within(paths []string, folder string) bool {
 	for _, path := range paths {
-		real, err := resolve(a.dir, path)
-		if err != nil || !Within(real, folder) {
+		if l := a.locate(path); l.err != nil || !Within(l.real, folder) {
 			return false
 		}
 	}
@@ -35,35 +74,28 @@ func (a *action) touches(folder string) tri {
 		found = unknown
 	}
 	for _, path := range a.paths {
-		real, err := resolve(a.dir, path)
-		if err != nil {
+		l := a.locate(path)
+		if l.err != nil {
 			found = unknown
 			continue
 		}
-		if Within(real, folder) || below(real, folder) {
+		if Within(l.real, folder) || a.existing(l.real).below(folder) {
 			return yes
 		}
 	}
 	return found
 }
 
-// below reports whether path, or a folder above it, is the same file on disk as
+// below reports whether f, or a folder above it, is the same file on disk as
 // folder.
-func below(path, folder string) bool {
+func (f *diskFile) below(folder string) bool {
 	want, err := os.Stat(folder)
-	if err != nil {
-		return false
-	}
-	for {
-		if is, err := os.Stat(path); err == nil && os.SameFile(is, want) {
+	for ; err == nil && f != nil; f = f.up {
+		if os.SameFile(f.FileInfo, want) {
 			return true
 		}
-		up := filepath.Dir(path)
-		if up == path {
-			return false
-		}
-		path = up
 	}
+	return false
 }
 
 var errUnclear = errors.New("the path cannot be resolved")

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,5 +45,24 @@ func TestLongPathIsNotResolved(t *testing.T) {
 	}
 	if denied, ask := judged(t, []store.Rule{deny(store.RuleEdit, dir)}, c); denied || !ask {
 		t.Errorf("a rule that denies: denied %t, ask %t, want a question", denied, ask)
+	}
+}
+
+// There may be a thousand rules, and a call may name many deep paths.
+func TestPathIsResolvedOnceForAllRules(t *testing.T) {
+	dir := realDir(t)
+	c := call(dir, "Write", args{"file_path": filepath.Join(dir, strings.Repeat("a/", 1000)+"x")})
+	var list []store.Rule
+	for i := range 100 {
+		folder := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, deny(store.RuleEdit, folder), allow(store.RuleEdit, folder))
+	}
+	one, all := NewSet(list[:2]), NewSet(list)
+	least := allocations(func() { one.Explain(c) })
+	if n := allocations(func() { all.Explain(c) }); n > 2*least {
+		t.Errorf("%d rules take %d allocations, and 2 rules %d", len(list), n, least)
 	}
 }
