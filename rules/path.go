@@ -125,18 +125,16 @@ func resolve(dir, path string) (string, error) {
 	}
 	rest := ""
 	for {
-		real, err := filepath.EvalSymlinks(path)
+		_, err := os.Lstat(path)
 		if err == nil {
+			real, err := filepath.EvalSymlinks(path)
+			if err != nil {
+				return "", errUnclear // such as a link to a missing file: writing to it creates the file
+			}
 			return filepath.Join(real, rest), nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", errUnclear
-		}
-		if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return "", errUnclear // a link to a missing file: writing to it creates the file
-		}
 		up := filepath.Dir(path)
-		if up == path {
+		if up == path || !errors.Is(err, fs.ErrNotExist) {
 			return "", errUnclear
 		}
 		path, rest = up, filepath.Join(filepath.Base(path), rest)

@@ -66,3 +66,24 @@ func TestPathIsResolvedOnceForAllRules(t *testing.T) {
 		t.Errorf("%d rules take %d allocations, and 2 rules %d", len(list), n, least)
 	}
 }
+
+// An agent can make folders as deep as it likes.
+func TestMissingFoldersBelowDeepOnesAreResolvedOnce(t *testing.T) {
+	dir := realDir(t)
+	deep := filepath.Join(dir, strings.Repeat("a/", 100))
+	if err := os.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(deep, strings.Repeat("b/", 100))
+	resolved := func(path string) int {
+		return allocations(func() {
+			if real, err := resolve("", path); err != nil || real != path {
+				t.Errorf("got %q, %v", real, err)
+			}
+		})
+	}
+	least := resolved(deep)
+	if n := resolved(path); n > 20*least {
+		t.Errorf("a missing path takes %d allocations, and the folder above it %d", n, least)
+	}
+}
