@@ -26,13 +26,33 @@ func (as Approvals) Rules() []store.Rule { return as.g.rules.all() }
 
 // AddRule stores a rule and returns it as stored. The rule applies from now on,
 // also to later approvals of turns that already run. If an equal rule exists,
-// AddRule returns that rule.
+// AddRule returns that rule. If ctx is limited to a project, the rule must be
+// for that project or folders in it.
 func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, error) {
 	r, err := rules.Check(r)
 	if err != nil {
 		return r, runnel.Fail(runnel.InvalidRequest, err.Error())
 	}
+	if err := checkOwnRule(ctx, r); err != nil {
+		return r, err
+	}
 	return as.g.rules.add(ctx, r)
+}
+
+// OwnRule reports whether a rule, as it is stored, concerns only the project to
+// which ctx is limited, if it is limited to one; see [WithProject].
+func OwnRule(ctx context.Context, r store.Rule) bool {
+	own := onlyProject(ctx)
+	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
+}
+
+// checkOwnRule returns an error unless [OwnRule] holds. r must be the rule that
+// will be stored: links in its folder may change each time they are resolved.
+func checkOwnRule(ctx context.Context, r store.Rule) error {
+	if OwnRule(ctx, r) {
+		return nil
+	}
+	return runnel.Fail(runnel.Forbidden, "projectDir: this credential makes rules for its own project only: "+onlyProject(ctx))
 }
 
 // RemoveRule removes a rule, or returns store.ErrNotFound.
@@ -91,21 +111,11 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 	return e.session.Decide(ctx, approval, d)
 }
 
-// Remembered returns the rule that [Approvals.DecideAndRemember] would store.
-// It fails with the errors of the same checks, and changes nothing.
-func (as Approvals) Remembered(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
-	e, err := as.asking(ctx, ref)
-	if err != nil {
-		return r, err
-	}
-	defer as.g.sessions.release(e)
-	return remembered(ctx, e, approval, d, r)
-}
-
 // DecideAndRemember decides an approval and stores a rule that decides similar
 // calls in the same way from now on. It returns the rule as stored. If the rule
 // cannot be stored, DecideAndRemember still decides the approval, and returns
-// the error.
+// the error. It decides nothing if the rule does not decide the approval as d
+// does, or is not for the project to which ctx is limited.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -172,7 +182,8 @@ func (as Approvals) checkEdited(ctx context.Context, e *entry, id string, d runn
 }
 
 // remembered returns the rule to store with decision d. It fails unless the
-// rule decides the approval as d does.
+// rule decides the approval as d does, and is for the project to which ctx is
+// limited.
 func remembered(ctx context.Context, e *entry, id string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	if len(d.UpdatedArguments) > 0 {
 		return r, runnel.Fail(runnel.InvalidRequest, "remember: cannot be given with updatedArguments; a rule never changes arguments")
@@ -206,5 +217,5 @@ func remembered(ctx context.Context, e *entry, id string, d runnel.Decision, r s
 	if !rules.Matches(r, ruleCall(e.call(a))) {
 		return r, runnel.Fail(runnel.InvalidRequest, "remember: this rule would not decide this approval; GET the approval for rules that would")
 	}
-	return r, nil
+	return r, checkOwnRule(ctx, r)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -219,6 +220,39 @@ func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A program in the project may replace a folder by a link at any time. So the
+// folder that counts is the one of the rule that is stored.
+func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
+	d := newDisk(t)
+	g := d.open(t)
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	link := filepath.Join(d.dir, "sub")
+	if err := os.Symlink(filepath.Dir(d.dir), link); err != nil {
+		t.Skip(err)
+	}
+	ctx := WithProject(t.Context(), d.dir)
+	a, _ := d.answered(t, g, id, "git status")
+	yes := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
+	for _, dir := range []string{link, filepath.Dir(d.dir), ""} {
+		r := command(store.EffectAllow, "git status")
+		r.ProjectDir = dir
+		_, err := g.Approvals().AddRule(ctx, r)
+		wantCode(t, err, runnel.Forbidden)
+		_, err = g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, r)
+		wantCode(t, err, runnel.Forbidden)
+	}
+	if list := g.Approvals().Rules(); len(list) != 0 {
+		t.Errorf("stored %+v", list)
+	}
+	own := command(store.EffectAllow, "git status")
+	own.ProjectDir = d.dir
+	if _, err := g.Approvals().DecideAndRemember(ctx, id, a.ID, yes, own); err != nil {
+		t.Errorf("the approval was decided together with a rule of another folder: %v", err)
+	}
+	d.untilIdle(t, g, id)
 }
 
 func TestThereAreOnlySoManyRules(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/store"
@@ -44,7 +45,7 @@ func (b *rulebook) routes() []route {
 func (b *rulebook) list(r *http.Request) (rulesAnswer, error) {
 	out := rulesAnswer{Rules: []command.Rule{}}
 	for _, rule := range b.approvals.Rules() {
-		if command.OwnRule(r.Context(), rule) {
+		if gateway.OwnRule(r.Context(), rule) {
 			out.Rules = append(out.Rules, command.RuleOf(rule))
 		}
 	}
@@ -62,11 +63,7 @@ func (b *rulebook) explain(r *http.Request, in command.ExplainRequest) (command.
 }
 
 func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, error) {
-	rule, err := command.NewRule(r.Context(), in)
-	if err != nil {
-		return ruleAnswer{}, err
-	}
-	rule, err = b.approvals.AddRule(r.Context(), rule)
+	rule, err := b.approvals.AddRule(r.Context(), command.RuleBy(access.Caller(r.Context()), in))
 	return ruleAnswer{command.RuleOf(rule)}, err
 }
 
@@ -74,7 +71,7 @@ func (b *rulebook) remove(r *http.Request) (reply.Empty, error) {
 	none := reply.Refuse(http.StatusNotFound, "there is no such rule; GET /api/rules lists the rules")
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || !slices.ContainsFunc(b.approvals.Rules(), func(rule store.Rule) bool {
-		return rule.ID == id && command.OwnRule(r.Context(), rule)
+		return rule.ID == id && gateway.OwnRule(r.Context(), rule)
 	}) {
 		return reply.Empty{}, none
 	}

@@ -184,14 +184,8 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	if in.Remember == nil {
 		return DecideAnswer{}, approvals.Decide(r.Context(), id, approval, d)
 	}
-	rule, err := approvals.Remembered(r.Context(), id, approval, d, ruleOf(caller, *in.Remember))
+	rule, err := approvals.DecideAndRemember(r.Context(), id, approval, d, RuleBy(caller, *in.Remember))
 	if err != nil {
-		return DecideAnswer{}, err
-	}
-	if !OwnRule(r.Context(), rule) {
-		return DecideAnswer{}, errNotOwn(caller)
-	}
-	if rule, err = approvals.DecideAndRemember(r.Context(), id, approval, d, rule); err != nil {
 		return DecideAnswer{}, err
 	}
 	stored := RuleOf(rule)

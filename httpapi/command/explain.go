@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/rules"
@@ -53,7 +54,7 @@ func Explain(ctx context.Context, list []store.Rule, in ExplainRequest) (Explain
 	}
 	var own []store.Rule
 	for _, r := range list {
-		if OwnRule(ctx, r) {
+		if gateway.OwnRule(ctx, r) {
 			own = append(own, r)
 		}
 	}

@@ -2,16 +2,11 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"time"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/httpapi/access"
-	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -70,37 +65,13 @@ func fieldsOf(r store.Rule) RuleFields {
 	return RuleFields{r.Effect, r.Kind, r.CLIType, r.ProjectDir, r.Tool, r.Pattern, r.Note}
 }
 
-// OwnRule reports whether the caller may see a rule. A caller that is bound to
-// a project sees only rules for folders of that project.
-func OwnRule(ctx context.Context, r store.Rule) bool {
-	own := access.Caller(ctx).Project
-	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
-}
-
-// NewRule validates the rule that a caller wants to store, and returns it. The
-// rule of a caller that is bound to a project must be for that project or
-// folders in it.
-func NewRule(ctx context.Context, in RuleRequest) (store.Rule, error) {
-	caller := access.Caller(ctx)
-	r, err := rules.Check(ruleOf(caller, in))
-	if err != nil {
-		return r, reply.Invalid(err.Error())
-	}
-	if !OwnRule(ctx, r) { // after Check has resolved the links in its folder
-		return r, errNotOwn(caller)
-	}
-	return r, nil
-}
-
-func ruleOf(caller auth.Identity, in RuleRequest) store.Rule {
+// RuleBy returns the rule that a caller wants to store. The rule of a caller
+// that is bound to a project is for that project, unless it names a folder.
+func RuleBy(caller auth.Identity, in RuleRequest) store.Rule {
 	return store.Rule{
 		Effect: in.Effect, Kind: in.Kind, CLIType: in.CLIType, ProjectDir: cmp.Or(in.ProjectDir, caller.Project), Tool: in.Tool,
 		Pattern: in.Pattern, Note: in.Note, By: caller.ID, ByName: caller.Name,
 	}
-}
-
-func errNotOwn(caller auth.Identity) error {
-	return runnel.Fail(runnel.Forbidden, "projectDir: this credential makes rules for its own project only: "+caller.Project)
 }
 
 // Approval returns a pending approval, with rules that would answer requests
