@@ -32,6 +32,11 @@ const (
 	maxImage = 3 << 20
 )
 
+// scaling contains a value while an image is being scaled. A decoded image takes
+// up to 200 MB of memory, and every session of every client may send one, so
+// only one image of the whole server is decoded at a time.
+var scaling = make(chan struct{}, 1)
+
 // Prepare implements [runnel.Preparer]. It scales images to the size that the
 // agent would choose, so that the agent stores exactly the image that was sent.
 func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, error) {
@@ -43,7 +48,7 @@ func (p *Provider) Prepare(ctx context.Context, in runnel.Input) (runnel.Input, 
 		if err := ctx.Err(); err != nil {
 			return in, err
 		}
-		small, err := scaled(a)
+		small, err := scaled(ctx, a)
 		if err != nil {
 			return in, err
 		}
@@ -69,14 +74,20 @@ func (p *Provider) Accepts(context.Context, runnel.Options) (func(runnel.Attachm
 // scaled returns an image that is at most maxSide wide and high. It reads the
 // size from the header before it decodes the image. It returns an image with
 // more than maxPixels pixels unchanged, and one that cannot be decoded; the
-// agent reports the latter.
-func scaled(a runnel.Attachment) (runnel.Attachment, error) {
+// agent reports the latter. It returns an error only if ctx ends.
+func scaled(ctx context.Context, a runnel.Attachment) (runnel.Attachment, error) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(a.Data))
 	if err != nil {
 		return a, nil
 	}
 	if max(c.Width, c.Height) <= maxSide || c.Width*c.Height > maxPixels {
 		return a, nil
+	}
+	select {
+	case scaling <- struct{}{}:
+		defer func() { <-scaling }()
+	case <-ctx.Done():
+		return a, ctx.Err()
 	}
 	src, format, err := image.Decode(bytes.NewReader(a.Data))
 	if err != nil {

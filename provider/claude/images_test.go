@@ -3,19 +3,23 @@ package claude
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"hash/crc32"
 	"image"
 	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -274,4 +278,49 @@ func (r *rig) attached() (out []string) {
 		}
 	}
 	return out
+}
+
+// Every session may send an image at the same time, and a decoded image takes
+// much memory.
+func TestOneImageIsDecodedAtATime(t *testing.T) {
+	entered, leave := make(chan struct{}, 2), make(chan struct{})
+	size := image.Config{Width: maxSide + 1, Height: 1, ColorModel: color.NRGBAModel}
+	image.RegisterFormat("waiting", "waiting image",
+		func(io.Reader) (image.Image, error) {
+			entered <- struct{}{}
+			<-leave
+			return picture(size.Width, size.Height), nil
+		},
+		func(io.Reader) (image.Config, error) { return size, nil })
+	in := runnel.Input{Attachments: []runnel.Attachment{{Name: "p", MediaType: "image/png", Data: []byte("waiting image")}}}
+	first := make(chan error, 1)
+	go func() {
+		_, err := New().Prepare(t.Context(), in)
+		first <- err
+	}()
+	<-entered
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	second := make(chan error, 1)
+	go func() {
+		_, err := New().Prepare(ctx, in)
+		second <- err
+	}()
+	select {
+	case <-entered:
+		t.Error("two images are decoded at once")
+		close(leave)
+		<-second
+	case err := <-second:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the client of the second image is gone: got %v", err)
+		}
+		close(leave)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if _, err := New().Prepare(t.Context(), in); err != nil {
+		t.Errorf("an image after both: %v", err)
+	}
 }
