@@ -37,6 +37,7 @@ func TestRestart(t *testing.T) {
 	_ = dead.cat.PutSession(t.Context(), rec)
 	queue, _ := d.cat.Queue(t.Context(), "")
 	for _, q := range queue {
+		q.Input, _ = d.cat.QueuedInput(t.Context(), q.Session, q.Turn)
 		_ = dead.cat.Enqueue(t.Context(), q)
 	}
 	// A prompt whose turn has started but that is still in the queue, and a

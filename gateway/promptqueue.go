@@ -141,9 +141,16 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 // next starts the turn of a queued prompt. A turn that cannot start ends with
 // the error, so that its client gets a result and the queue continues. If next
 // returns an error, the prompt must stay in the queue; e.sending is held.
+//
+// It reads one prompt only: the files of all prompts of a queue together may be
+// larger than the memory.
 func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) error {
+	input, err := q.catalogue.QueuedInput(ctx, next.Session, next.Turn)
+	if err != nil {
+		return storeError(err)
+	}
 	var p queuedPrompt
-	err := json.Unmarshal(next.Input, &p)
+	err = json.Unmarshal(input, &p)
 	if p.Input.Turn = next.Turn; err != nil {
 		err = runnel.Fail(runnel.InvalidRequest, "the prompt cannot be read; send it again", err)
 	} else if err = q.send(ctx, e, p); err == nil || passing(err) {

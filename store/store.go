@@ -42,9 +42,11 @@ type Catalogue interface {
 
 	// Enqueue adds a prompt to the end of its session's queue.
 	Enqueue(ctx context.Context, q Queued) error
-	// Queue returns the queued prompts of a session, oldest first. An empty
-	// session selects all sessions.
+	// Queue returns the queued prompts of a session, oldest first, without their
+	// Input: it may contain files. An empty session selects all sessions.
 	Queue(ctx context.Context, session string) ([]Queued, error)
+	// QueuedInput returns the Input of a queued prompt, or ErrNotFound.
+	QueuedInput(ctx context.Context, session, turn string) (json.RawMessage, error)
 	// Dequeue removes a prompt. A missing prompt is not an error.
 	Dequeue(ctx context.Context, session, turn string) error
 

@@ -5,6 +5,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -158,10 +159,23 @@ func (c *Catalogue) Queue(_ context.Context, session string) ([]store.Queued, er
 	var out []store.Queued
 	for _, q := range c.queue {
 		if session == "" || q.Session == session {
+			q.Input = nil
 			out = append(out, q)
 		}
 	}
 	return out, nil
+}
+
+// QueuedInput implements [store.Catalogue].
+func (c *Catalogue) QueuedInput(_ context.Context, session, turn string) (json.RawMessage, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.queue {
+		if q.Session == session && q.Turn == turn {
+			return q.Input, nil
+		}
+	}
+	return nil, store.ErrNotFound
 }
 
 // Dequeue implements [store.Catalogue].

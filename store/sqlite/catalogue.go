@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -111,14 +112,22 @@ func (s *Store) Enqueue(ctx context.Context, q store.Queued) error {
 
 // Queue implements [store.Catalogue].
 func (s *Store) Queue(ctx context.Context, session string) ([]store.Queued, error) {
-	return all(ctx, s, scanQueued, "SELECT session, turn, input, at FROM queue WHERE ? IN (session, '') ORDER BY id", session)
+	return all(ctx, s, scanQueued, "SELECT session, turn, at FROM queue WHERE ? IN (session, '') ORDER BY id", session)
 }
 
 func scanQueued(row scanner) (q store.Queued, err error) {
 	var at any
-	err = row.Scan(&q.Session, &q.Turn, (*[]byte)(&q.Input), &at)
+	err = row.Scan(&q.Session, &q.Turn, &at)
 	q.At = decodeTime(at)
 	return q, err
+}
+
+// QueuedInput implements [store.Catalogue].
+func (s *Store) QueuedInput(ctx context.Context, session, turn string) (json.RawMessage, error) {
+	return one(ctx, s, func(row scanner) (input json.RawMessage, err error) {
+		err = row.Scan((*[]byte)(&input))
+		return input, err
+	}, "SELECT input FROM queue WHERE session = ? AND turn = ?", session, turn)
 }
 
 // Dequeue implements [store.Catalogue].

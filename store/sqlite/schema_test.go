@@ -72,6 +72,8 @@ func checkFixture(t *testing.T, s *Store) {
 	add(session, err)
 	queue, err := s.Queue(t.Context(), "")
 	add(queue, err)
+	input, err := s.QueuedInput(t.Context(), fixtureQueued.Session, fixtureQueued.Turn)
+	add(input, err)
 	tokens, err := s.Tokens(t.Context(), store.TokenAPI)
 	add(tokens, err)
 	unfinished, err := s.Unfinished(t.Context())
@@ -80,7 +82,9 @@ func checkFixture(t *testing.T, s *Store) {
 	for _, ev := range fixtureEvents {
 		want = append(want, ev)
 	}
-	want = append(want, fixtureSession, []store.Queued{fixtureQueued}, []store.Token{fixtureToken}, []string{"s"})
+	listed := fixtureQueued
+	listed.Input = nil
+	want = append(want, fixtureSession, []store.Queued{listed}, fixtureQueued.Input, []store.Token{fixtureToken}, []string{"s"})
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("contents (-want +got):\n%s", d)
 	}

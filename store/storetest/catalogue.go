@@ -221,8 +221,11 @@ func queued(t *testing.T, c store.Catalogue, session string) string {
 	t.Helper()
 	var out []string
 	for _, q := range must[[]store.Queued](t)(c.Queue(t.Context(), session)) {
-		if string(q.Input) != `{"text": "x"}` || !q.At.Equal(at) {
-			t.Errorf("%s/%s came back as %s at %v", q.Session, q.Turn, q.Input, q.At)
+		if q.Input != nil {
+			t.Errorf("the list contains the input of %s/%s: %s", q.Session, q.Turn, q.Input)
+		}
+		if input := must[json.RawMessage](t)(c.QueuedInput(t.Context(), q.Session, q.Turn)); string(input) != `{"text": "x"}` || !q.At.Equal(at) {
+			t.Errorf("%s/%s came back as %s at %v", q.Session, q.Turn, input, q.At)
 		}
 		out = append(out, q.Session+"/"+q.Turn)
 	}
@@ -243,6 +246,11 @@ func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		}
 	}
 	equal(t, "the rest", queued(t, c, ""), "a/3 b/1 b/2 a/2")
+	for _, q := range []store.Queued{{Session: "a", Turn: "1"}, {Session: "b", Turn: "3"}, {Session: "c", Turn: "1"}} {
+		if input, err := c.QueuedInput(t.Context(), q.Session, q.Turn); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s/%s is not queued: got %s, %v", q.Session, q.Turn, input, err)
+		}
+	}
 	enqueue(t, c, "a", "4") // after the queued prompts, even after others were removed
 	equal(t, "one more", queued(t, c, "a"), "a/3 a/2 a/4")
 }
