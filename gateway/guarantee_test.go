@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,57 @@ func (s *shaky) Dequeue(ctx context.Context, id, turn string) error {
 		return errShaky
 	}
 	return s.Catalogue.Dequeue(ctx, id, turn)
+}
+
+// listing is a catalogue that counts the bytes of options in its lists.
+type listing struct {
+	store.Catalogue
+	bytes atomic.Int64
+}
+
+func (l *listing) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Session, error) {
+	list, err := l.Catalogue.Sessions(ctx, f)
+	for _, rec := range list {
+		l.bytes.Add(int64(len(rec.Options)))
+	}
+	return list, err
+}
+
+// There may be tens of thousands of sessions, and a client may give each a
+// megabyte of options.
+func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
+	d := newDisk(t)
+	for range 10 {
+		opt := runnel.Options{SystemPromptAppend: strings.Repeat("x", 100<<10), Config: runnel.Values{"own": "value"}}
+		rec, err := newRecord(nil, script.New(), d.dir, opt, resolution{})
+		if err == nil {
+			rec.Options, err = kept{Persona: "reviewer", Delegation: Governed}.in(rec.Options)
+		}
+		if err == nil {
+			err = d.cat.PutSession(t.Context(), rec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cat := &listing{Catalogue: d.cat}
+	g := d.open(t, func(c *Config) { c.Catalogue = cat })
+	defer closeIt(t, g)
+	list, err := g.List(t.Context(), Filter{Dead: true})
+	if err != nil || len(list) != 10 {
+		t.Fatalf("got %d sessions, %v", len(list), err)
+	}
+	for _, st := range list {
+		if st.Persona != "reviewer" || st.Delegation != Governed || st.Given["own"] != "value" {
+			t.Errorf("got %+v", st)
+		}
+	}
+	if list, err := g.Projects(t.Context()); err != nil || len(list) != 1 || list[0].Sessions != 10 {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	if n := cat.bytes.Load(); n > 10<<10 {
+		t.Errorf("the lists contain %d bytes of options", n)
+	}
 }
 
 func TestQueuedPromptBeginsOnceDespiteCatalogueErrors(t *testing.T) {

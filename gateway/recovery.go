@@ -27,7 +27,7 @@ type recovery struct {
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{})
+	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Trim: described})
 	if err != nil {
 		return storeError(err)
 	}

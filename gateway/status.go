@@ -97,7 +97,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 		}
 		f.ProjectDir = own
 	}
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: described})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -129,7 +129,7 @@ type Project struct {
 // Projects returns the directories that have sessions, newest activity first.
 // Dead sessions count, too.
 func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: described})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -185,6 +185,21 @@ func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, er
 	}
 	st.LastSeq = state.Head
 	return st, nil
+}
+
+// described returns the part of a record's options that [Describe] shows. The
+// rest, such as the text for the system prompt, may have a megabyte.
+func described(options json.RawMessage) json.RawMessage {
+	var shown struct {
+		Persona    json.RawMessage `json:"persona,omitempty"`
+		Delegation json.RawMessage `json:"delegation,omitempty"`
+		Config     json.RawMessage `json:"config,omitempty"`
+	}
+	if json.Unmarshal(options, &shown) != nil {
+		return nil // a record without options, or with options that cannot be read
+	}
+	data, _ := json.Marshal(shown) // cannot fail: its members are valid JSON
+	return data
 }
 
 // Describe returns the status of a session that is not open, from its record

@@ -101,6 +101,11 @@ type SessionFilter struct {
 	ProjectDir string // "" for all
 	Dead       bool   // include dead sessions
 	Limit      int    // Default: no limit
+
+	// Trim is called with the Options of each record as it is read. The record
+	// has the result instead, so that a long list fits into memory although
+	// Options may be long. Default: the Options stay as they are.
+	Trim func(options json.RawMessage) json.RawMessage
 }
 
 // A Queued prompt waits until earlier turns have ended.

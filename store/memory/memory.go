@@ -100,6 +100,9 @@ func (c *Catalogue) Sessions(_ context.Context, f store.SessionFilter) ([]store.
 			!f.Dead && s.State == "dead" {
 			continue
 		}
+		if f.Trim != nil {
+			s.Options = f.Trim(s.Options)
+		}
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b store.Session) int {

@@ -62,7 +62,14 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 	if f.Limit > 0 {
 		limit = f.Limit
 	}
-	return all(ctx, s, scanSession, "SELECT "+sessionColumns+" FROM sessions WHERE "+strings.Join(where, " AND ")+
+	scan := func(row scanner) (store.Session, error) {
+		r, err := scanSession(row)
+		if f.Trim != nil {
+			r.Options = f.Trim(r.Options)
+		}
+		return r, err
+	}
+	return all(ctx, s, scan, "SELECT "+sessionColumns+" FROM sessions WHERE "+strings.Join(where, " AND ")+
 		" ORDER BY last_active_at DESC, id LIMIT ?", append(args, limit)...)
 }
 

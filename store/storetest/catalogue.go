@@ -28,6 +28,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Sessions", testSessions},
 		{"DeleteSession", testDeleteSession},
 		{"Unfinished", testUnfinished},
+		{"Trim", testTrim},
 		{"Report", testReport},
 		{"Queue", testQueue},
 		{"Tokens", testTokens},
@@ -208,6 +209,21 @@ func testUnfinished(t *testing.T, log runnel.Log, c store.Catalogue) {
 	got := must[[]string](t)(c.Unfinished(t.Context()))
 	slices.Sort(got)
 	equal(t, "unfinished", got, []string{"s1", "s3"})
+}
+
+func testTrim(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	long := full("a")
+	long.Options = json.RawMessage(`{"long": true}`)
+	empty := full("b")
+	empty.Options = nil
+	put(t, c, long, empty)
+	trim := func(options json.RawMessage) json.RawMessage { return append(json.RawMessage("trimmed "), options...) }
+	got := make(map[string]string)
+	for _, s := range must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{Dead: true, Trim: trim})) {
+		got[s.ID] = string(s.Options)
+	}
+	equal(t, "trimmed", got, map[string]string{"a": `trimmed {"long": true}`, "b": "trimmed "})
+	equal(t, "the record", string(must[store.Session](t)(c.Session(t.Context(), "a")).Options), `{"long": true}`)
 }
 
 func enqueue(t *testing.T, c store.Catalogue, session, turn string) {
