@@ -32,9 +32,9 @@ const (
 	maxImage = 3 << 20
 )
 
-// scaling contains a value while an image is being scaled. A decoded image takes
-// up to 200 MB of memory, and every session of every client may send one, so
-// only one image of the whole server is decoded at a time.
+// scaling contains a value while an image is being scaled. A decoded image needs
+// 200 MB of memory at most, and every session of every client may send one. So
+// the server decodes one image at a time.
 var scaling = make(chan struct{}, 1)
 
 // Prepare implements [runnel.Preparer]. It scales images to the size that the
