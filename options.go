@@ -213,16 +213,23 @@ func lacks(agent, option string) error {
 	if c, ok := capabilities[option]; ok {
 		details["capability"] = c
 	}
-	return &Error{Code: UnsupportedCapability, Message: option + ": " + agent + " does not take this option; leave it out", Details: details}
+	return &Error{Code: UnsupportedCapability, Message: option + ": " + agent + " does not support this option; leave it out", Details: details}
 }
 
 // DisplayName returns the name of a provider's agent for people, such as Claude
-// Code; without one it returns the provider's name.
+// Code. If the provider has none, it returns the words of the provider's name
+// with capitals.
 func DisplayName(p Provider) string {
 	if d, ok := p.(interface{ DisplayName() string }); ok {
 		return d.DisplayName()
 	}
-	return p.Name()
+	words := strings.Split(p.Name(), "-")
+	for i, w := range words {
+		if w != "" {
+			words[i] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func checkModel(c checked) error {
@@ -248,7 +255,7 @@ func checkText(field, s string) error {
 func isText(s string) bool { return !strings.ContainsRune(s, 0) && strings.ToValidUTF8(s, "") == s }
 
 func notText(field string) string {
-	return field + ": holds a NUL character or is not valid UTF-8; agents take neither"
+	return field + ": contains a NUL character or is not valid UTF-8; agents accept neither"
 }
 
 func checkTools(c checked) error {
@@ -296,7 +303,7 @@ func checkMode(c checked) error {
 		return Fail(InvalidRequest, "permissionMode: unknown value "+shown(string(mode))+"; want "+oneOf(modes))
 	}
 	if mode == ModeBypass && !c.opt.AllowBypass {
-		return Fail(InvalidRequest, "permissionMode: bypass runs every tool without asking; it has to be allowed on the server first")
+		return Fail(InvalidRequest, "permissionMode: bypass runs every tool without asking, which is not allowed here; a server allows it with --allow-bypass")
 	}
 	if c.takes != nil && len(c.takes.Modes) > 0 {
 		has = c.takes.Modes

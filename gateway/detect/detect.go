@@ -59,7 +59,7 @@ func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider) *Detec
 	d := &Detector{ctx: ctx, work: work, slots: make(chan struct{}, maxProbes)}
 	index := NewIndex(ps)
 	for _, p := range ps {
-		a := Agent{CLIType: p.Name(), DisplayName: displayName(p), Aliases: []string{}, Capabilities: runnel.Capabilities(p)}
+		a := Agent{CLIType: p.Name(), DisplayName: runnel.DisplayName(p), Aliases: []string{}, Capabilities: runnel.Capabilities(p)}
 		for _, name := range aliases(p) {
 			if index.alias[name] == p.Name() {
 				a.Aliases = append(a.Aliases, name)
@@ -174,7 +174,7 @@ func (d *Detector) Close() {
 func Probe(ctx context.Context, p runnel.Provider) runnel.Installation {
 	prober, ok := p.(runnel.Prober)
 	if !ok {
-		return runnel.Installation{Problem: "cannot be asked"}
+		return runnel.Installation{Problem: "Runnel cannot check whether this agent is installed."}
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -6,11 +6,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Optional methods of a provider.
-type (
-	displayer interface{ DisplayName() string }
-	aliaser   interface{ Aliases() []string }
-)
+// An aliaser is a provider with other names.
+type aliaser interface{ Aliases() []string }
 
 // An Index finds providers by name and by alias. It is immutable.
 type Index struct {
@@ -77,17 +74,4 @@ func aliases(p runnel.Provider) []string {
 		return []string{}
 	}
 	return []string{first, strings.ReplaceAll(p.Name(), "-", "_")}
-}
-
-func displayName(p runnel.Provider) string {
-	if d, ok := p.(displayer); ok {
-		return d.DisplayName()
-	}
-	words := strings.Split(p.Name(), "-")
-	for i, w := range words {
-		if w != "" {
-			words[i] = strings.ToUpper(w[:1]) + w[1:]
-		}
-	}
-	return strings.Join(words, " ")
 }
