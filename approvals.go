@@ -157,7 +157,7 @@ func (s *Session) decide(id string, d Decision) error {
 		return errApprovalGone()
 	}
 	if d.ArgumentsDigest != "" && d.ArgumentsDigest != a.ArgumentsDigest {
-		return Fail(ApprovalGone, "the arguments have changed since this answer was made; look at the approval again")
+		return Fail(ApprovalGone, "the arguments have changed since you read the approval; read it again, then answer")
 	}
 	i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.ID == d.Choice })
 	if i < 0 && d.Choice != event.ChoiceWithdrawn {
@@ -171,7 +171,7 @@ func (s *Session) decide(id string, d Decision) error {
 			return Fail(InvalidRequest, "updatedArguments: this approval does not allow changed arguments")
 		}
 		if !json.Valid(d.UpdatedArguments) {
-			return Fail(InvalidRequest, "updatedArguments: not JSON")
+			return Fail(InvalidRequest, "updatedArguments: is not valid JSON")
 		}
 	}
 	if d.By == "" {
@@ -213,7 +213,7 @@ func (s *Session) decide(id string, d Decision) error {
 }
 
 func errApprovalGone() *Error {
-	return Fail(ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
+	return Fail(ApprovalGone, "this approval is resolved, withdrawn or not part of this session; read the session again")
 }
 
 // approval returns a pending approval and its turn; nil if there is none.

@@ -64,7 +64,7 @@ func Require(p Provider, caps ...Capability) error {
 	have, own := Capabilities(p), backendKeys(p)
 	for _, c := range caps {
 		if _, ok := own[string(c)]; !ok && !slices.Contains(have, c) {
-			return &Error{Code: UnsupportedCapability, Message: p.Name() + " cannot do this: " + string(c),
+			return &Error{Code: UnsupportedCapability, Message: DisplayName(p) + " does not support " + string(c),
 				Details: map[string]any{"capability": c, "capabilities": have}}
 		}
 	}

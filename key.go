@@ -63,7 +63,7 @@ func checkAuth(c checked) error {
 	case auth == AuthAPIKey && c.takes != nil && !c.takes.APIKey:
 		return &Error{
 			Code: UnsupportedCapability, Details: map[string]any{"option": "auth"},
-			Message: "auth: " + c.agent + " takes no API key from us; leave auth out, and log in or configure a key with the agent itself",
+			Message: "auth: " + c.agent + " accepts no API key from runnel; leave auth out, and log in with the agent itself or configure a key there",
 		}
 	}
 	return nil

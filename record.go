@@ -105,7 +105,7 @@ func (s *Session) conversation() string {
 func (s *Session) lost(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
-		err = Fail(StoreUnavailable, "the session's log cannot be written; see the server's log, free space or stop the other writer, and send again", cause)
+		err = Fail(StoreUnavailable, "the session's log cannot be written; see the server's log, free disk space or stop the other program that writes it, and send again", cause)
 	}
 	s.recover = err
 	if !errors.Is(cause, ErrConflict) {

@@ -377,7 +377,7 @@ func (r *rules) drop() []event.Event { r.dropped++; return nil }
 
 func (r *rules) refuse(at time.Time, why string) []event.Event {
 	return r.warn(event.Event{At: at, Body: event.Notice{
-		Level: event.LevelWarning, Code: string(InvalidStreamEvent), Message: "refused an event of the agent: " + why,
+		Level: event.LevelWarning, Code: string(InvalidStreamEvent), Message: "rejected an invalid event of the agent: " + why,
 	}})
 }
 

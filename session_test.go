@@ -510,11 +510,11 @@ func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 		want := `1 {"type":"item_start","itemId":"T1:0:0","itemType":"message"}
 2 {"type":"item_done","itemId":"T1:0:0","finalItem":{"type":"message","content":"hi","origin":"user"}}
 3 {"type":"response_start","modelId":"unknown","providerId":"stubborn"}
-4 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_delta: itemId: no such item has started"}
-5 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_start: name: missing"}
+4 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"rejected an invalid event of the agent: item_delta: itemId: no such item has started"}
+5 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"rejected an invalid event of the agent: item_start: name: missing"}
 6 {"type":"item_start","itemId":"T1:1:0","itemType":"message"}
 7 {"type":"item_done","itemId":"T1:1:0","finalItem":{"type":"message","content":"","origin":"agent"}}
-8 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"refused an event of the agent: item_start: itemId: does not begin with the id of its turn"}
+8 {"type":"notice","level":"warning","code":"INVALID_STREAM_EVENT","message":"rejected an invalid event of the agent: item_start: itemId: does not begin with the id of its turn"}
 9 {"type":"response_error","error":{"code":"AGENT_ERROR","message":"boom"}}
 `
 		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
