@@ -197,9 +197,9 @@ func (s *Store) write(up *Upload, r io.Reader) (err error) {
 	err = errors.Join(err, f.Close())
 	switch {
 	case errors.Is(err, errTooMany):
-		return runnel.Fail(runnel.RateLimited, "there are too many uploads already; those that nobody sends are removed after a day")
+		return runnel.Fail(runnel.RateLimited, "the server has stored as many uploads as allowed; upload again later: each upload is removed after a day")
 	case in.err != nil:
-		return runnel.Fail(runnel.InvalidRequest, "the upload broke off; send it again", in.err)
+		return runnel.Fail(runnel.InvalidRequest, "the upload was interrupted; send it again", in.err)
 	case err != nil:
 		return notStored(err)
 	case in.size > MaxFile:
@@ -229,7 +229,7 @@ func (s *Store) create(id, rel string) (*os.File, error) {
 }
 
 func notStored(cause error) error {
-	return runnel.Fail(runnel.StoreUnavailable, "the upload cannot be kept; is the disk full?", cause)
+	return runnel.Fail(runnel.StoreUnavailable, "the upload cannot be stored; check the free disk space of the server", cause)
 }
 
 var errTooMany = errors.New("attach: too many uploads")

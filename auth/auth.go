@@ -40,7 +40,7 @@ var (
 
 	// ErrMakerEnded means that a credential ended while it was used to create
 	// another.
-	ErrMakerEnded = errors.New("the credential that makes this one was revoked or has expired")
+	ErrMakerEnded = errors.New("the credential that creates this one was revoked or has expired")
 
 	ErrBoundAdmin = errors.New("a credential for one project cannot have the scope admin")
 )

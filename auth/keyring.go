@@ -347,7 +347,7 @@ func (k *Keyring) keep(ctx context.Context, secret string, kind store.TokenKind,
 		return store.Token{}, err
 	}
 	if err := k.tokens.PutToken(ctx, t); err != nil {
-		return store.Token{}, fmt.Errorf("keep credential: %w", err)
+		return store.Token{}, fmt.Errorf("store credential: %w", err)
 	}
 	k.seen(secret)
 	return t, nil

@@ -34,9 +34,9 @@ func CheckListen(address string, e Exposure) (loopback bool, err error) {
 	case ip == netip.IPv6Loopback(), ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}):
 		return true, nil
 	case ip.IsLoopback(): // browsers resolve the page's host name only to the two above
-		return false, fmt.Errorf("listen address %q: the page cannot be opened there; use 127.0.0.1 or [::1]", address)
+		return false, fmt.Errorf("listen address %q: browsers cannot open the page at this address; use 127.0.0.1 or [::1]", address)
 	case !e.TLS && !e.Proxied:
-		return false, errors.New("refusing to listen beyond this machine without TLS: give a certificate and key, or state that a proxy in front speaks TLS")
+		return false, errors.New("refusing to listen beyond this machine without TLS: set --tls-cert and --tls-key, or --proxied if a reverse proxy provides TLS")
 	case e.Tokens == 0:
 		return false, errors.New("refusing to listen beyond this machine without a token: create one first with `runnel token create`")
 	}

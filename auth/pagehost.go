@@ -35,7 +35,7 @@ func OpenPageHost(file string) (*PageHost, error) {
 	}
 	label := strings.TrimSpace(string(text))
 	if !randomLabel.MatchString(label) {
-		return nil, fmt.Errorf("%s holds no host name of the page; remove it, and the page gets a new one", file)
+		return nil, fmt.Errorf("%s contains no valid host name of the page; remove the file, and the server creates a new name", file)
 	}
 	p.name = underLocalhost(label)
 	return p, nil
@@ -62,7 +62,7 @@ func (p *PageHost) Renew() error {
 	defer p.mu.Unlock()
 	label := newLabel()
 	if err := writePrivate(p.file, label+"\n"); err != nil {
-		return fmt.Errorf("keep the page's host name: %w", err)
+		return fmt.Errorf("store the page's host name: %w", err)
 	}
 	p.name = underLocalhost(label)
 	return nil

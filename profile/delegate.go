@@ -96,7 +96,7 @@ func (d Delegation) Decide() Permit {
 	case d.Profile == nil:
 		return refuse(GateProfile, "the session has no profile, and only a profile can list subagents")
 	case d.Subagent == "":
-		return refuse(GateProfile, "the agent does not say to which subagent it delegates")
+		return refuse(GateProfile, "the agent does not name the subagent to which it delegates")
 	case !slices.Contains(d.Profile.Subagents, d.Subagent):
 		return refuse(GateProfile, "the profile "+strconv.Quote(d.Profile.Name)+" does not list the subagent "+name)
 	case g == nil:

@@ -66,7 +66,7 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 		why   string
 	}{
 		"no profile":        {func(d *Delegation) { d.Profile = nil }, GateProfile, "the session has no profile"},
-		"no name":           {func(d *Delegation) { d.Subagent = "" }, GateProfile, "does not say"},
+		"no name":           {func(d *Delegation) { d.Subagent = "" }, GateProfile, "does not name the subagent"},
 		"another case":      {func(d *Delegation) { d.Subagent = "Tester" }, GateProfile, "does not list"},
 		"blank reference":   {func(d *Delegation) { d.Governance.ApprovalRef = " \t" }, GateRef, "blank"},
 		"no own profile":    {func(d *Delegation) { d.Target = nil }, GateType, `there is no profile "tester"`},

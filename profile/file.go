@@ -112,7 +112,7 @@ func split(data []byte) (front []byte, rest string, at int, err *problem) {
 			return front, strings.TrimRight(text, "\n"), at + len(rest) - len(text), nil
 		}
 	}
-	return nil, "", 0, wrong(1, "the front matter does not end; write a line --- behind the settings")
+	return nil, "", 0, wrong(1, "the front matter does not end; write a line --- after the settings")
 }
 
 // invalidText returns the position of the first byte that is a NUL or not

@@ -67,7 +67,7 @@ func TestParseNamesFileLineAndCause(t *testing.T) {
 	for data, want := range map[string]string{
 		"":                                "reviewer.md:1: does not begin with front matter; write a line --- before and after the settings",
 		"# Title\n":                       "reviewer.md:1: does not begin with front matter",
-		"---\nmodel: opus\n":              "reviewer.md:1: the front matter does not end; write a line --- behind the settings",
+		"---\nmodel: opus\n":              "reviewer.md:1: the front matter does not end; write a line --- after the settings",
 		"\n---\nmodel: opus\n---\n":       "reviewer.md:1: does not begin with front matter",
 		front("model: a\n\nmodl: opus"):   `reviewer.md:4: unknown key "modl"; did you mean model?`,
 		front("disallowed-tools: [Bash]"): `reviewer.md:2: unknown key "disallowed-tools"; did you mean disallowed_tools?`,

@@ -357,9 +357,9 @@ func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	case e.Code != runnel.UnsupportedCapability:
 		return name + ": " + e.Message
 	case keys[option] == textKey:
-		return name + " has a text, but " + agent + " takes no system prompt text; choose another agent, or remove the text below the settings"
+		return name + " has a text, but " + agent + " does not support an additional system prompt; choose another agent, or remove the text below the settings"
 	}
-	return name + " sets " + keys[option] + ", which " + agent + " does not take; choose another agent, or remove the setting from the profile"
+	return name + " sets " + keys[option] + ", which " + agent + " does not support; choose another agent, or remove the setting from the profile"
 }
 
 // Blame adds the profile to the error of an agent that did not start because of

@@ -51,11 +51,11 @@ func (a *action) need(ok bool, why string) {
 
 // Reasons for an unclear action that several places use.
 const (
-	unclearJSON  = "the arguments of the call are no JSON object, or one that programs read differently"
-	unclearPath  = "the call names a path that agents may read in their own way, such as a relative one"
-	unclearDir   = "the call names a folder to run in that agents may read in their own way"
+	unclearJSON  = "the arguments of the call are not a JSON object, or programs could read them in different ways"
+	unclearPath  = "the call names a path that agents may resolve in different ways, such as a relative path"
+	unclearDir   = "the call names a working directory that agents may resolve in different ways"
 	unclearFile  = "the call names no file"
-	unclearExtra = "the call has arguments that may ask for more than a rule is about"
+	unclearExtra = "the call has arguments that may ask for more than a rule covers"
 )
 
 // The tools whose arguments we know, by the names that agents use. Tools of MCP
@@ -80,7 +80,7 @@ var (
 // unstorable maps tools that no rule may allow to the reason.
 var unstorable = map[string]string{
 	"request_permissions": "gives the agent more permissions",
-	"write_stdin":         "writes what is not shown to a command that runs",
+	"write_stdin":         "writes input to a running command without showing it",
 }
 
 // nameless are the tool names that agents use for a whole kind of calls instead
@@ -91,7 +91,7 @@ var nameless = []string{"delete", "move", "search", "execute", "think", "switch_
 // rule may.
 func whyUnstorable(tool string) string {
 	if slices.Contains(nameless, tool) {
-		return "stands for many tools of which the agent does not tell the names"
+		return "stands for several tools, and the agent does not report which one"
 	}
 	return unstorable[tool]
 }
@@ -112,7 +112,7 @@ func actionOf(c Call) *action {
 		a.kind = store.RuleExecute
 		a.need(a.command != "", "the call names no command")
 		a.need(onlyKeys(args, shellKeys), unclearExtra)
-		a.need(sameCommands(args["commands"], a.command), "the call lists other commands beside its command")
+		a.need(sameCommands(args["commands"], a.command), "the call lists other commands besides its command")
 		a.command = unwrapped(a.command)
 	case len(c.Approval.Changes) > 0 || slices.Contains(editTools, a.tool):
 		a.kind = store.RuleEdit

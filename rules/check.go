@@ -63,11 +63,11 @@ func Check(r store.Rule) (store.Rule, error) {
 func checkCommand(r store.Rule) (store.Rule, error) {
 	p, err := parsePattern(strings.TrimSpace(r.Pattern))
 	if err != nil {
-		return r, fmt.Errorf("pattern: %q is %w; want such as git status, or git log * for any further words", r.Pattern, err)
+		return r, fmt.Errorf("pattern: %q is %w; want a command such as git status, or git log * for any further words", r.Pattern, err)
 	}
 	r.Pattern = p.String()
 	if _, err := parsePattern(r.Pattern); err != nil {
-		return r, fmt.Errorf("pattern: a word of %q ends with a backslash, so no rule can be about it", r.Pattern)
+		return r, fmt.Errorf("pattern: a word of %q ends with a backslash, so no rule can match it", r.Pattern)
 	}
 	if r.Effect == store.EffectDeny {
 		return r, nil
@@ -96,9 +96,9 @@ func checkPath(r store.Rule) (store.Rule, error) {
 func checkTool(r store.Rule) (store.Rule, error) {
 	switch {
 	case r.Tool == "":
-		return r, errors.New("tool: is missing; name the tool that the rule is about")
+		return r, errors.New("tool: is missing; name the tool to which the rule applies")
 	case r.Pattern != "":
-		return r, errors.New("pattern: a rule of kind tool has none; it is about every call of the tool")
+		return r, errors.New("pattern: a rule of kind tool has none; it applies to every call of the tool")
 	case r.Effect == store.EffectDeny:
 		return r, nil
 	case whyUnstorable(r.Tool) != "":

@@ -94,7 +94,7 @@ func NewCall(cliType, dir, tool string, arguments json.RawMessage) (Call, error)
 	var object map[string]json.RawMessage
 	switch {
 	case cliType == "":
-		return c, errors.New("cliType: is missing; name the kind of agent that asks")
+		return c, errors.New("cliType: is missing; give the kind of agent that makes the call")
 	case tool == "":
 		return c, errors.New("tool: is missing; name the tool as the agent calls it, such as Bash")
 	case !shown(tool, maxName) || !shown(cliType, maxName):
@@ -161,7 +161,7 @@ func (s *Set) Explain(c Call) Explanation {
 	}
 	e := explained(deny, allow, "")
 	for _, r := range s.foreign {
-		e.Rules = append(e.Rules, Explained{r, MatchNo, "this version does not understand the rule"})
+		e.Rules = append(e.Rules, Explained{r, MatchNo, "this version of runnel cannot apply the rule"})
 	}
 	return e
 }
@@ -179,12 +179,12 @@ func (r compiled) isAbout(a *action, c Call) bool {
 // it says why rules cannot decide the call at all.
 func explained(deny, allow []Explained, none string) Explanation {
 	e := Explanation{Outcome: OutcomeAsk, Gates: []Gate{
-		{Name: GateForbidden, Reason: "the profile of a session may forbid the tool; this answer is about no session"},
-		{Name: GateDelegation, Reason: "a session with governed delegation decides here about tools that start subagents; this answer is about no session"},
+		{Name: GateForbidden, Reason: "the profile of a session may forbid the tool; no session is considered here"},
+		{Name: GateDelegation, Reason: "a session with governed delegation decides here about tools that start subagents; no session is considered here"},
 		{Name: GateDenyRules, Reason: cmp.Or(none, "no rule denies the call")},
-		{Name: GateAutoApprove, Reason: "the profile of a session may allow the tool; this answer is about no session"},
+		{Name: GateAutoApprove, Reason: "the profile of a session may allow the tool; no session is considered here"},
 		{Name: GateAllowRules, Reason: cmp.Or(none, "no rule allows the call")},
-		{Name: GatePerson, Reason: "whoever may answer approvals is asked"},
+		{Name: GatePerson, Reason: "a person who may answer approvals is asked"},
 	}}
 	decide := func(gate int, outcome Outcome, rule int64, reason string) {
 		e.Outcome, e.Rule, e.Reason = outcome, rule, reason
@@ -198,7 +198,7 @@ func explained(deny, allow []Explained, none string) Explanation {
 	case denied != nil:
 		decide(denyGate, OutcomeDeny, denied.Rule.ID, Explain(denied.Rule))
 	case unclear != nil:
-		decide(denyGate, OutcomeAsk, 0, "a rule that denies might be about this call, and nothing may allow it then")
+		decide(denyGate, OutcomeAsk, 0, "a rule that denies might match this call, so only a person may allow it")
 	case allowed != nil:
 		decide(allowGate, OutcomeAllow, allowed.Rule.ID, Explain(allowed.Rule))
 	default:

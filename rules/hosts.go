@@ -194,7 +194,7 @@ func checkWildcard(p commandPattern) string {
 		return name + " runs the commands that its arguments name, so the rule would allow every command"
 	}
 	if slices.Contains(writers, name) {
-		return name + " writes what it gets to any file that its arguments name"
+		return name + " writes its input to any file that its arguments name"
 	}
 	subs, has := hostCommands[name]
 	if !has {

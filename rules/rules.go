@@ -208,15 +208,15 @@ func (r compiled) denies(a *action, s script) (match tri, why string) {
 		return a.orUnsure(match, "no command of the call matches the rule")
 	case store.RuleEdit, store.RuleRead:
 		if a.kind == store.RuleTool && a.touches(r.Pattern) == yes {
-			return unknown, "the tool is not known to edit or read files, and the call names a path that the rule is about"
+			return unknown, "runnel does not know whether the tool edits or reads files, and the call names a path that the rule covers"
 		}
 		if a.kind != r.Kind {
 			return no, whyKind
 		}
 		if match = a.touches(r.Pattern); match == unknown {
-			return unknown, "a path of the call cannot be resolved, and may be one that the rule is about"
+			return unknown, "a path of the call cannot be resolved, and may be one that the rule covers"
 		}
-		return a.orUnsure(match, "the call names no path that the rule is about")
+		return a.orUnsure(match, "the call names no path that the rule covers")
 	case store.RuleFetch:
 		if a.url == "" {
 			return no, whyKind

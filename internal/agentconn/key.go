@@ -47,7 +47,7 @@ func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 		return c.Key.of(env, opt), nil
 	}
 	if len(c.Key.Variables) == 0 {
-		return "", runnel.Fail(runnel.UnsupportedCapability, "auth: this agent takes no API key from us; leave auth out")
+		return "", runnel.Fail(runnel.UnsupportedCapability, "auth: this agent accepts no API key from runnel; leave auth out")
 	}
 	key, found := c.Key.of(env, opt), "Set "+c.Key.Variables[0]+" in the server's environment"
 	if c.Source.Read != nil {

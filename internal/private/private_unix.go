@@ -76,7 +76,7 @@ func checkLink(path string, info fs.FileInfo) error {
 
 func foreign(path string, owner int) *Error {
 	return &Error{
-		path, fmt.Sprintf("belongs to user %d and not to us, user %d", owner, os.Geteuid()),
+		path, fmt.Sprintf("belongs to user %d, not to you, user %d", owner, os.Geteuid()),
 		fmt.Sprintf("run: sudo chown -h %d %s", os.Geteuid(), Quote(path)),
 	}
 }

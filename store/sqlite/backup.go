@@ -38,7 +38,7 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 		return openError(ctx, dir, err)
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("%s is already there; choose another name", file))
+		return runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("%s already exists; choose another name", file))
 	}
 	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*") // mode 0600; SQLite accepts an empty file
 	if err != nil {

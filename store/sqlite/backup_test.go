@@ -130,7 +130,7 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	s := openTest(t, dir, small)
 	fillFixture(t, s)
 	for name, tt := range map[string]struct{ dir, file, says string }{
-		"there already": {dir, filepath.Join(dir, "lock"), "already there"},
+		"there already": {dir, filepath.Join(dir, "lock"), "already exists"},
 		"no directory":  {dir, filepath.Join(dir, "none", "f"), "the directory does not exist"},
 		"no store":      {ownDir(t), filepath.Join(dir, "f"), "there is no database"},
 	} {

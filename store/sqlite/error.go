@@ -70,7 +70,7 @@ func unavailable(err error) error {
 	case sqlite3.SQLITE_TOOBIG:
 		return runnel.Fail(runnel.PayloadTooLarge, "too large to be stored; send less at once", err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		message = "another program holds the database; close it and try again"
+		message = "another program has locked the database; close that program and try again"
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
 		message = "the database is not writable; make the data directory writable and restart the server"
 	case sqlite3.SQLITE_IOERR:
