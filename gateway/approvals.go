@@ -153,7 +153,7 @@ func errNoChoice() error {
 func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	e, err := as.g.opened(ctx, ref)
 	if e == nil && err == nil {
-		err = runnel.Fail(runnel.ApprovalGone, "this approval is already resolved, withdrawn or not of this session")
+		err = runnel.Fail(runnel.ApprovalGone, "this approval is resolved, withdrawn or not part of this session; read the session again")
 	}
 	return e, err
 }
@@ -197,9 +197,9 @@ func remembered(ctx context.Context, e *entry, id string, d runnel.Decision, r s
 	case i < 0:
 		return r, errNoChoice()
 	case d.ArgumentsDigest == "":
-		return r, runnel.Fail(runnel.InvalidRequest, "argumentsDigest: required to remember a decision; quote the approval's")
+		return r, runnel.Fail(runnel.InvalidRequest, "argumentsDigest: required to remember a decision; copy it from the approval")
 	case d.ArgumentsDigest != a.ArgumentsDigest:
-		return r, runnel.Fail(runnel.ApprovalGone, "the arguments have changed since this answer was made; look at the approval again")
+		return r, runnel.Fail(runnel.ApprovalGone, "the arguments have changed since you read the approval; read it again, then answer")
 	}
 	effect := store.EffectAllow
 	if strings.HasPrefix(string(a.Choices[i].Kind), string(event.ChoiceDeny)) {

@@ -46,10 +46,10 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	if err := g.opener.projects.recheck(rec.ProjectDir); err != nil {
 		return Status{}, Boot{}, err
 	}
-	err = g.restart(ctx, e, boot.Resumed, "The agent was started afresh, as asked.")
+	err = g.restart(ctx, e, boot.Resumed, "The agent was restarted, as requested.")
 	if err != nil && boot.Resumed && !hopeless(err) {
 		boot.Resumed, boot.Reason = false, missingAgentSession
-		err = g.restart(ctx, e, false, "The agent could not go on with its conversation.")
+		err = g.restart(ctx, e, false, "The agent could not continue its conversation.")
 	}
 	if err != nil {
 		return Status{}, Boot{}, err

@@ -242,7 +242,7 @@ func (g *governor) annotate(ev event.Event) []event.Notice {
 		case g.rules.start.Allowed:
 			return []event.Notice{permitNotice(*g.rules.start, "; the gates decide again when the agent asks, and a delegation without asking is reported")}
 		}
-		return []event.Notice{permitNotice(*g.rules.start, "; the agent was started without its tools for subagents, where it can be")}
+		return []event.Notice{permitNotice(*g.rules.start, "; the agent was started without its tools for subagents, if it supports that")}
 	case event.ApprovalResolved:
 		p, ok := g.permits[b.ApprovalID]
 		delete(g.permits, b.ApprovalID)

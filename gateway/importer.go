@@ -147,7 +147,7 @@ func (m *importer) continuing(ctx context.Context, p runnel.Provider, agentID, d
 	}
 	if i := slices.IndexFunc(list, func(r store.Session) bool { return r.ProjectDir != list[0].ProjectDir }); i >= 0 {
 		return store.Session{}, &runnel.Error{
-			Code: runnel.InvalidRequest, Message: "sessions of several projects have this agent's id; use the sessionId of one of them",
+			Code: runnel.InvalidRequest, Message: "sessions of several projects have this agentSessionId; use the sessionId of one of them",
 			Details: map[string][]string{"sessionIds": {list[0].ID, list[i].ID}},
 		}
 	}
@@ -196,7 +196,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	}
 	h, ok := p.(runnel.Historian)
 	if !ok {
-		return "", runnel.Fail(runnel.UnsupportedCapability, p.Name()+" cannot read conversations that began elsewhere")
+		return "", runnel.Fail(runnel.UnsupportedCapability, runnel.DisplayName(p)+" cannot read conversations that began outside of runnel")
 	}
 	c, err := discover(ctx, p, agentID, file)
 	if err != nil {
@@ -270,7 +270,7 @@ func discover(ctx context.Context, p runnel.Provider, agentID, file string) (run
 	}
 	d, ok := p.(runnel.Discoverer)
 	if !ok {
-		return runnel.Conversation{}, runnel.Fail(runnel.UnsupportedCapability, p.Name()+" cannot list conversations that began elsewhere")
+		return runnel.Conversation{}, runnel.Fail(runnel.UnsupportedCapability, runnel.DisplayName(p)+" cannot list conversations that began outside of runnel")
 	}
 	for c, err := range d.Discover(ctx, "") {
 		if err != nil {
@@ -280,5 +280,5 @@ func discover(ctx context.Context, p runnel.Provider, agentID, file string) (run
 			return c, nil
 		}
 	}
-	return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the agent keeps no such conversation")
+	return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the agent has stored no such conversation")
 }

@@ -85,9 +85,9 @@ func (l *limiter) full(credential string) error {
 	const advice = "end sessions, or wait until idle agents are stopped"
 	switch {
 	case credential != "" && beyond(l.of[credential], l.AgentsPerCredential):
-		return l.count("max-agents-per-credential", int64(l.AgentsPerCredential), runnel.RateLimited, "this credential has as many agents as it may; "+advice)
+		return l.count("max-agents-per-credential", int64(l.AgentsPerCredential), runnel.RateLimited, "this credential runs as many agents as allowed; "+advice)
 	case beyond(l.agents, l.Agents):
-		return l.count("max-agents", int64(l.Agents), runnel.Overloaded, "the server runs as many agents as it may; "+advice)
+		return l.count("max-agents", int64(l.Agents), runnel.Overloaded, "the server runs as many agents as allowed; "+advice)
 	}
 	return nil
 }
@@ -99,9 +99,9 @@ func (l *limiter) session(credential string, open, own int) error {
 	const advice = "end some, or wait until idle ones are closed"
 	switch {
 	case credential != "" && beyond(own, l.SessionsPerCredential):
-		return l.refuse("max-sessions-per-credential", int64(l.SessionsPerCredential), runnel.RateLimited, "this credential has as many open sessions as it may; "+advice)
+		return l.refuse("max-sessions-per-credential", int64(l.SessionsPerCredential), runnel.RateLimited, "this credential has as many open sessions as allowed; "+advice)
 	case beyond(open, l.Sessions):
-		return l.refuse("max-sessions", int64(l.Sessions), runnel.Overloaded, "the server has as many open sessions as it may; "+advice)
+		return l.refuse("max-sessions", int64(l.Sessions), runnel.Overloaded, "the server has as many open sessions as allowed; "+advice)
 	}
 	return nil
 }
@@ -114,9 +114,9 @@ func beyond(n, most int) bool { return most > 0 && n >= most }
 func (l *limiter) stored(turn, session int64) *runnel.Error {
 	switch {
 	case l.TurnBytes > 0 && turn > l.TurnBytes:
-		return l.refuse("max-turn-mib", l.TurnBytes>>20, runnel.PayloadTooLarge, "the turn stored more events than a turn may and was ended; send again to go on")
+		return l.refuse("max-turn-mib", l.TurnBytes>>20, runnel.PayloadTooLarge, "the turn stored more events than allowed and was stopped; send again to continue")
 	case l.SessionBytes > 0 && session > l.SessionBytes:
-		return l.refuse("max-session-mib", l.SessionBytes>>20, runnel.PayloadTooLarge, "the session has stored as many events as it may; go on in a new session, or raise the setting")
+		return l.refuse("max-session-mib", l.SessionBytes>>20, runnel.PayloadTooLarge, "the session has stored as many events as allowed; continue in a new session, or raise the setting")
 	}
 	return nil
 }

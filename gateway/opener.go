@@ -63,11 +63,11 @@ func (o *opener) open(id, credential string) (*entry, error) {
 		return nil, err
 	}
 	if rec.State == event.StateDead {
-		return nil, runnel.Fail(runnel.SessionDead, "the session was ended; load it to go on with it")
+		return nil, runnel.Fail(runnel.SessionDead, "the session has ended; load it to continue")
 	}
 	p := o.providers.Named(rec.CLIType)
 	if p == nil {
-		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer runs "+rec.CLIType)
+		return nil, runnel.Fail(runnel.UnsupportedCLIType, "this server no longer has the agent "+rec.CLIType+"; add it to the configuration to continue the session")
 	}
 	res, err := o.options(ctx, rec)
 	if err != nil { // for example a deleted profile. The next prompt returns this error, and the session can still be ended

@@ -16,7 +16,7 @@ func (o *opener) startForPool(ctx context.Context, k prewarm.Key, id string) (ru
 		return nil, err
 	}
 	if dir != k.Options.Dir { // a link has replaced the directory; it may lead to one that is not trusted
-		return nil, inaccessible("the project directory is another one now")
+		return nil, inaccessible("the project directory was replaced by another one")
 	}
 	return k.Provider.Open(ctx, o.equipped(k.Options, k.Provider.Name(), id))
 }

@@ -39,7 +39,7 @@ type projects struct {
 // start, or an error if no agent may start there.
 func (p projects) check(dir string) (string, error) {
 	if dir == "" {
-		return "", runnel.Fail(runnel.InvalidRequest, "projectDir: say in which directory the agent is to work")
+		return "", runnel.Fail(runnel.InvalidRequest, "projectDir: is missing; give the directory in which the agent works")
 	}
 	if strings.ContainsRune(dir, 0) || !filepath.IsAbs(dir) {
 		return "", inaccessible("the project directory must be an absolute path")
@@ -73,7 +73,7 @@ func (p projects) recheck(dir string) error {
 
 // errMoved does not name the target of the link, which the client may not be
 // allowed to see.
-var errMoved = inaccessible("the project directory, or one above it, has become a link to somewhere else; put it back, or make a new session where it leads")
+var errMoved = inaccessible("the project directory, or one above it, was replaced by a link to another place; restore the directory, or create a new session at the other place")
 
 // InPlace reports whether dir, a canonical path from a record, is still
 // canonical: no element of the path has become a symbolic link.
@@ -101,7 +101,7 @@ func (p projects) checkDataDir(dir string) error {
 	if p.dataDir == "" || !within(dir, p.dataDir) && !within(p.dataDir, dir) {
 		return nil
 	}
-	return runnel.Fail(runnel.WorkingRootConflict, "this directory holds runnel's own data or lies in it; choose another one")
+	return runnel.Fail(runnel.WorkingRootConflict, "this directory contains runnel's own data or is part of it; choose another directory")
 }
 
 // trusts reports whether the settings in a project directory may run code.

@@ -39,7 +39,7 @@ type queuedPrompt struct {
 func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
 	data, err := json.Marshal(p)
 	if err != nil {
-		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be kept", err)
+		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be stored in the queue", err)
 	}
 	waits := store.Queued{Session: e.session.ID(), Turn: p.Input.Turn, Input: data, At: time.Now().UTC()}
 	if err := q.catalogue.Enqueue(ctx, waits); err != nil {
@@ -134,7 +134,7 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	if err == nil || runnel.CodeOf(err) == runnel.TurnInProgress {
 		return false
 	}
-	q.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts stay where they are", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	q.log.LogAttrs(ctx, slog.LevelWarn, "queued prompts not started", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
 	return true
 }
 
@@ -156,7 +156,7 @@ func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) err
 	} else if err = q.send(ctx, e, p); err == nil || passing(err) {
 		return err
 	}
-	q.log.LogAttrs(ctx, slog.LevelError, "waiting prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
+	q.log.LogAttrs(ctx, slog.LevelError, "queued prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
 	return e.session.Refuse(ctx, p.Input, err)
 }
 
@@ -233,7 +233,7 @@ func (q *promptQueue) resume(ctx context.Context, ids []string, open func(id str
 	for _, id := range ids {
 		e, err := q.sessions.acquire(ctx, id, func() (*entry, error) { return open(id) })
 		if err != nil {
-			q.log.LogAttrs(ctx, slog.LevelWarn, "waiting prompts not taken up", slog.String("session", id), slog.String("error", err.Error()))
+			q.log.LogAttrs(ctx, slog.LevelWarn, "queued prompts not resumed", slog.String("session", id), slog.String("error", err.Error()))
 			continue
 		}
 		q.startIfWaiting(e)

@@ -35,7 +35,7 @@ func (r *reaper) run() {
 				pruned = time.Now()
 				r.uploads.prune(pruned)
 				if err := r.requests.Prune(r.ctx, pruned); err != nil {
-					r.log.LogAttrs(r.ctx, slog.LevelWarn, "old answers to requests not removed", slog.String("error", err.Error()))
+					r.log.LogAttrs(r.ctx, slog.LevelWarn, "stored responses to old requests not removed", slog.String("error", err.Error()))
 				}
 			}
 		case <-r.ctx.Done():

@@ -99,7 +99,7 @@ func (r *recovery) takeOverOrEnd(ctx context.Context, id string) {
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "agent not taken over", slog.String("session", id), slog.String("error", err.Error()))
 	if err := supervisor.End(supervisor.Keep{Dir: r.opener.keepDir(), Name: id}); err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "agent not ended", slog.String("session", id), slog.String("error", err.Error()))
+		log.LogAttrs(ctx, slog.LevelWarn, "agent could not be stopped", slog.String("session", id), slog.String("error", err.Error()))
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 		return err
 	}
 	if rec.State == event.StateDead || r.cfg.ReattachWindow < 0 {
-		return errors.New("not wanted any more")
+		return errors.New("its session no longer needs it")
 	}
 	p, err := r.opener.providers.Choose(rec.CLIType)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	e.feed.touch(id)
 	e.records.mark(e, true)
 	if !e.session.Status().AgentAlive {
-		return errors.New("its supervisor is gone, or has not kept its turn")
+		return errors.New("its supervisor has ended, or has not stored its turn")
 	}
 	return nil
 }

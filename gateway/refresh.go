@@ -51,7 +51,7 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 		case file != "" || ctx.Err() != nil:
 			return runnel.Safe(err)
 		default:
-			m.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "conversation not read again", slog.String("session", rec.ID), slog.String("error", err.Error()))
+			m.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "conversation not refreshed from the agent", slog.String("session", rec.ID), slog.String("error", err.Error()))
 			return nil
 		}
 	}

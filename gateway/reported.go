@@ -70,7 +70,7 @@ func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, e
 		return r, false, storeError(err)
 	}
 	if err := errors.Join(json.Unmarshal(orNull(rec.Config), &r.config), json.Unmarshal(orNull(rec.Files), &r.files)); err != nil {
-		return r, true, runnel.Fail(runnel.Internal, "what the agent reported cannot be read", err)
+		return r, true, runnel.Fail(runnel.Internal, "the stored report of the agent cannot be read", err)
 	}
 	return r, true, nil
 }

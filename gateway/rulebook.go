@@ -77,7 +77,7 @@ func (b *rulebook) addWith(ctx context.Context, r store.Rule, decide func(rule i
 		return list[i], decide(list[i].ID)
 	}
 	if len(list) >= maxRules {
-		return r, runnel.Fail(runnel.RateLimited, fmt.Sprintf("there are %d rules, and there may be no more; remove some", maxRules))
+		return r, runnel.Fail(runnel.RateLimited, fmt.Sprintf("there are %d rules, which is the maximum; remove some", maxRules))
 	}
 	r.CreatedAt = time.Now().UTC()
 	var err error
@@ -135,7 +135,7 @@ func ruleCall(c policy.Call) rules.Call {
 func (b *rulebook) denies(_ context.Context, c policy.Call) (policy.Verdict, bool) {
 	r, denied, ask := b.set.Load().Denies(ruleCall(c))
 	if ask {
-		return policy.Verdict{Ask: true, Source: sourceRules, Reason: "a rule that denies might be about this call"}, true
+		return policy.Verdict{Ask: true, Source: sourceRules, Reason: "a rule that denies might match this call"}, true
 	}
 	return policy.Verdict{Source: sourceRules, Rule: r.ID, Reason: rules.Explain(r)}, denied
 }

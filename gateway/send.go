@@ -129,7 +129,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		return Sent{}, inProgress(rec.ID, st.Turn)
 	}
 	if waiting >= maxQueue {
-		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts wait in this session; cancel its turn, or wait for some of them")
+		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts are queued in this session; cancel its turn, or wait until some have run")
 	}
 	if err := g.opener.renew(ctx, e); err != nil {
 		return Sent{}, err
@@ -279,7 +279,7 @@ func (g *Gateway) setOthers(ctx context.Context, e *entry, opt runnel.Options, o
 	if st := e.session.Status(); st.AgentAlive || st.Turn != "" {
 		return &runnel.Error{
 			Code:    runnel.UnsupportedCapability,
-			Message: strings.Join(others, ", ") + ": the agent takes this only when it starts, and it runs; end the session, load it, and change it then",
+			Message: strings.Join(others, ", ") + ": the agent accepts this only when it starts, and it is running; end the session, load it again, and change it then",
 			Details: map[string]any{"options": others},
 		}
 	}

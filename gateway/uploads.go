@@ -45,7 +45,7 @@ func (u *uploads) close() {
 
 func (u *uploads) save(r io.Reader, name string) (attach.Upload, error) {
 	if u.store == nil {
-		return attach.Upload{}, runnel.Fail(runnel.UnsupportedCapability, "this server keeps no uploads; attach files by their path")
+		return attach.Upload{}, runnel.Fail(runnel.UnsupportedCapability, "this server accepts no uploads; attach files by their path")
 	}
 	return u.store.Save(r, name)
 }

@@ -214,7 +214,7 @@ func (r *Requests) first(client context.Context, req Request, ids []id, run func
 		return Answer{}, err
 	}
 	if err := b.put(ctx, a.Body); err != nil { // a repeated request calls run again, which finds the bound session or turn
-		r.log.LogAttrs(ctx, slog.LevelWarn, "the answer to a request was not kept", slog.String("error", err.Error()))
+		r.log.LogAttrs(ctx, slog.LevelWarn, "the response to a request was not stored", slog.String("error", err.Error()))
 	}
 	return a, nil
 }
@@ -266,7 +266,7 @@ func (b *Binding) forget(ctx context.Context, cause error) {
 	}
 	for _, row := range b.rows {
 		if err := b.requests.store.DeleteRequest(ctx, row.Credential, row.Key); err != nil {
-			b.requests.log.LogAttrs(ctx, slog.LevelWarn, "a request that failed was not forgotten", slog.String("error", err.Error()))
+			b.requests.log.LogAttrs(ctx, slog.LevelWarn, "the record of a failed request was not removed", slog.String("error", err.Error()))
 		}
 	}
 }

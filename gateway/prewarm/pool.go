@@ -396,7 +396,7 @@ func (p *Pool) fill(s *slot) {
 		if !p.closed {
 			p.stats.Failed++
 			s.fail(time.Now())
-			p.cfg.Logger.LogAttrs(p.ctx, slog.LevelInfo, "no agent could be kept ready", slog.String("agent", s.Provider.Name()),
+			p.cfg.Logger.LogAttrs(p.ctx, slog.LevelInfo, "agent not prewarmed", slog.String("agent", s.Provider.Name()),
 				slog.String("error", runnel.Safe(err).Message), slog.Duration("pause", s.backoff))
 		}
 		p.mu.Unlock()
