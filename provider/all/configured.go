@@ -178,7 +178,7 @@ func (a Agent) withKey(p runnel.Provider) (runnel.Provider, error) {
 	k, ok := p.(runnel.KeyTaker)
 	t, declares := p.(runnel.OptionTaker)
 	if a.Key.Auth == runnel.AuthAPIKey && (!ok || declares && !t.Takes().APIKey) {
-		return nil, errors.New(".auth: this agent takes no API key from us; log in, or configure a key in the agent itself")
+		return nil, errors.New(".auth: this agent accepts no API key from runnel; log in, or configure a key in the agent itself")
 	}
 	if !ok {
 		return p, nil

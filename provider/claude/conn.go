@@ -62,7 +62,7 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 		delete(open, f.Response.RequestID)
 		if what != "" && f.Response.Subtype != "success" {
 			if what == showThinking {
-				return runnel.Fail(runnel.UnsupportedCapability, "thinkingDisplay: this version of Claude Code does not take it; leave it out, or update Claude Code")
+				return runnel.Fail(runnel.UnsupportedCapability, "thinkingDisplay: this version of Claude Code does not support it; leave it out, or update Claude Code")
 			}
 			return refused(what)
 		}

@@ -204,7 +204,7 @@ func (qs *questions) askedAgain(m jsonrpc.Message) (reply jsonrpc.Message, due b
 	}
 	qs.out.Emit(q.Turn, translate.ArgumentsChanged)
 	qs.out.Emit(q.Turn, translate.Withdrawn(q.ID))
-	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "what is asked changed while it was looked at; ask again"), true
+	return jsonrpc.NewFailure(m.ID, jsonrpc.CodeInvalidRequest, "the request changed before the user decided; ask again"), true
 }
 
 // decided processes a response that Runnel sends, and returns the approval and

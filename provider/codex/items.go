@@ -293,7 +293,7 @@ func (is *itemList) close(goesOn bool, why event.CancelReason) (commands []*piec
 			is.toBackground(c, c.output.Streamed())
 			commands = append(commands, c)
 		case goesOn && c.kind == "subAgentActivity":
-			is.toBackground(c, "It goes on in the background.")
+			is.toBackground(c, "It continues in the background.")
 		case !c.called:
 			c.done = true
 			is.out.Emit(event.ItemCancelled{ItemID: c.id, Reason: why})

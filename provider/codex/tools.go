@@ -47,7 +47,7 @@ func (is *itemList) callStarted(c *piece, it item) {
 func (is *itemList) toBackground(c *piece, text string) {
 	c.done = true
 	c.output.Done(is.out, event.FunctionCallOutput{CallID: c.native, Output: text, Detail: []byte(`{"status":"inProgress"}`)})
-	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It goes on in the background: "+oneLine(c.title, 300))
+	is.out.Notice(event.LevelInfo, "TASK_GOES_ON", "It continues in the background: "+oneLine(c.title, 300))
 }
 
 // toolCall converts a native item to a tool call. It reports false if the item

@@ -349,7 +349,7 @@ func TestSubagentCallStaysOpenAfterUnknownActivity(t *testing.T) {
 			d.out(`{"method":"item/completed","params":{"threadId":"th","turnId":"n1","item":{"type":"subAgentActivity","id":"c1",` + rest + `}}}`)
 			d.ends("th", "n1", "completed")
 			all := dump(d.evs)
-			for _, want := range []string{`"It goes on in the background."`, `"TASK_GOES_ON"`} {
+			for _, want := range []string{`"It continues in the background."`, `"TASK_GOES_ON"`} {
 				if strings.Count(all, want) != 1 {
 					t.Errorf("%s occurs %d times in\n%s", want, strings.Count(all, want), all)
 				}
