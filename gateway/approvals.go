@@ -52,7 +52,7 @@ func checkOwnRule(ctx context.Context, r store.Rule) error {
 	if OwnRule(ctx, r) {
 		return nil
 	}
-	return runnel.Fail(runnel.Forbidden, "projectDir: this credential makes rules for its own project only: "+onlyProject(ctx))
+	return runnel.Fail(runnel.Forbidden, "projectDir: this credential can create rules only for its own project: "+onlyProject(ctx))
 }
 
 // RemoveRule removes a rule, or returns store.ErrNotFound.

@@ -150,10 +150,10 @@ func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, er
 		return tokenAnswer{}, reply.Invalid("scopes: " + err.Error())
 	}
 	if wide := slices.IndexFunc(scopes, func(sc auth.Scope) bool { return !access.Caller(r.Context()).Has(sc) }); wide >= 0 {
-		return tokenAnswer{}, runnel.Fail(runnel.Forbidden, "a credential can make only tokens with scopes it has itself")
+		return tokenAnswer{}, runnel.Fail(runnel.Forbidden, "a credential can create only tokens with scopes that it has itself")
 	}
 	if in.Name == "" || len(in.Name) > 100 || in.LifeDays < 0 || in.LifeDays > 3650 {
-		return tokenAnswer{}, reply.Invalid("name: 1 to 100 bytes; lifeDays: 0 to 3650")
+		return tokenAnswer{}, reply.Invalid("name: want 1 to 100 bytes; lifeDays: want 0 to 3650")
 	}
 	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour, By: access.Caller(r.Context())}
 	if in.ProjectDir != "" {
@@ -196,7 +196,7 @@ func end(t store.Token) *time.Time {
 func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, error) {
 	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
-		return reply.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential")
+		return reply.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
 	}
 	if err != nil {
 		return reply.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
@@ -263,7 +263,7 @@ func (a *account) prove(w http.ResponseWriter, r *http.Request) error {
 	}
 	origin := r.Header.Get("Origin") // ServeHTTP has checked it
 	if origin == "" || len(in.Nonce) < 22 || len(in.Nonce) > 100 {
-		return reply.Invalid("a browser sends its Origin, and a nonce of 22 to 100 characters")
+		return reply.Invalid("want an Origin header and a nonce of 22 to 100 characters")
 	}
 	proof, err := a.keys.Prove(r.Context(), in.Login, origin, in.Nonce)
 	switch {

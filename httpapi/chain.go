@@ -54,7 +54,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reply.Error(sw, r, reply.Refuse(http.StatusBadRequest, "the Host header is missing or malformed"))
 		return
 	case browser.HostRefused:
-		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name to the allowed hosts"))
+		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name with --hosts"))
 		return
 	}
 	if browser.EndWorker(sw, r, host, route.page) {

@@ -13,31 +13,31 @@ type sessionCollector struct {
 }
 
 func limitDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_limit_reached_total", "What was refused or ended because of a limit, by the name of its setting.", []string{"limit"}, nil)
+	return prometheus.NewDesc("runnel_limit_reached_total", "How often a limit refused or ended something, by the setting of the limit.", []string{"limit"}, nil)
 }
 
 func sessionsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_sessions", "Open sessions: all, those with an agent, those in a turn.", []string{"which"}, nil)
+	return prometheus.NewDesc("runnel_sessions", "Open sessions: all of them (open), those with a running agent (alive), those with a running turn (working).", []string{"which"}, nil)
 }
 
 func prewarmDescs() (ready, sessions, agents *prometheus.Desc) {
-	return prometheus.NewDesc("runnel_prewarm_ready", "Agents that wait for a session.", nil, nil),
-		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions: those that got a prewarmed agent (hit), those that started their own (miss).", []string{"result"}, nil),
-		prometheus.NewDesc("runnel_prewarm_agents_total", "Agents kept ready: those started, those that failed, those ended unused.", []string{"what"}, nil)
+	return prometheus.NewDesc("runnel_prewarm_ready", "Prewarmed agents that are ready for a session.", nil, nil),
+		prometheus.NewDesc("runnel_prewarm_sessions_total", "New sessions that received a prewarmed agent (hit) or started a new agent (miss).", []string{"result"}, nil),
+		prometheus.NewDesc("runnel_prewarm_agents_total", "Prewarmed agents that were started (started), that did not start or exited unused (failed), or that were stopped unused (unused).", []string{"what"}, nil)
 }
 
 func droppedDesc() *prometheus.Desc {
 	return prometheus.NewDesc("runnel_agent_dropped_total",
-		"What agents print and no log records: events after the end of their turn, invalid or repeated; messages without a meaning for Runnel; lines that are too long or cannot be decoded.",
+		"Agent output that was dropped: events that were invalid, repeated or after the end of their turn; messages that Runnel does not use; lines that were too long or could not be decoded.",
 		[]string{"agent", "what"}, nil)
 }
 
 func tallyDescs() (turns, open, approvals, up, starts *prometheus.Desc) {
-	return prometheus.NewDesc("runnel_turns_total", "Turns that ended: completed, cancelled or failed; failed ones by the code of the error.", []string{"agent", "outcome", "code"}, nil),
-		prometheus.NewDesc("runnel_approvals_open", "Approvals that wait for an answer.", nil, nil),
-		prometheus.NewDesc("runnel_approvals_total", "Approvals that were resolved, by who decided and what; by policy also which source of policies.", []string{"by", "source", "decision"}, nil),
-		prometheus.NewDesc("runnel_agents", "Agents that run in sessions.", []string{"agent"}, nil),
-		prometheus.NewDesc("runnel_agent_starts_total", "Agents that came to a session: for a new conversation, resumed after their end, taken over from the server before.", []string{"agent", "how"}, nil)
+	return prometheus.NewDesc("runnel_turns_total", "Turns that ended, by outcome: completed, cancelled or failed; failed turns also by error code.", []string{"agent", "outcome", "code"}, nil),
+		prometheus.NewDesc("runnel_approvals_open", "Approvals that are waiting for an answer.", nil, nil),
+		prometheus.NewDesc("runnel_approvals_total", "Approvals that were resolved, by who decided (by) and the decision; for decisions by policy, also by the policy's source.", []string{"by", "source", "decision"}, nil),
+		prometheus.NewDesc("runnel_agents", "Agents running in sessions.", []string{"agent"}, nil),
+		prometheus.NewDesc("runnel_agent_starts_total", "Agents that a session received: started for a new conversation (new), started to resume one (resumed), or taken over from the previous server (taken_over).", []string{"agent", "how"}, nil)
 }
 
 // collectSessions collects the metrics of sessions, turns and approvals.

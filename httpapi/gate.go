@@ -198,7 +198,7 @@ func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 // and logs the request for the operator.
 func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.metrics.refused("agent")
-	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused what an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
+	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a process that an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 	return runnel.Fail(runnel.Forbidden, "this process was started by an agent, or hides who started it: "+why)
 }
 

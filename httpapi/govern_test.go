@@ -286,7 +286,7 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 		no + `agentType: the profile "plain" does not declare AGENT_TYPE: 2`,
 		no + `agentType: the subagent's profile cannot be used: there is no profile "missing"; GET /api/profiles and 'runnel profiles' list them`,
 		no + `profile: the profile "lead" does not list the subagent "other"`,
-		no + `profile: the agent does not say to which subagent it delegates`,
+		no + `profile: the agent does not name the subagent to which it delegates`,
 	}
 	var rest []string
 	for _, why := range refusals {

@@ -39,18 +39,18 @@ type metrics struct {
 func newMetrics(gw *gateway.Gateway) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_http_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "runnel_http_request_seconds", Help: "Time to answer, without streams.",
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_http_requests_total", Help: "HTTP requests, by route and status."}, []string{"route", "status"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "runnel_http_request_seconds", Help: "Duration of HTTP requests in seconds, by route; streams are not included.",
 			Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 5}}, []string{"route"}),
-		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_auth_refusals_total", Help: "Requests without a usable credential."}, []string{"reason"}),
-		connected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_connections_total", Help: "Streams that were opened, by family."}, []string{"family"}),
-		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "runnel_streams", Help: "Streams that are open, by family."}, []string{"family"}),
+		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_auth_refusals_total", Help: "Requests that were refused because of their credential or sender, by reason."}, []string{"reason"}),
+		connected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_connections_total", Help: "Streams opened, by family."}, []string{"family"}),
+		streams:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "runnel_streams", Help: "Streams open now, by family."}, []string{"family"}),
 		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_stream_messages_total", Help: "Messages written to streams, by family."}, []string{"family"}),
-		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because their reader took nothing."}),
+		stalled:   prometheus.NewCounter(prometheus.CounterOpts{Name: "runnel_streams_stalled_total", Help: "Streams closed because the client stopped reading."}),
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "runnel_stream_lag_seconds",
 			Help:    "Age of new events when they were written to a stream, by family (upsert-v1: when they were read): the oldest of each batch.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30}}, []string{"family"}),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_refusals_total", Help: "Errors that clients got, by code."}, []string{"code"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_refusals_total", Help: "Errors sent to clients, by code."}, []string{"code"}),
 		doors:   new(doors),
 	}
 	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.lag, m.answers, m.doors,
@@ -108,7 +108,7 @@ type doors struct {
 }
 
 func connectionsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("runnel_connections", "Connections: all that are open, and those on which no credential was accepted.", []string{"which"}, nil)
+	return prometheus.NewDesc("runnel_connections", "Open connections: all of them (open), and those on which no credential was accepted yet (unauthenticated).", []string{"which"}, nil)
 }
 
 // Describe implements [prometheus.Collector].

@@ -131,9 +131,9 @@ func TestErrorForAProfileThatTheAgentCannotTakeNamesProfileFileAndLine(t *testin
 		"prompter": "---\ndescription: Has a text\n---\n\n\nYou review.\n", "tooled": "---\n\ntools: [Read]\n---\n", "limited": "---\nmax_turns: 3\n---\n",
 	}, nil)
 	for name, want := range map[string]string{
-		"prompter": `prompter.md:6: the profile "prompter" has a text, but script takes no system prompt text; choose another agent, or remove the text below the settings`,
-		"tooled":   `tooled.md:3: the profile "tooled" sets tools, which script does not take; choose another agent, or remove the setting from the profile`,
-		"limited":  `limited.md:2: the profile "limited" sets max_turns, which script does not take; choose another agent, or remove the setting from the profile`,
+		"prompter": `prompter.md:6: the profile "prompter" has a text, but Script does not support an additional system prompt; choose another agent, or remove the text below the settings`,
+		"tooled":   `tooled.md:3: the profile "tooled" sets tools, which Script does not support; choose another agent, or remove the setting from the profile`,
+		"limited":  `limited.md:2: the profile "limited" sets max_turns, which Script does not support; choose another agent, or remove the setting from the profile`,
 	} {
 		w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"persona":"`+name+`"}}`)
 		var got struct {

@@ -133,7 +133,7 @@ func (rs *router) nowhere(w http.ResponseWriter, r *http.Request) error {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		return reply.Refuse(http.StatusMethodNotAllowed, "this path does not take "+method(r)+"; it takes "+strings.Join(allow, ", "))
+		return reply.Refuse(http.StatusMethodNotAllowed, "this path does not support "+method(r)+"; use "+strings.Join(allow, " or "))
 	}
 	return reply.Refuse(http.StatusNotFound, "there is nothing at this path; /openapi.json lists what there is")
 }

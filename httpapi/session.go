@@ -101,7 +101,7 @@ func (s *sessions) routes() []route {
 
 func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, error) {
 	if in.CLIType == "" {
-		return createAnswer{}, runnel.Fail(runnel.UnsupportedCLIType, "cliType: say which kind of agent; GET /api/agents lists them")
+		return createAnswer{}, runnel.Fail(runnel.UnsupportedCLIType, "cliType: is missing; GET /api/agents lists the kinds of agents")
 	}
 	opt, err := command.CallersOptions(r, "options", in.Options)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *sessions) listSessions(r *http.Request) (listAnswer, error) {
 	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: all}
 	switch {
 	case f.ProjectID == "" && f.ProjectDir == "":
-		return listAnswer{}, runnel.Fail(runnel.ProjectIDRequired, "say which project: projectId, projectDir, or projectId=* for all of them")
+		return listAnswer{}, runnel.Fail(runnel.ProjectIDRequired, "projectId: is missing; give projectId, projectDir, or projectId=* for all projects")
 	case f.ProjectID == "*":
 		f.ProjectID = ""
 	}
@@ -224,7 +224,7 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := access.Caller(r.Context()).ID
 	if !s.sent.spend(id, attach.MaxFile, s.limits.UploadBytes, uploadDay) { // counts as the largest file until its size is known
-		return s.refuse("max-upload-mib-per-credential", s.limits.UploadBytes>>20, "this credential has uploaded as much as it may in a day")
+		return s.refuse("max-upload-mib-per-credential", s.limits.UploadBytes>>20, "this credential has uploaded as much as allowed in a day")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
 	up, err := s.gw.Upload(http.MaxBytesReader(w, r.Body, maxUpload), r.URL.Query().Get("name"))
@@ -241,7 +241,7 @@ const uploadDay = 24 * time.Hour
 // the caller has created too many.
 func (s *sessions) maySession(r *http.Request) error {
 	if !s.made.spend(access.Caller(r.Context()).ID, 1, int64(s.limits.Sessions), time.Minute) {
-		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has made too many sessions in a minute; wait a little")
+		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has created too many sessions in a minute; wait a little")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type Sessions struct{ Gateway *gateway.Gateway }
 // ref, unchecked.
 func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
-		return "", runnel.Fail(runnel.InvalidRequest, "sessionId: is missing; say which session")
+		return "", runnel.Fail(runnel.InvalidRequest, "sessionId: is missing; give the id of a session")
 	}
 	own := Caller(ctx).Project
 	if own == "" {

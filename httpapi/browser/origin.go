@@ -70,7 +70,7 @@ func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	case len(site) == 1 && site[0] == "none" && len(origins) == 0 && navigates(r, site[0]):
 	case len(site) == 0 && ours: // browsers that send no Sec-Fetch-Site with a WebSocket upgrade
 	default:
-		return Forbidden("a cookie counts only in requests of runnel's own page; programs use a bearer token")
+		return Forbidden("cookies are accepted only from runnel's own page; send a bearer token instead")
 	}
 	return nil
 }
@@ -125,5 +125,5 @@ func Forbidden(message string) error { return runnel.Fail(runnel.ForbiddenOrigin
 // or its cookie, under a Host that is not the page's. Other programs may have
 // used that Host before.
 func NotOfPage() error {
-	return Forbidden("the page and its login are not at this address: open the link that `runnel login` prints; a proxy must pass on the Host of an origin given with --origin")
+	return Forbidden("the page and its login are not available at this address: open the link that `runnel login` prints; a proxy must pass on the Host header of an origin given with --origin")
 }

@@ -158,7 +158,7 @@ func checkCommand(r *http.Request, field, content string) error {
 		return nil
 	}
 	return runnel.Fail(runnel.Forbidden, field+": a prompt that begins with "+strictjson.Quote(content[:1])+
-		" may be a command, which changes what the agent does without asking; this credential lacks the scope \"approve\", which that needs. Begin the prompt with a word")
+		" may be a command, which can change what the agent does without asking. This needs the scope \"approve\", which this credential lacks. Begin the prompt with a word")
 }
 
 // commandSigns are the characters with which the commands of agents begin:
@@ -169,7 +169,7 @@ const commandSigns = "/$!"
 // with in.Remember.
 func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest) (DecideAnswer, error) {
 	if in.Choice == "" {
-		return DecideAnswer{}, reply.Invalid("choice: say which of the approval's choices it is")
+		return DecideAnswer{}, reply.Invalid("choice: is missing; give the id of one of the approval's choices")
 	}
 	id, err := c.Sessions.Mine(r.Context(), id)
 	if err != nil {
@@ -211,7 +211,7 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 	default:
 		return nil
 	}
-	return runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which changing this in a session needs: the session may use it without asking")
+	return runnel.Fail(runnel.Forbidden, what+": changing this in a session can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
 }
 
 // SetOptions changes options of a session. In has the options as JSON.
@@ -232,7 +232,7 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 		return OptionsAnswer{}, runnel.Fail(runnel.UnsupportedCapability, "subagentGovernance: can be given with a prompt or a new session only")
 	}
 	if set, others := opt.Options.Settings(); set.IsZero() && len(others) == 0 {
-		return OptionsAnswer{}, reply.Invalid("nothing to change: give model, permissionMode, reasoningEffort, config or another option")
+		return OptionsAnswer{}, reply.Invalid("nothing to change; give model, permissionMode, reasoningEffort, config or another option")
 	}
 	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
 		return OptionsAnswer{}, err

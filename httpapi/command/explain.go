@@ -100,5 +100,5 @@ func describedCall(ctx context.Context, in ExplainRequest) (rules.Call, error) {
 }
 
 func errNotAsked(field, own string) error {
-	return runnel.Fail(runnel.Forbidden, field+": this credential asks about folders and files of its own project only: "+own)
+	return runnel.Fail(runnel.Forbidden, field+": this credential is limited to folders and files of its own project: "+own)
 }

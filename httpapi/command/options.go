@@ -56,7 +56,7 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 	default:
 		return opt, nil
 	}
-	return Options{}, runnel.Fail(runnel.Forbidden, what+": this credential lacks the scope \"approve\", which answering in advance needs")
+	return Options{}, runnel.Fail(runnel.Forbidden, what+": this can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
 }
 
 // decodeOptions decodes the options of a client. Unlike in other bodies, an

@@ -24,7 +24,7 @@ func answer(status int, err *runnel.Error) []byte {
 // full returns the response to a connection beyond the limit.
 func full(limit int) []byte {
 	return answer(http.StatusServiceUnavailable, runnel.Fail(runnel.Overloaded,
-		fmt.Sprintf("the server has as many connections as it may (%s: %d) and all are in use; try again, or raise the setting", MaxConnections, limit)))
+		fmt.Sprintf("the server has as many connections as allowed (%s: %d), and all are in use; try again, or raise the setting", MaxConnections, limit)))
 }
 
 // plainHead is the middle of the responses that net/http itself writes to

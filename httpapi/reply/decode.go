@@ -39,7 +39,7 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 		return limited
 	}
 	if err != nil {
-		return Refuse(http.StatusRequestTimeout, "the body did not arrive")
+		return Refuse(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
 	}
 	// The body has arrived. The answer may be a stream that takes hours, so
 	// reading has no deadline from here on.

@@ -135,7 +135,7 @@ func Hidden(id string) Problem {
 // and err is only a consequence of that.
 func (w Writer) Error(to http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "the client went before its answer", slog.String("path", Bounded(r.URL.Path)))
+		w.Log.LogAttrs(r.Context(), slog.LevelDebug, "the client disconnected before the answer", slog.String("path", Bounded(r.URL.Path)))
 		return
 	}
 	st := Status(err)

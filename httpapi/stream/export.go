@@ -30,7 +30,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	}
 	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
 	if err := s.exports.add(id, most{l.Streams, "max-streams"}, most{l.Exports, "max-exports-per-credential"}); err != nil {
-		return s.refuse("exports at a time; wait for an end", err)
+		return s.refuse("exports at once; wait until one ends", err)
 	}
 	defer s.exports.remove(id)
 	format := r.URL.Query().Get("format")
@@ -44,7 +44,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	case "html":
 		media, write = "text/html; charset=utf-8", s.exportHTML
 	default:
-		return reply.Invalid("format: jsonl, md or html")
+		return reply.Invalid("format: want jsonl, md or html")
 	}
 	h := w.Header()
 	h.Set("Content-Type", media)

@@ -11,7 +11,7 @@ import (
 )
 
 // errStuck ends a stream when the events of its turn can no longer be recorded.
-var errStuck = runnel.Fail(runnel.StoreUnavailable, "what happens in this turn cannot be recorded any more; see the server's log")
+var errStuck = runnel.Fail(runnel.StoreUnavailable, "the events of this turn can no longer be recorded; see the server's log")
 
 // A feed reads a session's events for one stream. It has a cursor, and a stall
 // detector that ends the stream if the turn can neither continue nor end. Every

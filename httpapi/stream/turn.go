@@ -41,7 +41,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.SessionID == "" {
-		return reply.Invalid("sessionId: is missing; say which session")
+		return reply.Invalid("sessionId: is missing; give the id of a session")
 	}
 	leave, err := s.reserve(r) // before Send: if there are too many streams, the prompt must not run
 	if err != nil {
@@ -138,5 +138,5 @@ func onDisconnect(r *http.Request) (cancel bool, err error) {
 	case "cancel":
 		return true, nil
 	}
-	return false, reply.Invalid("onDisconnect: detach or cancel")
+	return false, reply.Invalid("onDisconnect: want detach or cancel")
 }

@@ -178,13 +178,13 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 	case errors.Is(cause, auth.ErrEnded):
 		return closeCredential, "the credential has ended"
 	case errors.Is(cause, errShutdown):
-		return closeShutdown, "the server is going down; resume by seq"
+		return closeShutdown, "the server is shutting down; resume by seq"
 	case errors.Is(cause, errStalled):
 		return closeStalled, "nothing was read for too long; resume by seq"
 	case errors.Is(cause, errBadFamily):
 		return closeBadRequest, "unknown family"
 	case errors.Is(cause, errBadFrame):
-		return closeBadRequest, "messages are JSON text"
+		return closeBadRequest, "want a text message with JSON"
 	case errors.Is(cause, errTooLarge):
 		return closeTooLarge, "the message is too large"
 	case errors.Is(cause, errFlood):
@@ -198,7 +198,7 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 	case errors.Is(cause, errProtocol):
 		return websocket.StatusProtocolError, ""
 	case errors.Is(cause, errBroken):
-		return websocket.StatusInternalError, "something failed here; resume by seq"
+		return websocket.StatusInternalError, "internal error; resume by seq"
 	}
 	return websocket.StatusNormalClosure, ""
 }
