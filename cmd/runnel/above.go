@@ -29,7 +29,7 @@ func refuseAgent(data string) error {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(data, "run", session+".json")); err == nil {
-			return runnel.Fail(runnel.Forbidden, "this process was started by an agent that works with this data directory: run the command yourself")
+			return runnel.Fail(runnel.Forbidden, "this process was started by an agent that works with this data directory; run the command yourself, in your own terminal")
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 		}
 		if err := auth.CheckServer(c); err != nil {
 			c.Close()
-			return nil, fmt.Errorf("%w. Nothing was sent to it; stop it and start the server again", err)
+			return nil, fmt.Errorf("%w. Nothing was sent to that process; stop it and start the server again", err)
 		}
 		return c, nil
 	}
@@ -143,10 +143,10 @@ func serverError(status int, body []byte) error {
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Error.Message == "" {
-		return fmt.Errorf("the server answered %d", status)
+		return fmt.Errorf("the server answered with HTTP status %d", status)
 	}
 	if answer.Error.Type == runnel.Unauthorized {
-		return runnel.Fail(runnel.Unauthorized, "the server does not take this caller; make a token while it is stopped and set RUNNEL_TOKEN, and RUNNEL_URL if it has no unix socket")
+		return runnel.Fail(runnel.Unauthorized, "the server does not accept this caller; stop the server, create a token with 'runnel token create' and set RUNNEL_TOKEN, and RUNNEL_URL if the server has no unix socket")
 	}
 	return runnel.Fail(runnel.Code(oneLine(string(answer.Error.Type), 40)), oneLine(answer.Error.Message, 2000))
 }

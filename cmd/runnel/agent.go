@@ -24,7 +24,7 @@ func (a *app) printAgent(ag detect.Agent) error {
 		installed = strings.TrimSpace("yes  " + strings.TrimSpace(ag.Version+"  "+ag.Path))
 	}
 	facts.add("installed", cell(installed))
-	facts.add("logged in", map[string]string{"yes": "yes", "no": "no", "-": "-", "?": "it cannot tell"}[loggedIn(ag.Installation)])
+	facts.add("logged in", map[string]string{"yes": "yes", "no": "no", "-": "-", "?": "unknown"}[loggedIn(ag.Installation)])
 	for _, row := range [][2]string{{"to do", todo(ag.Installation)}, {"install", ag.Install}, {"log in", ag.Login}} {
 		if row[1] != "" {
 			facts.add(row[0], cell(row[1]))
@@ -54,8 +54,8 @@ func (a *app) printAgent(ag detect.Agent) error {
 		title string
 		table *table
 	}{
-		{"", facts}, {"Models (--model ID)", models}, {"Its own settings (--set ID=VALUE)", own},
-		{"What it can do here", can}, {"What it cannot do here", cannot},
+		{"", facts}, {"Models (--model ID)", models}, {"Settings of the agent (--set ID=VALUE)", own},
+		{"Supported", can}, {"Not supported", cannot},
 	} {
 		if len(s.table.rows) == 0 {
 			continue
@@ -98,29 +98,29 @@ func ability(c runnel.Capability) string {
 	case runnel.CapRun:
 		return "runs a prompt"
 	case runnel.CapEvents:
-		return "its work is told as events"
+		return "reports its work as events"
 	case runnel.CapEventsLive:
-		return "its work is told while it goes on"
+		return "reports events while it works"
 	case runnel.CapCancel:
 		return "a turn can be cancelled"
 	case runnel.CapToolsStructured:
-		return "its tools are told with their arguments"
+		return "reports the arguments of tool calls"
 	case runnel.CapToolsResults:
-		return "its tools are told with what they gave"
+		return "reports the output of tool calls"
 	case runnel.CapSessionHandle:
-		return "a conversation has an id, by which it is resumed"
+		return "a conversation has an id with which it can be resumed"
 	case runnel.CapSessionResume:
-		return "a conversation goes on after its process has ended"
+		return "a conversation can be resumed after the agent's process has ended"
 	case runnel.CapSessionFork:
-		return "a conversation can go on from a copy"
+		return "a copy of a conversation can be continued"
 	case runnel.CapConfigModel:
 		return "the model can be changed in a conversation"
 	case runnel.CapAddDirs:
-		return "works in further directories (--add-dir)"
+		return "works in additional directories (--add-dir)"
 	case runnel.CapNonInteractive:
-		return "runs without anyone to answer"
+		return "runs without a person who answers approvals"
 	case runnel.CapExternalSandbox:
-		return "runs without its own guardrails, where something else confines it"
+		return "can run without its own sandbox and approvals, inside another sandbox"
 	case runnel.CapArtifactFinalText:
 		return "its last message is the answer"
 	}

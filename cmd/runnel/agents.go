@@ -27,14 +27,14 @@ func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error
 			return p, nil
 		}
 	}
-	return nil, runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' says how to get one, and --agent script plays a scripted one")
+	return nil, runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' shows how to install one, and --agent script runs the built-in scripted agent")
 }
 
 func (a *app) named(name string) (runnel.Provider, error) {
 	if p := detect.NewIndex(a.providers).Find(name); p != nil {
 		return p, nil
 	}
-	return nil, usage("there is no agent %q; runnel knows %s", termtext.Clean(name), strings.Join(a.names(), ", "))
+	return nil, usage("unknown agent %q; want %s", termtext.Clean(name), strings.Join(a.names(), ", "))
 }
 
 func (a *app) names() []string {
@@ -59,13 +59,14 @@ func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "agents [NAME]",
-		Short: "Say which agents are installed, and how to get the others",
-		Long: `Say which agents are installed, whether they are logged in and what is to be
-done about the others; at the end, how surely nothing of an agent is left on
-this system once it has ended. Each agent has twenty seconds to answer.
+		Short: "List agents: what is installed, and what to do about the others",
+		Long: `List the agents that runnel knows, whether each is installed and logged in, and
+what to do if it is not. The last lines state which processes of an agent may be
+left on this system when the agent has ended. The command waits up to 20 seconds
+for each agent.
 
-With NAME say all about one: its models, its permission modes, its own settings,
-and what it can do here and what it cannot.
+With NAME, show the details of one agent: its models, permission modes and
+settings, and what it supports.
 
 ` + a.agentsHelp(),
 		Example: `  runnel agents
@@ -73,7 +74,7 @@ and what it can do here and what it cannot.
   runnel agents --json | jq -r '.[] | select(.installed) | .cliType'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage("one name at most; without one all agents are listed")
+				return usage("give one name at most; without a name, all agents are listed")
 			}
 			return nil
 		},
@@ -110,7 +111,7 @@ and what it can do here and what it cannot.
 func (a *app) printAgents(list []detect.Agent) error {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(x, y detect.Agent) int { return rank(x) - rank(y) })
-	t := table{columns: []column{{"AGENT", whole}, {"VERSION", cutEnd}, {"LOGGED IN", whole}, {"MODELS", whole}, {"WHERE, OR WHAT TO DO", cutEnd}}}
+	t := table{columns: []column{{"AGENT", whole}, {"VERSION", cutEnd}, {"LOGGED IN", whole}, {"MODELS", whole}, {"PATH, OR WHAT TO DO", cutEnd}}}
 	for _, r := range list {
 		models := "-"
 		if n := len(r.Models); n > 0 {
@@ -122,7 +123,7 @@ func (a *app) printAgents(list []detect.Agent) error {
 	if err := t.write(a.out, width); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.out, "\n"+fill(ending(), width)+"\nAll about one: runnel agents NAME")
+	_, err := fmt.Fprintln(a.out, "\n"+fill(ending(), width)+"\nDetails of one agent: runnel agents NAME")
 	return err
 }
 

@@ -23,13 +23,13 @@ const agentsKey = "agents"
 
 // agentsHelp is the part of help texts about that section.
 func (a *app) agentsHelp() string {
-	return `Which agents there are is in the configuration file too:
+	return `The configuration file can add agents and change known ones:
 
   agents:
-    mine:                        # one more, that speaks ACP
+    mine:                        # a new agent that speaks ACP
       protocol: acp
       command: [my-agent, --acp]
-    ` + a.example() + `:                 # a known one, from elsewhere
+    ` + a.example() + `:                 # a known agent with other settings
       path: /opt/agent/bin/program
       env: {KEY: "value"}
       auth: api-key              # or agent-login; default: the agent chooses
@@ -166,7 +166,7 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 		key := "agents." + name
 		fields, ok := entries[name].(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s: its settings are missing; see 'runnel serve --help'", key)
+			return nil, fmt.Errorf("%s: its settings are missing; 'runnel serve --help' shows an example", key)
 		}
 		var a all.Agent
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -192,7 +192,7 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 			case optionsKey:
 				continue // read by optionSources
 			default:
-				err = fmt.Errorf("%s: unknown; there are protocol, command, path, env, auth, apiKeyFile, displayName and options", at)
+				err = fmt.Errorf("%s: unknown; want protocol, command, path, env, auth, apiKeyFile, displayName or options", at)
 			}
 			if err != nil {
 				return nil, err
@@ -266,5 +266,5 @@ func named(key string, v any) (map[string]string, error) {
 
 // configFlag adds the flag --config to a command that needs no server.
 func configFlag(cmd *cobra.Command) {
-	cmd.Flags().String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
+	cmd.Flags().String("config", "", "configuration `FILE`, in YAML; default: "+shown(defaultConfig()))
 }

@@ -67,12 +67,12 @@ func (s *answers) read(in io.Reader) {
 	for sc.Scan() {
 		n++
 		if err := s.take(sc.Bytes()); err != nil {
-			s.say("runnel: standard input, line %d: %s; no more answers are read, and what is asked is denied", n, termtext.Clean(err.Error()))
+			s.say("runnel: standard input, line %d: %s; no more answers are read, and all other approvals are denied", n, termtext.Clean(err.Error()))
 			break
 		}
 	}
 	if err := sc.Err(); err != nil {
-		s.say("runnel: standard input, line %d: %s; what is asked is denied", n+1, termtext.Clean(err.Error()))
+		s.say("runnel: standard input, line %d: %s; all other approvals are denied", n+1, termtext.Clean(err.Error()))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,21 +90,21 @@ func (s *answers) take(line []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&a); err != nil || dec.More() || a.ApprovalID == "" || a.Choice == "" {
-		return errors.New(`this is not an answer, which has to be {"approvalId":"…","choice":"…","argumentsDigest":"…"}`)
+		return errors.New(`this is not an answer; want {"approvalId":"…","choice":"…","argumentsDigest":"…"}`)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, ok := s.asked[a.ApprovalID]
 	switch {
 	case !ok || p.answered:
-		s.say("runnel: no question %s is open; its answer is skipped", oneLine(a.ApprovalID, 100))
+		s.say("runnel: no approval %s is open; the answer is skipped", oneLine(a.ApprovalID, 100))
 		return nil
 	case !slices.ContainsFunc(p.approval.Choices, func(c event.Choice) bool { return c.ID == a.Choice }):
-		return fmt.Errorf("the question %s has no choice %s", oneLine(a.ApprovalID, 100), oneLine(a.Choice, 100))
+		return fmt.Errorf("the approval %s has no choice %s", oneLine(a.ApprovalID, 100), oneLine(a.Choice, 100))
 	}
 	a.By = event.ByUser
 	if a.ArgumentsDigest == "" && p.approval.ArgumentsDigest != "" && !denies(p.approval, a.Choice) {
-		return errors.New("argumentsDigest: required to approve; quote the question's")
+		return errors.New("argumentsDigest: required to approve; copy it from the approval")
 	}
 	p.decide(a.Decision)
 	return nil

@@ -122,21 +122,23 @@ func (a *app) hide() {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runnel",
-		Short: "One gateway in front of every coding agent",
-		Long: `Runnel runs coding agents and gives every one of them the same shape: a live
-stream of typed events that nobody can lose, on a page, over HTTP and here.
+		Short: "Run coding agents from a web page, an HTTP API and the command line",
+		Long: `Runnel runs the coding agents that are installed on this machine. You send
+prompts, watch the work and answer approvals on a web page, over an HTTP API or
+in this terminal. The server stores every event before it shows it, so nothing
+that you saw there is lost if a program crashes.
 
-Begin with one of these:
-  runnel serve                    # the page and the API, on this machine only
-  runnel run "explain this code"  # one prompt, here
-  runnel agents                   # which agents there are, and how to get them`,
+Start with one of these commands:
+  runnel serve                    # start the page and the API on this machine
+  runnel run "explain this code"  # run one prompt and print the answer
+  runnel agents                   # list agents and how to install them`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q", args[0])
+				return usage("unknown command %q", args[0])
 			}
 			return nil
 		},
@@ -168,7 +170,7 @@ func wrapFlags(template string, width int) string {
 // dashHint returns how to pass a prompt that looks like a flag, or "".
 func dashHint(cmd *cobra.Command, err error) string {
 	if strings.HasSuffix(cmd.Use, "[PROMPT]") && strings.HasPrefix(err.Error(), "unknown") {
-		return `; a prompt that begins with a dash goes after "--" or through standard input`
+		return `; put a prompt that begins with a dash after "--", or pass it on standard input`
 	}
 	return ""
 }

@@ -78,7 +78,7 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 }
 
 func (k *asker) withdrawn(a event.Approval) runnel.Decision {
-	fmt.Fprintln(k.out, "\nThe question was withdrawn.")
+	fmt.Fprintln(k.out, "\nThe agent no longer needs an answer.")
 	return refusal(a)
 }
 

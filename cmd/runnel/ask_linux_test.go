@@ -164,7 +164,7 @@ func TestProgramAnswersTheQuestionItNames(t *testing.T) {
 		"deny": {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"deny","reason":"no"}` }, "deny", exitNotDone, ""},
 		"another first": {func(a event.Approval) string {
 			return `{"approvalId":"x","choice":"allow"}` + "\n" + allow(a)
-		}, "allow", exitOK, "no question x is open"},
+		}, "allow", exitOK, "no approval x is open"},
 		"no such choice":  {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"yes"}` }, "deny", exitNotDone, "has no choice yes"},
 		"a stray key":     {func(a event.Approval) string { return `{"approvalId":"` + a.ID + `","choice":"allow","always":true}` }, "deny", exitNotDone, "line 1: this is not an answer"},
 		"not an answer":   {func(event.Approval) string { return "1" }, "deny", exitNotDone, "line 1: this is not an answer"},

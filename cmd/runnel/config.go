@@ -73,36 +73,36 @@ const (
 
 // placeFlags adds the settings that locate a server.
 func placeFlags(fl *pflag.FlagSet) {
-	fl.String("config", "", "`FILE` with settings, in YAML; default "+shown(defaultConfig()))
-	fl.String("data", defaultData(), "`DIR` with everything that is kept")
-	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, \"off\" for none, then commands find the server with RUNNEL_URL and RUNNEL_TOKEN; default api.sock in the data directory")
+	fl.String("config", "", "configuration `FILE`, in YAML; default: "+shown(defaultConfig()))
+	fl.String("data", defaultData(), "data `DIR`, which contains everything that runnel stores")
+	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, or \"off\" for no socket, in which case commands use RUNNEL_URL and RUNNEL_TOKEN; default: api.sock in the data directory")
 }
 
 // serveFlags adds all settings. The flags' defaults are those of the
 // configuration.
 func serveFlags(fl *pflag.FlagSet) {
 	placeFlags(fl)
-	fl.String("key-file", "", "`FILE` of the key that encrypts secrets in the data directory, which must lie outside of it; default "+shown(defaultKey()))
-	fl.String("listen", "127.0.0.1:7317", "`ADDRESS` of the page and the API; port 0 takes a free one")
-	fl.String("tls-cert", "", "`FILE` of the certificate, for an address beyond this machine")
-	fl.String("tls-key", "", "`FILE` of the certificate's key")
-	fl.Bool("proxied", false, "a proxy in front of this server speaks TLS")
-	fl.StringSlice("hosts", nil, "further host `NAMES` under which programs may call the API")
-	fl.StringSlice("origin", nil, "further `URL` at which browsers open the page, such as https://runnel.example.org; may be given more than once; links begin with the first")
-	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other pages that may call the API with a bearer token")
-	fl.StringSlice(trustedKey, nil, "`DIRS` whose own settings agents may obey, and all below them: such settings can run commands unasked")
+	fl.String("key-file", "", "`FILE` with the key that encrypts secrets in the data directory; must be outside that directory; default: "+shown(defaultKey()))
+	fl.String("listen", "127.0.0.1:7317", "`ADDRESS` of the page and the API; port 0 selects a free port")
+	fl.String("tls-cert", "", "certificate `FILE`, to listen beyond this machine")
+	fl.String("tls-key", "", "`FILE` with the private key of the certificate")
+	fl.Bool("proxied", false, "a reverse proxy in front of this server provides TLS")
+	fl.StringSlice("hosts", nil, "additional host `NAMES` that programs may use for the API")
+	fl.StringSlice("origin", nil, "additional `URL` at which browsers open the page, such as https://runnel.example.org; repeatable; login links use the first")
+	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other web pages that may call the API with a bearer token")
+	fl.StringSlice(trustedKey, nil, "trusted `DIRS`, with all folders below them: agents use the settings in these folders, which can run commands without asking")
 	profileFlags(fl)
-	fl.String("profile", "", "`NAME` of the profile of new sessions that choose none; 'runnel profiles' lists them")
-	fl.Bool(delegationKey, false, "let sessions with governed delegation start the subagents that pass every gate")
-	fl.Bool("allow-bypass", false, "let clients run agents that never ask; only where nothing can be harmed")
-	fl.Duration("approval-timeout", 0, "deny what nobody has answered for this long; 0 waits for ever")
-	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent says nothing for this long; negative never")
-	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for this server to come back; negative: it ends with the server")
-	fl.Duration("idle-timeout", 15*time.Minute, "end an agent that nobody used for this long; its session goes on later; negative never")
-	fl.Int("prewarm", 0, "`N` agents to keep ready for new sessions: one in each of the places (agent, directory, options) used last")
-	fl.Duration("prewarm-age", 10*time.Minute, "replace an agent that was kept ready for this long; it knows its directory as it was then")
-	fl.Duration("compact-after", time.Minute, "keep what an agent said piece by piece for this long after the turn; then only the whole; negative: for ever")
-	fl.String("stream-family", "", "`FAMILY` that a WebSocket speaks without a hello: upsert-v1 or events-v1; default upsert-v1")
+	fl.String("profile", "", "`NAME` of the profile for new sessions that choose none; 'runnel profiles' lists the profiles")
+	fl.Bool(delegationKey, false, "let sessions with governed delegation start a subagent if it passes every gate")
+	fl.Bool("allow-bypass", false, "let clients run agents that never ask; use this only where no harm is possible")
+	fl.Duration("approval-timeout", 0, "deny an approval that nobody has answered for this long; 0: wait forever")
+	fl.Duration("stall-timeout", 90*time.Second, "end a turn in which the agent prints nothing for this long; negative: never")
+	fl.Duration("reattach-window", time.Minute, "how long the agent of a running turn waits for a restarted server; negative: it stops with the server")
+	fl.Duration("idle-timeout", 15*time.Minute, "stop an agent that is idle for this long; the next prompt starts it again; negative: never")
+	fl.Int("prewarm", 0, "start `N` agents ahead of new sessions, one for each of the combinations of agent, directory and options used last")
+	fl.Duration("prewarm-age", 10*time.Minute, "maximum age of a prewarmed agent; an older one, which may have read outdated files, is replaced")
+	fl.Duration("compact-after", time.Minute, "how long to keep streaming deltas after a turn; finished items are always kept; negative: forever")
+	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")
@@ -110,7 +110,7 @@ func serveFlags(fl *pflag.FlagSet) {
 
 // profileFlags adds the setting that locates the profiles.
 func profileFlags(fl *pflag.FlagSet) {
-	fl.String(profilesKey, "", "`DIR` of the profiles of all projects; default profiles beside the configuration file")
+	fl.String(profilesKey, "", "`DIR` with the profiles for all projects; default: the folder profiles beside the configuration file")
 }
 
 // loadConfig reads all settings. A flag overrides a variable of the
@@ -137,7 +137,7 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 		}
 	}
 	if err := k.Unmarshal("", &c); err != nil {
-		return c, usage("the settings make no sense: %s", oneLine(err.Error(), 300))
+		return c, usage("a setting has an invalid value: %s", oneLine(err.Error(), 300))
 	}
 	return c, c.check()
 }
@@ -175,7 +175,7 @@ func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err err
 	}
 	for name := range k.Raw() {
 		if name != agentsKey && name != optionsKey && known.Lookup(name) == nil || name == "config" {
-			return file, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists them", termtext.Clean(path), termtext.Clean(name))
+			return file, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists the settings", termtext.Clean(path), termtext.Clean(name))
 		}
 	}
 	setting := func(name, v string) (string, any) {
@@ -238,12 +238,12 @@ func wholePaths(key string, paths []string) ([]string, error) {
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return nil, usage("%s: there is no home directory; write whole paths", key)
+				return nil, usage("%s: there is no home directory; write absolute paths", key)
 			}
 			path = filepath.Join(home, rest)
 		}
 		if !filepath.IsAbs(path) {
-			return nil, usage("%s: %s is relative; write the whole path", key, termtext.Clean(path))
+			return nil, usage("%s: %s is relative; write the absolute path", key, termtext.Clean(path))
 		}
 		out = append(out, path)
 	}
@@ -257,21 +257,21 @@ const maxPrewarm = 20
 func (c *config) check() error {
 	switch {
 	case c.Data == "":
-		return usage("there is no home directory; name a data directory with --data")
+		return usage("there is no home directory; set the data directory with --data")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
-		return usage("--tls-cert and --tls-key belong together")
+		return usage("--tls-cert and --tls-key must be given together")
 	case c.Prewarm < 0 || c.Prewarm > maxPrewarm:
 		return usage("prewarm: must be a number from 0 to %d", maxPrewarm)
 	case c.PrewarmAge <= 0:
-		return usage("prewarm-age: must be longer than nothing, such as 10m")
+		return usage("prewarm-age: must be longer than 0, such as 10m")
 	case c.ApprovalTimeout < 0:
-		return usage("approval-timeout: %s is negative; 0 waits for ever", c.ApprovalTimeout)
+		return usage("approval-timeout: %s is negative; 0 waits forever", c.ApprovalTimeout)
 	case !slices.Contains([]string{"", "upsert-v1", "events-v1"}, c.StreamFamily):
 		return usage("stream-family: unknown value %q; want upsert-v1 or events-v1", termtext.Clean(c.StreamFamily))
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
-		return usage("log-level: not one of debug, info, warn, error")
+		return usage("log-level: unknown value %q; want debug, info, warn or error", termtext.Clean(c.LogLevel))
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
-		return usage("log-format: not one of text, json")
+		return usage("log-format: unknown value %q; want text or json", termtext.Clean(c.LogFormat))
 	}
 	if err := c.Limits.check(); err != nil {
 		return err

@@ -55,14 +55,14 @@ func (a *app) doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this machine, and say what to do",
-		Long: `Check what runnel needs on this machine: agents, versions, permissions of files,
-port and origin, features of the kernel that protect you, and the disk. Each
-finding says what to do. It changes nothing. Each agent has ten seconds to
-answer.
+		Short: "Check this machine and suggest fixes",
+		Long: `Check what runnel needs on this machine: versions, agents, file permissions, the
+port and the origin, the disk, and kernel features that protect you from agents.
+The command suggests a fix for problems and warnings, and changes nothing. It
+waits up to 20 seconds for each agent. Give it the flags of 'runnel serve'.
 
-Exit codes: 0 no problem, 1 a problem. A warning is no problem: everything works
-without, but with less protection or less function.`,
+Exit codes: 0 no problem, 1 a problem. After a warning, the server works, but
+with less protection or fewer functions.`,
 		Example: `  runnel doctor
   runnel doctor --json | jq '.findings[] | select(.status != "ok")'`,
 		Args: nothing,
@@ -162,8 +162,8 @@ func (a *app) checkAgents(ctx context.Context, d *diagnosis) {
 	}
 	switch {
 	case len(installed) == 0:
-		d.add(finding{"agents", "installed", problem, "no coding agent is installed", "run 'runnel agents': it says how to install one"})
+		d.add(finding{"agents", "installed", problem, "no coding agent is installed", "run 'runnel agents', which shows how to install one"})
 	case len(missing) > 0:
-		d.add(finding{"agents", "not installed", fine, strings.Join(missing, ", "), "to install one, run: runnel agents NAME"})
+		d.add(finding{"agents", "not installed", fine, strings.Join(missing, ", "), "to see how to install one, run: runnel agents NAME"})
 	}
 }

@@ -52,7 +52,7 @@ func configuration(c config, err error) finding {
 	case err != nil:
 		return unusable(f.Name, err)
 	case errors.Is(missing, fs.ErrNotExist):
-		f.Detail += " does not exist; the defaults hold"
+		f.Detail += " does not exist; the defaults apply"
 	}
 	return f
 }
@@ -72,9 +72,9 @@ func checkFiles(d *diagnosis, c config) {
 		check      func(path string) error
 		later      string // explains a missing file; "" if the file is required
 	}{
-		{"data directory", c.Data, private.CheckDir, "the first start makes it"},
-		{"key of the data directory", c.KeyFile, checkKey(c), "the first start makes it"},
-		{"folder of the socket", socketFolder(c), private.CheckDir, "the first start makes it"},
+		{"data directory", c.Data, private.CheckDir, "the first start creates it"},
+		{"key of the data directory", c.KeyFile, checkKey(c), "the first start creates it"},
+		{"folder of the socket", socketFolder(c), private.CheckDir, "the first start creates it"},
 		{"certificate", c.TLSCert, readable, ""},
 		{"key of the certificate", c.TLSKey, secret, ""},
 	} {
@@ -135,11 +135,11 @@ func checkNetwork(ctx context.Context, d *diagnosis, c config) {
 	}
 	switch {
 	case down == nil:
-		add("server", fine, "it runs; for a link to its page: runnel login", "")
+		add("server", fine, "running; for a link to its page, run: runnel login", "")
 	case !errors.Is(down, errNoServer):
-		add("server", problem, "it does not answer: "+down.Error(), "start it again, with --log-level info to see why")
+		add("server", problem, "does not answer: "+down.Error(), "restart it with --log-level info, and read its log")
 	default:
-		add("server", fine, "does not run with this data directory", "")
+		add("server", fine, "no server is running with this data directory", "")
 		checkPort(ctx, add, c.Listen, loopback)
 	}
 	checkOrigin(add, c, loopback)
@@ -154,16 +154,16 @@ func checkOrigin(add func(string, severity, string, string), c config, loopback 
 	case len(c.Origins) > 0:
 		add("origin", fine, "the page is at "+strings.Join(c.Origins, " and at "), "")
 	case !loopback:
-		add("origin", warning, "no browser can use the page: beyond this machine its address is not known", "name it with --origin https://HOST")
+		add("origin", warning, "browsers cannot use the page, because its URL on other machines is unknown", "set it with --origin https://HOST")
 	case errors.Is(err, fs.ErrNotExist):
-		add("origin", fine, "the first start makes a name for the page that nothing else has had", "")
+		add("origin", fine, "the first start creates a host name for the page that no other program has used", "")
 	default:
 		host, err := auth.OpenPageHost(file)
 		if err != nil {
-			add("origin", problem, err.Error(), "remove the file; browsers have to log in again")
+			add("origin", problem, err.Error(), "remove the file, restart the server and log in again in each browser")
 			return
 		}
-		add("origin", fine, "the page is at "+host.Name()+", a name that nothing else has had", "")
+		add("origin", fine, "the page is at "+host.Name()+", a name that no other program has used", "")
 	}
 }
 
@@ -176,7 +176,7 @@ func checkPort(ctx context.Context, add func(string, severity, string, string), 
 		if taken, ok := errors.AsType[takenError](err); ok { // loopback has two addresses, and the other one may be taken
 			address = taken.address
 		}
-		add("port", problem, address+" is taken by another program", "stop that program, or choose another port with --listen")
+		add("port", problem, address+" is in use by another program", "stop that program, or choose another port with --listen")
 	case errors.Is(err, syscall.EACCES):
 		add("port", problem, "this user may not listen on "+address, "choose a port above 1023 with --listen")
 	case err != nil:
@@ -192,16 +192,16 @@ func checkPort(ctx context.Context, add func(string, severity, string, string), 
 func checkLocalhost(ctx context.Context, add func(string, severity, string, string)) {
 	found, err := net.DefaultResolver.LookupHost(ctx, "localhost")
 	if err != nil {
-		add("localhost", warning, "the name does not resolve", "add '127.0.0.1 localhost' to the hosts file")
+		add("localhost", warning, "the name does not resolve to an address", "add '127.0.0.1 localhost' to the hosts file")
 		return
 	}
 	for _, text := range found {
 		if ip, err := netip.ParseAddr(text); err != nil || !ip.IsLoopback() {
-			add("localhost", problem, "the name leads to "+text+", which is another machine", "correct it in the hosts file")
+			add("localhost", problem, "the name resolves to "+text+", which is another machine", "correct it in the hosts file")
 			return
 		}
 	}
-	add("localhost", fine, "leads to "+strings.Join(found, ", "), "")
+	add("localhost", fine, "resolves to "+strings.Join(found, ", "), "")
 }
 
 // Less free space than leastSpace is a problem; less than littleSpace is a
@@ -223,17 +223,17 @@ func checkDisk(d *diagnosis, data string) {
 	}
 	room, err := spaceOf(dir)
 	if err != nil {
-		d.add(finding{"disk", "space", warning, fmt.Sprintf("the space for %s cannot be found out: %s", data, err), ""})
+		d.add(finding{"disk", "space", warning, fmt.Sprintf("the free space for %s cannot be determined: %s", data, err), ""})
 		return
 	}
 	f := finding{"disk", "space", fine, fmt.Sprintf("%s free for %s", megabytes(room.free), data), ""}
 	switch {
 	case room.readOnly:
-		f.Status, f.Detail, f.Fix = problem, data+" lies on a file system that is mounted read-only", "choose another with --data"
+		f.Status, f.Detail, f.Fix = problem, data+" lies on a file system that is mounted read-only", "choose another directory with --data"
 	case room.free < leastSpace:
-		f.Status, f.Fix = problem, "free some space: on a full disk no new prompt is taken"
+		f.Status, f.Fix = problem, "free some space: on a full disk, the server accepts no prompts"
 	case room.free < littleSpace:
-		f.Status, f.Fix = warning, "free some space: transcripts grow with use"
+		f.Status, f.Fix = warning, "free some space: transcripts grow with every prompt"
 	}
 	d.add(f)
 	used := uint64(0)

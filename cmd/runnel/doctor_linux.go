@@ -34,24 +34,24 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 		d.add(f)
 	}
 	add("pidfd", procinfo.HasPidfds(),
-		"agents have supervisors, and callers are told apart",
-		"missing: agents have no supervisors, and the unix socket serves nobody", "use Linux 5.4 or newer, or a container that allows pidfd_open")
+		"agents have supervisors, and the server can distinguish you from agents",
+		"missing: agents have no supervisors, and the unix socket accepts nobody without a token", "use Linux 5.4 or newer, or a container that allows pidfd_open")
 	add("SO_PEERPIDFD", hasPeerPidfd(),
-		"a caller cannot hide behind a process number that is used again",
-		"missing: callers of the unix socket are known by their process number only", "use Linux 6.5 or newer")
+		"a process that reuses the number of an ended process cannot impersonate it",
+		"missing: the server identifies callers of the unix socket only by process number, which the system may reuse", "use Linux 6.5 or newer")
 	add("cgroup", proc.CanFence(),
-		"what an agent starts ends with it, also if server and supervisor are killed at once",
-		"runnel may not make cgroups: if server and supervisor are killed at once, something of an agent may be left", "start the server as a systemd user service with Delegate=yes")
+		"processes that an agent started end with it, even if the server and the supervisor are killed at once",
+		"runnel may not create cgroups: if the server and the supervisor are killed at once, processes of an agent may be left", "start the server as a systemd user service with Delegate=yes")
 	add("debugging", debugsOnlyChildren(),
-		"a program may debug only what it started: an agent cannot change the memory of your other programs",
-		"every program of yours may debug the others: an agent can act as one of them, such as your shell, or as a server that is just starting", "run: sysctl kernel.yama.ptrace_scope=1 (as root; a file in /etc/sysctl.d keeps it)")
+		"a program may debug only processes that it started, so an agent cannot change the memory of your other programs",
+		"your programs may debug each other, so an agent can act as another one, such as your shell or a starting server", "run: sysctl kernel.yama.ptrace_scope=1 (as root; to keep it after a reboot, write it into a file in /etc/sysctl.d)")
 	abi := landlock()
 	add("Landlock", abi > 0,
-		fmt.Sprintf("version %d; it is for sandboxes, which runnel does not have yet", abi),
-		"missing: sandboxes for agents, which are planned, will need it", "use Linux 5.13 or newer, with landlock among the security modules (lsm=)")
+		fmt.Sprintf("version %d; runnel does not use it yet", abi),
+		"missing; runnel does not need it yet, but planned sandboxes for agents will", "use Linux 5.13 or newer, with landlock among the security modules (lsm=)")
 	add("user namespaces", hasUserNamespaces(ctx),
-		"this user may make them; they are for sandboxes, which runnel does not have yet",
-		"this user may not make them: sandboxes for agents, which are planned, will need them",
+		"this user may create them; runnel does not use them yet",
+		"this user may not create them; runnel does not need them yet, but planned sandboxes for agents will",
 		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
 }
 

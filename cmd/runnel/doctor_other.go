@@ -13,7 +13,7 @@ func system() string { return runtime.GOOS + " " + runtime.GOARCH }
 // about how agents end.
 func checkKernel(_ context.Context, d *diagnosis) {
 	d.add(finding{
-		"kernel", "agents and users", warning, "on " + runtime.GOOS + " nothing tells an agent from its user: the unix socket serves nobody, and an agent can use every token it finds",
+		"kernel", "agents and users", warning, "on " + runtime.GOOS + ", runnel cannot distinguish agents from you: the unix socket accepts nobody without a token, and an agent can use every token that it finds",
 		"run agents that you do not trust in a container or a virtual machine, with the server outside",
 	})
 	d.add(finding{Area: "kernel", Name: "processes of agents", Status: fine, Detail: ending()})

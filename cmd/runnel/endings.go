@@ -14,13 +14,13 @@ func ending() string { return endingOn(runtime.GOOS, supervise.Enabled(), proc.C
 func endingOn(goos string, supervised, fenced bool) string {
 	switch {
 	case supervised && fenced:
-		return "supervised: an agent and all it started end together, also if this server or the supervisor is killed, or both are (cgroup)."
+		return "supervised: an agent and every process that it started end together, even if the server, the supervisor or both are killed (cgroup)."
 	case supervised:
-		return "supervised: an agent and all it started end together, also if this server or the supervisor is killed. If both are at once, what cleared its environment may be left (no cgroup of ours here)."
+		return "supervised: an agent and every process that it started end together, even if the server or the supervisor is killed. If both are killed at once, a process that cleared its environment may be left, because runnel has no cgroup here."
 	case goos == "windows" && fenced:
-		return "not supervised: an agent and all it started end together, also if this server is killed (job object), but no turn survives that."
+		return "not supervised: an agent and every process that it started end together, even if the server is killed (job object), but no turn survives a killed server."
 	case goos == "linux" || goos == "darwin" || goos == "windows":
-		return "not supervised: what an agent started is found in the table of processes; what detached itself may be left, and a killed server leaves its agents."
+		return "not supervised: runnel finds what an agent started in the process table. A process that detached itself may be left, and a killed server leaves its agents running."
 	}
-	return "not supervised: only an agent's own process group is ended, and a killed server leaves its agents."
+	return "not supervised: runnel stops only the agent's own process group, and a killed server leaves its agents running."
 }

@@ -13,7 +13,7 @@ import (
 // must exist. It creates the key file if there is none.
 func (a *app) loadKey(c config) (*seal.Key, error) {
 	if c.KeyFile == "" {
-		return nil, usage("there is no home directory for the key that encrypts secrets; name a file with --key-file")
+		return nil, usage("there is no home directory for the key that encrypts secrets; choose a file with --key-file")
 	}
 	if within(c.KeyFile, c.Data) {
 		return nil, errKeyInData(c.KeyFile)
@@ -27,7 +27,7 @@ func (a *app) loadKey(c config) (*seal.Key, error) {
 }
 
 func errKeyInData(path string) error {
-	return usage("--key-file: %s lies in the data directory, so that every copy of that would hold the key; choose another folder", termtext.Clean(path))
+	return usage("--key-file: %s lies in the data directory, so every copy of that directory would contain the key; choose a file outside it", termtext.Clean(path))
 }
 
 // within reports whether a file, which may not exist, lies below dir. It

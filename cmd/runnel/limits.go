@@ -55,14 +55,14 @@ func limitSettings() []limitSetting {
 		{"max-session-mib", func(l *limits) *int { return &l.MaxSessionMiB }, 2048, "accept no more prompts in a session that has stored `N` MiB of events"},
 		{"max-upload-mib-per-credential", func(l *limits) *int { return &l.MaxUploadMiBPerCredential }, 1024, "one credential uploads at most `N` MiB in a day"},
 		{"max-exports-per-credential", func(l *limits) *int { return &l.MaxExportsPerCredential }, 2, "at most `N` exports of one credential run at once"},
-		{"max-streams", func(l *limits) *int { return &l.MaxStreams }, 20_000, "at most `N` streams are open at once: SSE, WebSockets and turns of a harness"},
+		{"max-streams", func(l *limits) *int { return &l.MaxStreams }, 20_000, "at most `N` streams are open at once: SSE, WebSockets and harness turns"},
 		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
-		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "all WebSockets have at most `N` subscriptions at once"},
-		{"max-subscriptions-per-credential", func(l *limits) *int { return &l.MaxSubscriptionsPerCredential }, 2048, "the WebSockets of one credential have at most `N` subscriptions at once"},
-		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "clients leave at most `N` MiB of large messages and answers unread; beyond that the one that waits for longest is cut off"},
+		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "at most `N` subscriptions of all WebSockets are open at once"},
+		{"max-subscriptions-per-credential", func(l *limits) *int { return &l.MaxSubscriptionsPerCredential }, 2048, "at most `N` subscriptions of the WebSockets of one credential are open at once"},
+		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "hold at most `N` MiB of large messages and responses that clients have not read; beyond that, disconnect the client that has not read for longest"},
 		{"max-fragments", func(l *limits) *int { return &l.MaxFragments }, 1000, "close a WebSocket that sends more than `N` small fragments in a second"},
-		{"max-connections", func(l *limits) *int { return &l.MaxConnections }, autoConnections, "at most `N` connections to the address are open at once; 0: as many as there are file descriptors for, less a reserve for the socket and for running turns"},
-		{"max-unauthenticated-connections", func(l *limits) *int { return &l.MaxUnauthenticatedConnections }, 256, "of them, at most `N` on which no credential was accepted yet"},
+		{"max-connections", func(l *limits) *int { return &l.MaxConnections }, autoConnections, "at most `N` connections to the address are open at once; 0: as many as the file descriptor limit allows, minus a reserve for the unix socket and for running turns"},
+		{"max-unauthenticated-connections", func(l *limits) *int { return &l.MaxUnauthenticatedConnections }, 256, "at most `N` connections on which no credential was accepted yet are open at once"},
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *limits) connections(descriptors int) (address, socket int, err error) {
 	reserve := min(descriptors/2, maxReserve)
 	room := descriptors - reserve
 	if l.MaxConnections > room {
-		return 0, 0, usage("max-connections: %d connections need %d file descriptors, and this process may open %d; raise that (ulimit -n), or lower the setting to %d",
+		return 0, 0, usage("max-connections: %d connections need %d file descriptors, but this process may open only %d; raise that limit (ulimit -n), or lower the setting to %d",
 			l.MaxConnections, l.MaxConnections+reserve, descriptors, room)
 	}
 	return cmp.Or(l.MaxConnections, min(room, mostConnections)), max(reserve/4, 1), nil

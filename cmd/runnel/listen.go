@@ -131,7 +131,7 @@ func listenError(address string, err error) error {
 type takenError struct{ address string }
 
 func (e takenError) Error() string {
-	return fmt.Sprintf("the address %s is taken by another program; stop it, or choose another with --listen, such as 127.0.0.1:0 for a free one", e.address)
+	return fmt.Sprintf("the address %s is in use by another program; stop that program, or choose another address with --listen, such as 127.0.0.1:0 for a free port", e.address)
 }
 
 func (takenError) Unwrap() error { return syscall.EADDRINUSE }

@@ -57,7 +57,7 @@ func TestServeRefusesPortTakenOnTheOtherLoopbackAddress(t *testing.T) {
 				t.Errorf("--listen %s with %s taken: it starts", host, other.Addr())
 				_ = cmd.Process.Kill()
 			}
-			if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "the address "+other.Addr().String()+" is taken by another program") {
+			if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "the address "+other.Addr().String()+" is in use by another program") {
 				t.Errorf("--listen %s with %s taken: %v\n%s", host, other.Addr(), err, said)
 			}
 		}

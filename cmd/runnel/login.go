@@ -22,7 +22,7 @@ func pageLink(origin, code string) string { return origin + "/#c=" + code }
 func answeredLink(origin, code string) (string, error) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin || termtext.Clean(origin) != origin || !auth.IsSecret(code) {
-		return "", fmt.Errorf("the server's answer has no link to a page at %s; is RUNNEL_URL a server of runnel?", oneLine(strconv.Quote(origin), 200))
+		return "", fmt.Errorf("the server's response contains no valid link to a page at %s; check that RUNNEL_URL is the address of a runnel server", oneLine(strconv.Quote(origin), 200))
 	}
 	return pageLink(origin, code), nil
 }
@@ -37,12 +37,12 @@ func (a *app) loginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Print a new link to the page of the running server",
-		Long: `Print a link that logs one browser in to the page of the running server. It
-works once, for a minute. The server knows this user by its unix socket; an
-agent that it started gets no link.
+		Long: `Print a link that logs one browser in to the page of the running server. The
+link works once, within one minute. The server recognises you on its unix
+socket; agents that it started get no link.
 
-Do not pass the link to a program as an argument: other users of the machine can
-read arguments. --open has your browser open it without that.`,
+Do not pass the link to another program as an argument, because other users of
+the machine can read arguments. --open opens the link in your browser instead.`,
 		Example: "  runnel login\n  runnel login --open\n  runnel login --new-origin",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,7 +52,7 @@ read arguments. --open has your browser open it without that.`,
 			}
 			ad, err := connect(cmd.Context(), c)
 			if errors.Is(err, errNoServer) {
-				return fmt.Errorf("no server uses %s; start one with 'runnel serve'. A server without a unix socket is found with RUNNEL_URL and RUNNEL_TOKEN", termtext.Clean(c.Data))
+				return fmt.Errorf("no server uses %s; start one with 'runnel serve'. To reach a server without a unix socket, set RUNNEL_URL and RUNNEL_TOKEN", termtext.Clean(c.Data))
 			} else if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ read arguments. --open has your browser open it without that.`,
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "open the link in your browser instead of printing it")
-	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "give the page another address first, at which nothing was before; logs every browser out")
+	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "first give the page a new host name, which no program has used before; this logs out every browser")
 	placeFlags(cmd.Flags())
 	return cmd
 }

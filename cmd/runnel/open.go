@@ -34,12 +34,12 @@ const redirectPage = `<!doctype html>
 func (a *app) openLink(ctx context.Context, data, link string) error {
 	file := redirectFile(data)
 	if err := writeRedirect(file, link); err != nil {
-		return fmt.Errorf("write the file that leads the browser to the page: %w", err)
+		return fmt.Errorf("write the file that redirects the browser to the page: %w", err)
 	}
 	if err := openFile(ctx, file); err != nil {
 		return fmt.Errorf("%w; run 'runnel login' and open the link that it prints", err)
 	}
-	a.say("A browser is opening %s, which leads to the page. A browser that may not read that file needs the link that 'runnel login' prints.", termtext.Clean(file))
+	a.say("Opening %s in your browser, which redirects to the page. If the browser cannot read that file, open the link that 'runnel login' prints.", termtext.Clean(file))
 	return nil
 }
 

@@ -14,8 +14,8 @@ func (a *app) openapiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "openapi",
 		Short: "Print the OpenAPI document of the API",
-		Long: `Print the OpenAPI 3.1 document of the API, which a server has at /openapi.json,
-too. It needs no server. Generate clients from it.`,
+		Long: `Print the OpenAPI 3.1 document of the API, from which you can generate clients.
+No server is needed; a running server serves the same document at /openapi.json.`,
 		Example: `  runnel openapi --output openapi.json
   openapi-typescript openapi.json --output api.ts`,
 		Args: nothing,
@@ -34,6 +34,6 @@ too. It needs no server. Generate clients from it.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write the document to this `FILE` instead")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the document to `FILE` instead of standard output")
 	return cmd
 }

@@ -20,8 +20,8 @@ import (
 const optionsKey = "options"
 
 // optionsHelp is the part of help texts about these options.
-const optionsHelp = `Options that sessions have unless they have others are there as well, for all
-agents or for one, and in the variable RUNNEL_MODEL:
+const optionsHelp = `The file can also set default options of sessions, for all agents as here, or
+below one agent. The variable RUNNEL_MODEL sets the default model:
 
   options:
     model: NAME

@@ -104,13 +104,13 @@ func bound(ln net.Listener) []netip.Addr {
 // announce prints the address of the page with a link that logs one browser in.
 func (a *app) announce(ctx context.Context, p *pagePlace, keys *auth.Keyring) error {
 	if p.URL() == "" {
-		_, err := fmt.Fprintf(a.out, "runnel is ready; its API is at %s . The page has no address yet: name it with --origin, such as https://runnel.example.org. End with Ctrl-C.\n", p.api)
+		_, err := fmt.Fprintf(a.out, "runnel is ready; its API is at %s . The page has no address yet: set it with --origin, such as https://runnel.example.org. Stop the server with Ctrl-C.\n", p.api)
 		return err
 	}
 	code, err := keys.LoginCode(ctx, auth.All())
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "runnel is ready; its API is at %s . Open this link; it works once, for a minute:\n\n  %s\n\nAnother link: runnel login. End with Ctrl-C.\n", p.api, pageLink(p.URL(), code))
+	_, err = fmt.Fprintf(a.out, "runnel is ready; its API is at %s . Open this link; it works once, for a minute:\n\n  %s\n\nFor another link, run: runnel login. Stop the server with Ctrl-C.\n", p.api, pageLink(p.URL(), code))
 	return err
 }

@@ -32,7 +32,7 @@ func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profi
 	}
 	why := "persona: there is no profile " + strconv.Quote(name) + "; the profiles are " + text.Shorten(strings.Join(names, ", "), maxNames)
 	if len(names) == 0 {
-		why = "persona: there is no profile " + strconv.Quote(name) + ", and no other; 'runnel profiles --help' shows how to make one"
+		why = "persona: there is no profile " + strconv.Quote(name) + ", and no other; 'runnel profiles --help' shows how to create one"
 	}
 	if f.Project == "" && profile.InProject(opt.Dir) {
 		why += "; those in " + profile.ProjectDir + " are not used, because this folder is not trusted"

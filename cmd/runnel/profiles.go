@@ -21,33 +21,34 @@ func (a *app) profilesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [NAME]",
 		Short: "List profiles: named ways to run an agent",
-		Long: `List the profiles that sessions can choose, and what is wrong with the files
-that cannot be used; with NAME show one. It needs no server.
+		Long: `List the profiles that sessions can choose, and the errors in files that cannot
+be used. With NAME, show one profile. No server is needed.
 
-A profile is a Markdown file NAME.md: settings, then the text that is added to
-the agent's system prompt.
+A profile is a Markdown file NAME.md. It begins with settings; the text below
+them is added to the agent's system prompt.
 
   ---
   description: Reads a change and says what is wrong with it
   model: opus
-  tools: [Read, Grep]          # the agent's names; default: the agent's own
+  tools: [Read, Grep]          # tools as the agent names them; default: all
   max_turns: 20
   disallowed_tools: [Bash]     # never allowed
   auto_approve_tools: [Read]   # allowed without asking
-  subagents: [tester]          # to which a governed session may delegate
-  AGENT_TYPE: 2                # others may delegate to this profile
+  subagents: [tester]          # profiles to which a governed session delegates
+  AGENT_TYPE: 2                # other profiles may delegate to this one
   AGENT_CLASS: TASK
   ---
   You review code. …
 
-Everybody's profiles lie in the folder profiles beside the configuration file.
-A trusted folder has its own in ` + profile.ProjectDir + `, which win by name.`,
+Profiles for all projects are in the folder profiles beside the configuration
+file. A trusted folder can have its own profiles in ` + profile.ProjectDir + `, which
+override profiles of the same name.`,
 		Example: `  runnel profiles
   runnel profiles reviewer
   runnel profiles --json | jq -r '.[] | select(.error) | .path'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage("one name at most; without one all profiles are listed")
+				return usage("give one name at most; without a name, all profiles are listed")
 			}
 			return nil
 		},
@@ -71,7 +72,7 @@ A trusted folder has its own in ` + profile.ProjectDir + `, which win by name.`,
 	}
 	configFlag(cmd)
 	profileFlags(cmd.Flags())
-	cmd.Flags().StringVar(&dir, "dir", "", "`DIR` of the project; default the current directory")
+	cmd.Flags().StringVar(&dir, "dir", "", "`DIR` of the project; default: the current directory")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -125,13 +126,13 @@ func shownProfiles(list []profile.Entry) []gateway.Profile {
 
 func (a *app) printProfiles(list []profile.Entry, f profile.Folders, trusted bool) error {
 	if !trusted {
-		a.say("runnel: the profiles in %s are not used: this folder is not in trusted-folders of the configuration", profile.ProjectDir)
+		a.say("runnel: the profiles in %s are not used: this folder is not in trusted-folders of the configuration; add it there to use them", profile.ProjectDir)
 	}
 	if len(list) == 0 {
-		a.say("There are no profiles; make one in %s. 'runnel profiles --help' shows how.", termtext.Clean(f.Config))
+		a.say("There are no profiles; create one in %s. 'runnel profiles --help' shows how.", termtext.Clean(f.Config))
 		return nil
 	}
-	t := table{columns: []column{{"PROFILE", whole}, {"OF", whole}, {"MODEL", cutEnd}, {"DESCRIPTION, OR WHAT IS WRONG", cutEnd}}}
+	t := table{columns: []column{{"PROFILE", whole}, {"OF", whole}, {"MODEL", cutEnd}, {"DESCRIPTION OR ERROR", cutEnd}}}
 	for _, e := range list {
 		of, about := "all", e.Description
 		if e.Project {
@@ -192,6 +193,6 @@ func (a *app) warnOfSwitch(c config) {
 		if err != nil {
 			shown = []byte("its value")
 		}
-		a.say("runnel: warning: %s: %s does not switch governed delegation on; only \"true\" does", name, shown)
+		a.say("runnel: warning: %s: %s does not enable governed delegation; only \"true\" does", name, shown)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // reading this process's memory, environment and open files.
 func hideMemory() (undo func(), err error) {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("hide our memory from other processes: %w", err)
+		return nil, fmt.Errorf("hide the memory of runnel from other processes: %w", err)
 	}
 	return func() {}, nil
 }
@@ -22,7 +22,7 @@ func hideMemory() (undo func(), err error) {
 func adoptOrphans() (undo func(), err error) {
 	stop, err := proc.BecomeSubreaper()
 	if err != nil {
-		return nil, fmt.Errorf("adopt what agents leave behind: %w", err)
+		return nil, fmt.Errorf("become the parent of processes that agents leave behind: %w", err)
 	}
 	return stop, nil
 }

@@ -16,25 +16,25 @@ func (a *app) recordCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "record -o FILE [flags] [PROMPT]",
-		Short: "Run one prompt and keep every raw line that passed",
-		Long: `Run one prompt with a real agent and write every line that passed, in both
-directions, to a file: for reporting a problem and for tests. 'runnel translate'
-makes events of it again, without the agent.
+		Short: "Run one prompt and record the raw lines of the agent",
+		Long: `Run one prompt and write every line between runnel and the agent, in both
+directions, to a file. Use it to report a problem or to make a test. 'runnel
+translate' turns the file into events again, without the agent.
 
-Any agent can be recorded whose lines runnel translates itself: all but the
-scripted one. Each line of the file is {"t": milliseconds since the beginning,
-"dir": "in" (to the agent), "out", "err" or "meta", "line": the line as it was}.
+Every agent can be recorded except the scripted one. Each line of the file is a
+JSON object: "t" is the time in milliseconds since the start, "dir" is "in" (to
+the agent), "out", "err" or "meta", and "line" is the unchanged line.
 
-The file holds what you and the agent said and what its tools printed. It is
-readable by you only; look through it before you give it away.` + "\n" + exitHelpText,
+The file contains your prompt, the agent's answers and the output of its tools.
+Only you can read it. Check its content before you share it.` + "\n" + exitHelpText,
 		Example: `  runnel record --agent ` + a.example() + ` -o turn.jsonl "list the files here"
   runnel record --effort low -o turn.jsonl - < prompt.md
   runnel translate turn.jsonl | jq -r .type
-  jq -r 'select(.dir == "in").line' turn.jsonl   # what the agent was told`,
+  jq -r 'select(.dir == "in").line' turn.jsonl   # what runnel sent`,
 		Args: func(*cobra.Command, []string) error { return nil },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
-				return usage("-o is missing: which file to write")
+				return usage("-o is missing; give the file to write")
 			}
 			a.hide()
 			if err := a.knowAgents(cmd.Flags()); err != nil {
@@ -44,8 +44,8 @@ readable by you only; look through it before you give it away.` + "\n" + exitHel
 		},
 	}
 	f.register(cmd, a)
-	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write; must not exist")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the answer")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write, which must not exist yet")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only the answer")
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 		return err
 	}
 	if _, ok := p.(runnel.Translator); !ok {
-		return usage("%s cannot be recorded: it has no lines of its own", p.Name())
+		return usage("%s cannot be recorded, because it runs inside runnel and prints no lines", p.Name())
 	}
 	text, err := a.prompt(args)
 	if err != nil {
@@ -83,6 +83,6 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 	if err != nil {
 		return fmt.Errorf("write the recording: %w", err)
 	}
-	a.say("%d lines are in %s", n, file)
+	a.say("Recorded %d lines in %s", n, file)
 	return outcome
 }

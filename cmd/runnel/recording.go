@@ -132,7 +132,7 @@ func (l *lineReader) next() (e recorded, ok bool, err error) {
 			return e, false, l.fault(notRecording)
 		}
 		if e.T < 0 || e.T > float64(maxOffset.Milliseconds()) {
-			return e, false, l.fault(fmt.Sprintf("t is %g; it has to be the milliseconds since the beginning, from 0 to %d", e.T, maxOffset.Milliseconds()))
+			return e, false, l.fault(fmt.Sprintf("t is %g; want the milliseconds since the start, from 0 to %d", e.T, maxOffset.Milliseconds()))
 		}
 		switch e.Dir {
 		case runnel.DirIn, runnel.DirOut, runnel.DirErr, runnel.DirMeta:
@@ -162,7 +162,7 @@ func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], 
 		return head, nil, &recordingError{what: "the recording is empty"}
 	}
 	if first.Dir == runnel.DirMeta && json.Unmarshal([]byte(first.Line), &head) == nil && head.Recording > 1 {
-		return head, nil, &recordingError{what: fmt.Sprintf("the recording has format %d; this runnel knows format 1", head.Recording)}
+		return head, nil, &recordingError{what: fmt.Sprintf("the recording has format %d, but this runnel reads format 1 only; use a newer runnel", head.Recording)}
 	}
 	return head, func(yield func(runnel.Line, error) bool) {
 		for e, ok, err := first, true, error(nil); ; e, ok, err = in.next() {

@@ -44,23 +44,24 @@ type ruleKeeper interface {
 func (a *app) rulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
-		Short: "List, add and remove rules that answer agents without a person",
-		Long: `List, add and remove rules, and explain what they do with a call. A rule allows
-or denies what an agent asks for, so that nobody is asked. Rules that deny count
-before those that allow. Whatever no rule decides is asked as before. It works
-with the running server, or without one on its data directory.
+		Short: "Manage rules that allow or deny what agents ask for",
+		Long: `List, add, remove and explain rules. A rule allows or denies a call that an
+agent asks about, so that nobody has to answer. Rules that deny come before
+rules that allow. If no rule decides a call, a person is asked as usual. The
+commands use the running server, or the data directory if no server runs.
 
-KIND and PATTERN say what a rule is about:
+KIND and PATTERN select the calls to which a rule applies:
 
   execute  one command, such as 'git status', or 'git log *' for any further
-           words. A command with operators, substitutions, redirections or
-           variables is never allowed by a rule. A rule that denies looks into
-           every command of a line, and asks about lines that it cannot read.
-  edit     files that are changed: a file, or a folder with all below it, after
-           links are resolved
-  read     files that are read; as for edit
-  fetch    a host such as example.com, or *.example.com for the hosts below it
-  tool     a tool by its name, such as mcp__server__tool`,
+           words. A rule never allows a command with operators, substitutions,
+           redirections or variables. A rule that denies checks every command
+           of a line; if it cannot read the line, a person is asked.
+  edit     changes of a file, or of a folder and everything below it, after
+           symbolic links are resolved
+  read     reading a file or folder, as for edit
+  fetch    requests to a host such as example.com, or *.example.com for the
+           hosts below it
+  tool     all calls of one tool, such as mcp__server__tool`,
 		Example: `  runnel rules list
   runnel rules add allow execute 'git status' --project .
   runnel rules add allow edit src --project .
@@ -70,7 +71,7 @@ KIND and PATTERN say what a rule is about:
   runnel rules remove 3`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q; use list, add, remove or explain", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, add, remove or explain", termtext.Clean(args[0]))
 			}
 			return nil
 		},
@@ -83,9 +84,10 @@ KIND and PATTERN say what a rule is about:
 func (a *app) rulesList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List rules, oldest first",
-		Args:  nothing,
+		Use:     "list",
+		Short:   "List rules, oldest first",
+		Example: "  runnel rules list\n  runnel rules list --json | jq '.[] | select(.effect == \"deny\")'",
+		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withRules(cmd, func(k ruleKeeper) error {
 				rows, err := k.list(cmd.Context())
@@ -106,11 +108,11 @@ func (a *app) rulesList() *cobra.Command {
 
 func (a *app) printRules(rows []ruleRow) error {
 	if len(rows) == 0 {
-		a.say("There are no rules; 'runnel rules add' makes one.")
+		a.say("There are no rules; 'runnel rules add' adds one.")
 		return nil
 	}
 	t := table{columns: []column{
-		{"ID", whole}, {"EFFECT", whole}, {"KIND", whole}, {"PATTERN", cutEnd}, {"AGENT", cutEnd}, {"FOLDER", cutStart}, {"USES", whole}, {"LAST USED", whole}, {"MADE", whole}, {"BY", cutEnd},
+		{"ID", whole}, {"EFFECT", whole}, {"KIND", whole}, {"PATTERN", cutEnd}, {"AGENT", cutEnd}, {"FOLDER", cutStart}, {"USES", whole}, {"LAST USED", whole}, {"CREATED", whole}, {"BY", cutEnd},
 	}}
 	for _, r := range rows {
 		used := "-"
@@ -134,10 +136,10 @@ func (a *app) rulesAdd() *cobra.Command {
 	var in ruleRow
 	cmd := &cobra.Command{
 		Use:   "add allow|deny KIND PATTERN",
-		Short: "Add a rule, which holds at once",
-		Long: `Add a rule, which holds at once, also in turns that run. It prints the rule's
-number. KIND is execute, edit, read, fetch or tool; 'runnel rules --help' says
-what each is about. With --project a path of edit and read may be relative to
+		Short: "Add a rule, which applies immediately",
+		Long: `Add a rule and print its number. The rule applies immediately, also in running
+turns. KIND is execute, edit, read, fetch or tool, which 'runnel rules --help'
+explains. With --project, the path of an edit or read rule may be relative to
 that folder.`,
 		Example: "  runnel rules add allow execute 'git status' --project .\n  runnel rules add deny fetch '*.example.com'",
 		Args:    exactly(3, "allow or deny, a kind and a pattern are needed; 'runnel rules --help' explains them"),
@@ -157,10 +159,10 @@ that folder.`,
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().StringVar(&in.CLIType, "agent", "", "kind of `AGENT`, by its name of 'runnel agents'; all if absent")
-	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "`DIR` in whose sessions it holds, with all folders below; all if absent")
-	cmd.Flags().StringVar(&in.Tool, "tool", "", "only for this tool of the agent; all tools of the kind if absent")
-	cmd.Flags().StringVar(&in.Note, "note", "", "a note for yourself")
+	cmd.Flags().StringVar(&in.CLIType, "agent", "", "apply only to this `AGENT`, by its name in 'runnel agents'; default: all agents")
+	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "apply only to sessions in `DIR` and the folders below it; default: all sessions")
+	cmd.Flags().StringVar(&in.Tool, "tool", "", "apply only to this `TOOL` of the agent; default: all tools of the kind")
+	cmd.Flags().StringVar(&in.Note, "note", "", "`TEXT` that reminds you why the rule exists")
 	return cmd
 }
 
@@ -197,13 +199,14 @@ func (r *ruleRow) stored() store.Rule {
 
 func (a *app) rulesRemove() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "remove ID",
-		Short: "Remove a rule, which holds no longer at once",
-		Args:  exactly(1, "the number of a rule is needed; 'runnel rules list' shows them"),
+		Use:     "remove ID",
+		Short:   "Remove a rule, which stops applying immediately",
+		Example: "  runnel rules list\n  runnel rules remove 3",
+		Args:    exactly(1, "the number of a rule is needed; 'runnel rules list' shows the numbers"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
-				return usage("%q is not the number of a rule; 'runnel rules list' shows them", termtext.Clean(args[0]))
+				return usage("%q is not the number of a rule; 'runnel rules list' shows the numbers", termtext.Clean(args[0]))
 			}
 			return withRules(cmd, func(k ruleKeeper) error { return k.remove(cmd.Context(), id) })
 		},
@@ -277,7 +280,7 @@ func (l localRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
 func (l localRules) remove(ctx context.Context, id int64) error {
 	err := l.rules.DeleteRule(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return errors.New("there is no such rule; 'runnel rules list' shows all")
+		return errors.New("there is no such rule; 'runnel rules list' lists all")
 	}
 	return err
 }

@@ -50,32 +50,32 @@ func (a *app) rulesExplain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain --agent AGENT TOOL [COMMAND]",
-		Short: "Explain which rule would decide a call, and why others would not",
-		Long: `Explain what the rules do with a call that an agent asks about, without asking
-an agent: which rule decides, or why none does, and for every rule about such a
-call why it matches or not. TOOL is the agent's name of the tool; COMMAND is
-what a shell would run. --arguments has what other tools take, or all that an
-approval showed.
+		Short: "Explain which rule decides a call, and why",
+		Long: `Explain what the rules do with a call that an agent could ask about: which rule
+decides it, or why none does, and for each related rule why it matches or not.
+The call is not run, and no agent is started. TOOL is the name of the tool as
+the agent's approvals show it; COMMAND is the command line of a shell tool. Give
+the arguments of other tools, or all arguments of an approval, with --arguments.
 
-A call passes these gates, and the first that decides wins:
+The gates check a call in this order, and the first gate that decides wins:
 
   1  the profile of the session forbids the tool
-  2  delegation: its gates decide about tools that start subagents
-  3  rules that deny. If one might be about a call that cannot be read
+  2  governed delegation, for tools that start subagents
+  3  rules that deny; if such a rule might match a call that cannot be read
      completely, a person is asked
   4  the profile of the session approves the tool
   5  rules that allow
   6  a person is asked
 
-Profiles and delegation belong to a session. This command is about no session,
-so it leaves them out.`,
+Gates 1, 2 and 4 depend on the session. This command knows no session and skips
+them.`,
 		Example: `  runnel rules explain --agent ` + a.example() + ` Bash 'git status | cat'
-  runnel rules explain --agent ` + a.example() + ` --project ~/app shell 'rm -r build'
+  runnel rules explain --agent ` + a.example() + ` --project ~/app Bash 'rm -r build'
   runnel rules explain --agent ` + a.example() + ` Write --arguments '{"file_path": "/home/you/app/src/a.go"}'
   runnel rules explain --agent ` + a.example() + ` Bash 'git push' --json | jq -r .decision`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usage("a tool is needed, and a command in quotes if the tool is a shell, such as Bash 'git status'")
+				return usage("a tool is needed, and for a shell tool a command in quotes, such as Bash 'git status'")
 			}
 			return nil
 		},
@@ -83,7 +83,7 @@ so it leaves them out.`,
 			in.Tool, in.Arguments = args[0], json.RawMessage(arguments)
 			if len(args) == 2 {
 				if arguments != "" {
-					return usage("COMMAND and --arguments exclude each other; put the command into the arguments")
+					return usage("COMMAND and --arguments exclude each other; put the command into --arguments")
 				}
 				in.Arguments, _ = json.Marshal(map[string]string{"command": args[1]}) // cannot fail
 			}
@@ -109,7 +109,7 @@ so it leaves them out.`,
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().StringVar(&in.CLIType, "agent", "", "kind of `AGENT` that asks, by its name of 'runnel agents'; required")
+	cmd.Flags().StringVar(&in.CLIType, "agent", "", "`AGENT` that makes the call, by its name in 'runnel agents'; required")
 	cmd.Flags().StringVar(&in.ProjectDir, "project", ".", "`DIR` of the session")
 	cmd.Flags().StringVar(&arguments, "arguments", "", "arguments of the call, as a `JSON` object")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -120,7 +120,7 @@ so it leaves them out.`,
 // that it describes, or says what is wrong with it.
 func (in *explainRequest) call() (rules.Call, error) {
 	if in.CLIType == "" {
-		return rules.Call{}, usage("--agent: is missing; name the kind of agent that asks, as 'runnel agents' does")
+		return rules.Call{}, usage("--agent: is missing; give the name of an agent, as in 'runnel agents'")
 	}
 	dir, err := filepath.Abs(in.ProjectDir)
 	if err != nil {
@@ -167,9 +167,9 @@ func (a *app) printExplanation(e explanation) error {
 		return err
 	}
 	if e.Partial {
-		a.say("This credential sees only rules of its project; others may decide.")
+		a.say("This token sees only the rules of its project; other rules may decide the call.")
 	}
-	a.say("The profile of a session, or its delegation, may decide before the rules: 'runnel rules explain --help'.")
+	a.say("In a session, its profile or its delegation may decide before the rules; see 'runnel rules explain --help'.")
 	return nil
 }
 

@@ -45,22 +45,22 @@ type runFlags struct {
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "`NAME` of the agent: "+strings.Join(a.names(), ", ")+", or one of the configuration; default the first that is installed (RUNNEL_AGENT)")
-	fl.StringVar(&f.path, "agent-path", "", "`FILE` of the agent's program; default as configured, or looked up in PATH")
+	fl.StringVar(&f.agent, "agent", os.Getenv("RUNNEL_AGENT"), "`NAME` of the agent: "+strings.Join(a.names(), ", ")+", or an agent of the configuration file; default: RUNNEL_AGENT, or else the first installed agent")
+	fl.StringVar(&f.path, "agent-path", "", "`FILE` to run as the agent; default: from the configuration file, or else found in PATH")
 	configFlag(cmd)
-	fl.StringVarP(&f.dir, "dir", "C", "", "`DIR` the agent works in; default the current one")
-	fl.StringVar(&f.model, "model", "", "`ID` of a model; default the agent's")
-	fl.StringVar(&f.mode, "permission-mode", "", "`MODE`: default, acceptEdits, plan or dontAsk; what would be asked is denied, but for --ask and --answers")
-	fl.StringVar(&f.effort, "effort", "", "`LEVEL` of how hard the model thinks, in the agent's own words, such as low, medium or high")
-	fl.StringVar(&f.auth, "auth", "", "`CREDENTIAL` of the agent: agent-login or api-key; default as configured, else the agent chooses")
-	fl.StringArrayVar(&f.set, "set", nil, "one of the agent's own settings, as `ID=VALUE`; repeatable; 'runnel agents NAME' lists them")
-	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "further `DIR` the agent may use; repeatable")
-	fl.IntVar(&f.maxTurns, "max-turns", 0, "`N` model calls at most for the prompt; default no limit")
-	fl.StringVar(&f.resume, "resume", "", "go on with a conversation, by the agent's own `ID` of it, or with the last one of --dir: last")
-	fl.BoolVar(&f.fork, "fork", false, "with --resume: begin with a copy of that conversation, which itself stays as it is")
-	fl.DurationVar(&f.timeout, "timeout", 0, "end the agent after this `TIME`, such as 10m; default never")
-	fl.BoolVar(&f.trust, "trust", false, "obey the settings of --dir itself, which can run commands unasked; default only in "+trustedKey+" of the configuration")
-	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; only where nothing can be harmed")
+	fl.StringVarP(&f.dir, "dir", "C", "", "`DIR` in which the agent works; default: the current directory")
+	fl.StringVar(&f.model, "model", "", "`ID` of the model; default: from the configuration file, or else chosen by the agent")
+	fl.StringVar(&f.mode, "permission-mode", "", "permission `MODE`, which sets what needs an approval: default, acceptEdits, plan or dontAsk")
+	fl.StringVar(&f.effort, "effort", "", "reasoning effort, a `LEVEL` that the agent defines, such as low, medium or high")
+	fl.StringVar(&f.auth, "auth", "", "`CREDENTIAL` that the agent uses: agent-login or api-key; default: from the configuration file, or else chosen by the agent")
+	fl.StringArrayVar(&f.set, "set", nil, "a setting of the agent, as `ID=VALUE`; repeatable; 'runnel agents NAME' lists the settings")
+	fl.StringSliceVar(&f.addDirs, "add-dir", nil, "another `DIR` that the agent may use; repeatable")
+	fl.IntVar(&f.maxTurns, "max-turns", 0, "stop after `N` model calls; default: no limit")
+	fl.StringVar(&f.resume, "resume", "", "continue the conversation with this `ID`, as the agent names it, or \"last\" for the last conversation in --dir")
+	fl.BoolVar(&f.fork, "fork", false, "with --resume: continue a copy and leave the conversation itself unchanged")
+	fl.DurationVar(&f.timeout, "timeout", 0, "stop the agent after this `TIME`, such as 10m; default: no limit")
+	fl.BoolVar(&f.trust, "trust", false, "trust --dir: the agent uses the settings in that folder, which can run commands without asking; default: trust only the "+trustedKey+" of the configuration file")
+	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; use this only where no harm is possible")
 }
 
 // options returns the options that the flags request.
@@ -73,11 +73,11 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	}
 	if f.bypass {
 		if f.mode != "" && f.mode != string(runnel.ModeBypass) {
-			return opt, usage("--dangerously-bypass-permissions and --permission-mode %s contradict each other", termtext.Clean(f.mode))
+			return opt, usage("--dangerously-bypass-permissions and --permission-mode %s contradict each other; give one of them", termtext.Clean(f.mode))
 		}
 		opt.PermissionMode, opt.AllowBypass = runnel.ModeBypass, true
 	} else if f.mode == string(runnel.ModeBypass) {
-		return opt, usage("bypassing permissions has a flag of its own: --dangerously-bypass-permissions")
+		return opt, usage("--permission-mode bypass: use the flag --dangerously-bypass-permissions instead")
 	}
 	var err error
 	if opt.Config, err = ownSettings(f.set); err != nil {
@@ -114,9 +114,9 @@ func ownSettings(set []string) (runnel.Values, error) {
 		id, value, ok := strings.Cut(s, "=")
 		switch _, twice := values[id]; {
 		case !ok || id == "":
-			return nil, usage("--set %s: must be ID=VALUE; 'runnel agents NAME' lists what an agent offers", termtext.Clean(s))
+			return nil, usage("--set %s: must be ID=VALUE; 'runnel agents NAME' lists the settings of an agent", termtext.Clean(s))
 		case twice:
-			return nil, usage("--set %s: is given twice", termtext.Clean(id))
+			return nil, usage("--set %s: is given twice; give each setting once", termtext.Clean(id))
 		}
 		values[id] = value
 	}
@@ -132,7 +132,7 @@ func extensions(set []string) (runnel.Extensions, error) {
 		case !ok || key == "":
 			return nil, usage("--extension %s: must be KEY=JSON, such as %s=true", termtext.Clean(s), runnel.CapToolsResults)
 		case twice:
-			return nil, usage("--extension %s: is given twice", termtext.Clean(key))
+			return nil, usage("--extension %s: is given twice; give each key once", termtext.Clean(key))
 		}
 		x[key] = json.RawMessage(value)
 	}
@@ -148,7 +148,7 @@ func directory(dir string) (string, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", usage("there is no directory %s", termtext.Clean(abs))
+		return "", usage("the directory %s does not exist", termtext.Clean(abs))
 	case err != nil:
 		return "", usage("%s", termtext.Clean(err.Error()))
 	case !info.IsDir():
@@ -160,7 +160,7 @@ func directory(dir string) (string, error) {
 // prompt returns the prompt: the argument, or else all of standard input.
 func (a *app) prompt(args []string) (string, error) {
 	if len(args) > 1 {
-		return "", usage("the prompt is one argument: put it in quotes")
+		return "", usage("the prompt must be one argument; put it in quotes")
 	}
 	if len(args) == 1 && args[0] != "-" {
 		if args[0] == "" {
@@ -169,14 +169,14 @@ func (a *app) prompt(args []string) (string, error) {
 		return args[0], nil
 	}
 	if len(args) == 0 && a.terminal(a.in) {
-		return "", usage("a prompt is missing: give it as an argument or through standard input")
+		return "", usage("the prompt is missing; pass it as an argument or on standard input")
 	}
 	data, err := io.ReadAll(io.LimitReader(a.in, maxPrompt+1))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read the prompt: %w", err)
 	case len(data) > maxPrompt:
-		return "", usage("the prompt is longer than %d MiB; put the text in a file and name the file", maxPrompt>>20)
+		return "", usage("the prompt is longer than %d MiB; put the text in a file and name the file in the prompt", maxPrompt>>20)
 	case len(strings.TrimSpace(string(data))) == 0:
 		return "", usage("the prompt on standard input is empty")
 	}
@@ -193,30 +193,35 @@ func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] [PROMPT]",
-		Short: "Run one prompt and print what the agent does",
-		Long: `Run one prompt in a directory and print what the agent says. The answer goes to
-standard output and everything else to standard error, so that a pipe gets the
-answer alone. Without PROMPT, or with "-", standard input is the prompt.
+		Short: "Run one prompt and print the agent's answer",
+		Long: `Run one prompt in a directory and print the agent's answer. The answer goes to
+standard output and everything else to standard error, so a pipe receives only
+the answer. Without PROMPT, or with "-", the prompt is read from standard input.
 
-What the agent wants to ask is denied, unless --ask lets you answer here. A
-question takes its answer half a second after it appears; what was typed before
-is discarded, and so is every answer that comes through a pipe.
-Ctrl-C asks the agent to stop; the second time it is ended.
+By default, every approval that the agent requests is denied. --ask asks you in
+this terminal instead. It ignores everything that you typed before an approval
+appeared and until half a second later, and it does not read from a pipe.
+--permission-mode changes what needs an approval.
 
-A program answers with --answers and --output events or upserts: it reads of an
-approval and writes {"approvalId":"…","choice":"…","argumentsDigest":"…"} to
-standard input, one line each, also with "reason" or "updatedArguments". The
-digest is the approval's; only a denial needs none. What is open when standard
-input ends, or holds something else, is denied. On Linux standard input and
-output have to be sockets, such as one end of a socketpair, or terminals: an
-agent can open pipes and files.
+Ctrl-C cancels the turn; a second Ctrl-C stops the agent.
+
+With --answers, a program answers approvals. It reads them from standard output
+(--output events or upserts) and writes one line for each to standard input:
+
+  {"approvalId":"…","choice":"…","argumentsDigest":"…"}
+
+The id, the choice and the digest come from the approval; a denial needs no
+digest. "reason" and "updatedArguments" are optional. When standard input ends,
+or a line is not an answer, all open and later approvals are denied. On Linux,
+standard input and output must be sockets, such as one end of a socketpair, or
+terminals, because an agent can open pipes and files.
 
 Output formats:
-  text       the answer as it is written
-  events     the canonical events, one JSON object a line
-  upserts    whole items as they change, one JSON object a line
-  universal  finished pieces in a flat envelope, one JSON object a line. Tools
-             have their arguments and outputs only with
+  text       the answer, while the agent writes it
+  events     every event, one JSON object per line
+  upserts    whole items, each time they change, one JSON object per line
+  universal  finished pieces in a flat envelope, one JSON object per line. The
+             arguments and outputs of tools are included only with
              --extension ` + string(runnel.CapToolsResults) + `=true
 ` + exitHelpText,
 		Example: `  runnel run "why does the build fail?"
@@ -225,7 +230,7 @@ Output formats:
   runnel run --agent ` + a.example() + ` --permission-mode acceptEdits "fix it"
   runnel run --model MODEL --effort high "plan it"   # see 'runnel agents NAME'
   runnel run --output events "list the TODOs" | jq -r .type
-  runnel run --persona reviewer "look at the last commit"
+  runnel run --persona reviewer "review the last commit"
   runnel run --resume last "and now the docs"
   runnel run -- "--help is the text of this prompt"`,
 		Args: func(*cobra.Command, []string) error { return nil },
@@ -245,14 +250,14 @@ Output formats:
 		},
 	}
 	f.register(cmd, a)
-	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "`FORMAT`: text, events, upserts or universal")
-	cmd.Flags().StringVar(&f.persona, "persona", "", "`NAME` of a profile, which gives options and decides about tools; 'runnel profiles' lists them")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output `FORMAT`: text, events, upserts or universal")
+	cmd.Flags().StringVar(&f.persona, "persona", "", "`NAME` of a profile, which sets options and allows or denies tools; 'runnel profiles' lists the profiles")
 	profileFlags(cmd.Flags())
 	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "an option of the universal API, as `KEY=JSON`; repeatable")
-	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask at this terminal what the agent wants to know; needs the prompt as an argument")
-	cmd.Flags().BoolVar(&f.answers, "answers", false, "read answers of a program from standard input; needs the prompt as an argument")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print nothing but the answer")
-	cmd.Flags().BoolVarP(&f.chats, "verbose", "v", false, "with --output text: print thoughts and the output of tools too")
+	cmd.Flags().BoolVar(&f.ask, "ask", false, "ask you about approvals in this terminal; the prompt must be an argument")
+	cmd.Flags().BoolVar(&f.answers, "answers", false, "read a program's answers to approvals from standard input; the prompt must be an argument")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "with --output text: print only the answer")
+	cmd.Flags().BoolVarP(&f.chats, "verbose", "v", false, "with --output text: also print reasoning and the output of tools")
 	return cmd
 }
 
@@ -305,8 +310,8 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 	return a.drive(ctx, p, opt, text, out)
 }
 
-const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own question, or show you another one. " +
-	"Give the command one end of a socketpair as standard input and output: Node.js does so by itself, Python with socket.socketpair(), a shell with socat"
+const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own approval, or change what you see of it. " +
+	"Use one end of a socketpair as standard input and output: Node.js does so by default, Python has socket.socketpair(), and a shell can use socat"
 
 // canAnswer checks whether approvals can be answered the way the flags say.
 // With --ask the answers must be typed at a terminal: text from a pipe may have
@@ -316,17 +321,17 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 	case !f.ask && !f.answers:
 		return nil
 	case f.ask && f.answers:
-		return usage("--ask and --answers contradict each other: a person answers, or a program")
+		return usage("--ask and --answers contradict each other; give --ask if you answer, or --answers if a program does")
 	case len(args) != 1 || args[0] == "-":
-		return usage("answers are read from standard input, so the prompt has to be an argument")
+		return usage("--ask and --answers read answers from standard input, so the prompt has to be an argument")
 	case f.answers && f.output != "events" && f.output != "upserts":
-		return usage("--answers needs --output events or upserts, which show the ids of questions")
+		return usage("--answers needs --output events or upserts, which contain the ids of approvals")
 	case f.answers && !isPrivate(fileOf(a.in)):
 		return usage(notPrivate, "input")
 	case f.answers && !isPrivate(fileOf(a.out)):
 		return usage(notPrivate, "output")
 	case f.ask && !(a.terminal(a.in) && a.terminal(a.err)):
-		return usage("--ask needs a terminal for questions (standard error) and answers (standard input): what comes through a pipe was written before the question. A program answers with --answers; --permission-mode decides what is asked at all")
+		return usage("--ask needs a terminal for approvals (standard error) and answers (standard input), because text in a pipe may be older than the approval. Use --answers if a program answers, or --permission-mode to change what needs an approval")
 	}
 	return nil
 }
@@ -343,7 +348,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	}
 	stop := a.onInterrupt(
 		func() {
-			a.say("runnel: stopping; press Ctrl-C again to end the agent at once")
+			a.say("runnel: cancelling the turn; press Ctrl-C again to stop the agent at once")
 			_ = r.Cancel(ctx)
 		},
 		func() { _ = r.Close() })
@@ -375,7 +380,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	case err != nil:
 		return failure(err)
 	case denied.n > 0:
-		return &exitError{exitNotDone, fmt.Errorf("done, but %s; --ask lets you answer, --permission-mode decides what is asked", denied.count())}
+		return &exitError{exitNotDone, fmt.Errorf("the turn completed, but %s; use --ask to answer approvals, or --permission-mode to change what needs one", denied.count())}
 	}
 	return nil
 }
@@ -415,7 +420,7 @@ func (d *denials) note(b event.Body) {
 
 func (d *denials) count() string {
 	if d.n == 1 {
-		return "one thing was denied"
+		return "one approval was denied"
 	}
-	return fmt.Sprintf("%d things were denied", d.n)
+	return fmt.Sprintf("%d approvals were denied", d.n)
 }

@@ -28,26 +28,27 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the page and the API on this machine",
-		Long: `Serve the page and the API. At start it prints a link that logs one browser in;
-'runnel login' prints another. Everything is kept in one data directory, and a
-directory has one server.
+		Short: "Start the server: the web page and the API",
+		Long: `Start the server with the web page and the API. It prints a link that logs one
+browser in; 'runnel login' prints another one. All data is stored in one data
+directory, which only one server can use at a time.
 
-A setting is a flag, or a variable such as RUNNEL_LISTEN, or a line such as
-"listen: 127.0.0.1:7317" in the configuration file; the first of these wins.
+Each setting is a flag, a variable such as RUNNEL_LISTEN, or a line such as
+"listen: 127.0.0.1:7317" in the configuration file. A flag overrides a variable,
+and a variable overrides the file.
 
 ` + a.agentsHelp() + `
 
 ` + optionsHelp + `
 
-It listens on loopback only, on 127.0.0.1 and [::1]. The page has a name of its
-own there, such as http://RANDOM.localhost:7317, which nothing else on this
-machine can have had; programs use http://127.0.0.1:7317 and a token. A browser
-that does not find that name (Safari before macOS 26) or is elsewhere needs
---origin with the page's URL.
+By default, the server listens on this machine only, on 127.0.0.1 and [::1]. The
+page has its own host name there, such as http://RANDOM.localhost:7317, which no
+other program has used before. Programs use http://127.0.0.1:7317 and a token. A
+browser that cannot resolve that name (Safari before macOS 26), or that runs on
+another machine, needs --origin with the URL of the page.
 
-An address beyond this machine needs a certificate (or --proxied) and a token,
-made with 'runnel token create' before the start.`,
+To listen beyond this machine, the server needs a certificate (or --proxied) and
+a token that 'runnel token create' made before the server starts.`,
 		Example: `  runnel serve
   runnel serve --listen 127.0.0.1:0 --data /tmp/try
   RUNNEL_LOG_LEVEL=info runnel serve
@@ -92,7 +93,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	for _, harden := range []func() (func(), error){hideMemory, adoptOrphans} {
 		undo, err := harden()
 		if err != nil {
-			log.Warn("this system lacks a protection", "error", err)
+			log.Warn("a protection is not available on this system", "error", err)
 			continue
 		}
 		defer undo()
@@ -109,7 +110,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.issued.Add(secret) }
 	if err := keys.Purge(ctx); err != nil { // such as on a full disk; the next login tries again
-		log.Warn("expired logins were not removed", "error", err)
+		log.Warn("expired logins could not be removed", "error", err)
 	}
 	ln, err := listen(ctx, c, st)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}()
 	page, built := ui.Dist()
 	if !built {
-		a.say("runnel: warning: the page was not built; run 'make build' for it. The API works without.")
+		a.say("runnel: warning: this program does not contain the page; build it with 'make build'. The API works without the page.")
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(),
@@ -170,7 +171,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	defer os.Remove(redirectFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
-	defer log.Info("ended")
+	defer log.Info("server stopped")
 	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
 	if sig == syscall.SIGTERM { // a service manager that may restart the server sends it
 		end = gw.HandOver
@@ -224,7 +225,7 @@ const maxSocketPath = 100
 func listenSocket(ctx context.Context, c config) (net.Listener, error) {
 	path := c.Socket
 	if len(path) > maxSocketPath {
-		return nil, usage("the path of the unix socket is too long for the system: %s; choose another with --socket, or \"off\"", termtext.Clean(path))
+		return nil, usage("the path of the unix socket is too long for the system: %s; choose a shorter path with --socket, or disable the socket with --socket off", termtext.Clean(path))
 	}
 	if dir := filepath.Dir(path); dir != c.Data {
 		if err := private.Dir(dir); err != nil {

@@ -39,16 +39,16 @@ type frame struct {
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List sessions and read what happened in them",
-		Long: `List sessions and read what happened in them: from the running server, or
-without one from its data directory.`,
+		Short: "List sessions and read their contents",
+		Long: `List sessions and read their items: prompts, answers, tool calls and plans. The
+commands use the running server, or the data directory if no server runs.`,
 		Example: `  runnel sessions list
   runnel sessions items 0192f0c1
   runnel sessions items --json 0192f0c1 |
     jq -r 'select(.payload.type == "message").payload.message.content'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q; use list, show or items", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, show or items", termtext.Clean(args[0]))
 			}
 			return nil
 		},
@@ -64,9 +64,11 @@ func (a *app) sessionsList() *cobra.Command {
 		Use:   "list",
 		Short: "List sessions, newest activity first",
 		Long: `List sessions, newest activity first. STATE is idle, working, waiting (for an
-answer), failed (its last turn), loading or dead (ended; with --all only). On a
-terminal ids and long columns are cut; commands take the beginning of an id.`,
-		Args: nothing,
+answer to an approval), failed (the last turn failed), loading or dead (ended;
+listed with --all). On a terminal, ids and long columns are shortened; commands
+accept the beginning of an id.`,
+		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId'",
+		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
 				rows, err := s.list(cmd.Context(), all)
@@ -81,7 +83,7 @@ terminal ids and long columns are cut; commands take the beginning of an id.`,
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "ended sessions too")
+	cmd.Flags().BoolVar(&all, "all", false, "also list ended sessions")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return cmd
 }
@@ -92,7 +94,7 @@ func (a *app) printSessions(rows []gateway.Status, all bool) error {
 		a.say("There are no sessions yet.")
 		return nil
 	case len(rows) == 0:
-		a.say("There are no sessions; --all lists ended ones too.")
+		a.say("There are no sessions; --all also lists ended ones.")
 		return nil
 	}
 	t := table{columns: []column{{"ID", whole}, {"AGENT", cutEnd}, {"STATE", whole}, {"LAST ACTIVE", whole}, {"FOLDER", cutStart}, {"TITLE", cutEnd}}}
@@ -141,9 +143,10 @@ func doing(s gateway.Status) string {
 
 func (a *app) sessionsShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Print what is known of a session, as JSON",
-		Args:  exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
+		Use:     "show ID",
+		Short:   "Print the details of a session as JSON",
+		Example: "  runnel sessions show 0192f0c1\n  runnel sessions show 0192f0c1 | jq -r .projectDir",
+		Args:    exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
 				row, err := pick(cmd.Context(), s, args[0])
@@ -165,8 +168,11 @@ func (a *app) sessionsItems() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "items ID",
-		Short: "Print what happened in a session",
-		Args:  exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
+		Short: "Print the items of a session",
+		Long: `Print the items of a session: prompts, answers, reasoning, tool calls with their
+output, plans and errors. ID may be the beginning of an id.`,
+		Example: "  runnel sessions items 0192f0c1\n  runnel sessions items --json 0192f0c1 | jq -r .payload.type",
+		Args:    exactly(1, "the id of a session is needed; 'runnel sessions list' shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
 				row, err := pick(cmd.Context(), s, args[0])
@@ -183,7 +189,7 @@ func (a *app) sessionsItems() *cobra.Command {
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -210,9 +216,9 @@ func pick(ctx context.Context, s sessions, id string) (gateway.Status, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return gateway.Status{}, runnel.Fail(runnel.SessionNotFound, "there is no such session; 'runnel sessions list --all' shows all")
+		return gateway.Status{}, runnel.Fail(runnel.SessionNotFound, "there is no such session; 'runnel sessions list --all' lists all")
 	}
-	return gateway.Status{}, usage("%d sessions begin with this; give more of the id", len(found))
+	return gateway.Status{}, usage("%d sessions have ids that begin with %s; give more of the id", len(found), termtext.Clean(id))
 }
 
 // printItem prints an item for a person.

@@ -32,7 +32,7 @@ func (a *app) sink(f runFlags, p runnel.Provider, opt runnel.Options) (sink, err
 			AgentKind: runnel.AgentKind(p), Results: opt.Extensions.Results(),
 		}}, nil
 	}
-	return nil, usage("there is no output format %q; use text, events, upserts or universal", f.output)
+	return nil, usage("unknown output format %q; use text, events, upserts or universal", f.output)
 }
 
 // eventLines prints events unchanged.

@@ -51,18 +51,22 @@ func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke credentials for programs",
-		Long: `Create, list and revoke credentials for programs. It works with the running
-server, or without one on its data directory.
+		Long: `Create, list and revoke the credentials of programs and browsers. The commands
+use the running server, or the data directory if no server runs.
 
-Scopes: read (see sessions), send (create, prompt and end them), approve (answer
-what an agent asks, also in advance by a permission mode or with MCP servers),
-admin (manage credentials). They do not include one another.`,
+A token has one or more scopes. No scope includes another one:
+
+  read     see sessions
+  send     create, prompt and end sessions
+  approve  answer approvals, also in advance: by a permission mode, an option or
+           an MCP server that lets an agent act without asking
+  admin    create, list and revoke credentials`,
 		Example: `  runnel token create ci --scope read,send --days 30
   runnel token list
   runnel token revoke 0192f0c1-7d5e-7c3a-9d0e-2b1f6f0f6a11`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q; use create, list or revoke", termtext.Clean(args[0]))
+				return usage("unknown command %q; use create, list or revoke", termtext.Clean(args[0]))
 			}
 			return nil
 		},
@@ -76,17 +80,19 @@ func (a *app) tokenCreate() *cobra.Command {
 	var in tokenRequest
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token and print it, this once",
-		Long: `Make a token for a program and print it. It is shown this once; only its hash is
-kept. The program sends it in the header "Authorization: Bearer TOKEN".
+		Short: "Create a token and print it",
+		Long: `Create a token for a program and print it. Only its hash is stored, so the token
+cannot be shown again. The program sends it in a header:
+"Authorization: Bearer TOKEN".
 
-A token with the scope admin can make others. They end with it.
+A token with the scope admin can create other tokens, which expire or are
+revoked together with it. With --project, a token can use only the sessions in
+one directory and cannot see others.
 
-With --project it is for the sessions in one directory; others do not exist for
-it. Approving and managing credentials are refused to whatever an agent started,
-also with a token that allows them.`,
+Processes that an agent started cannot answer approvals or manage credentials,
+whatever the scopes of their token are.`,
 		Example: "  runnel token create dashboard\n  runnel token create ci --scope read,send --days 30\n  runnel token create bot --scope read,send --project ~/src/site",
-		Args:    exactly(1, "a name is needed, such as what the token is for"),
+		Args:    exactly(1, "a name is needed, which says what the token is for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in.Name = args[0]
 			if err := in.check(); err != nil {
@@ -98,7 +104,7 @@ also with a token that allows them.`,
 					return err
 				}
 				if expires != nil && (in.LifeDays == 0 || time.Until(*expires) < in.life()-time.Hour) {
-					a.say("runnel: this token ends on %s, with the credential that makes it", when(*expires))
+					a.say("runnel: this token expires on %s, together with the credential that created it", when(*expires))
 				}
 				_, err = fmt.Fprintln(a.out, secret)
 				return err
@@ -106,9 +112,9 @@ also with a token that allows them.`,
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&in.Scopes, "scope", []string{string(auth.Read)}, "what it allows: read, send, approve, admin")
-	cmd.Flags().IntVar(&in.LifeDays, "days", 0, "how long it lives; 0 until it is revoked")
-	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "directory whose sessions it is for; all if absent")
+	cmd.Flags().StringSliceVar(&in.Scopes, "scope", []string{string(auth.Read)}, "`SCOPES` of the token: read, send, approve, admin")
+	cmd.Flags().IntVar(&in.LifeDays, "days", 0, "expire the token after `N` days; 0: never")
+	cmd.Flags().StringVar(&in.ProjectDir, "project", "", "`DIR` whose sessions the token can use; default: all sessions")
 	return cmd
 }
 
@@ -119,7 +125,7 @@ func (in *tokenRequest) check() error {
 		return usage("%s", err)
 	}
 	if in.LifeDays < 0 || in.LifeDays > 3650 {
-		return usage("--days: 0 to 3650")
+		return usage("--days: %d is out of range; want 0 to 3650", in.LifeDays)
 	}
 	if in.ProjectDir == "" {
 		return nil
@@ -141,7 +147,11 @@ func (a *app) tokenList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List credentials, without their secrets",
-		Args:  nothing,
+		Long: `List the credentials of programs and browsers, without their secrets. On a
+terminal, ids and long columns are shortened; 'runnel token revoke' accepts the
+beginning of an id.`,
+		Example: "  runnel token list",
+		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withKeyring(cmd, func(k keyring) error {
 				rows, err := k.list(cmd.Context())
@@ -149,7 +159,7 @@ func (a *app) tokenList() *cobra.Command {
 					return err
 				}
 				if len(rows) == 0 {
-					a.say("There are no credentials; 'runnel token create' makes one.")
+					a.say("There are no credentials; 'runnel token create' creates one.")
 					return nil
 				}
 				list := table{columns: []column{{"ID", whole}, {"KIND", whole}, {"NAME", cutEnd}, {"SCOPES", cutEnd}, {"PROJECT", cutStart}, {"LAST USED", whole}, {"EXPIRES", whole}}}
@@ -183,8 +193,11 @@ func (a *app) tokenList() *cobra.Command {
 func (a *app) tokenRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a credential, those that it made, and their streams",
-		Args:  exactly(1, "the id of a credential is needed; 'runnel token list' shows them"),
+		Short: "Revoke a credential",
+		Long: `Revoke a credential and all credentials that were created with it, and close
+their streams. ID may be the beginning of an id.`,
+		Example: "  runnel token list\n  runnel token revoke 0192f0c1-7d5e",
+		Args:    exactly(1, "the id of a credential is needed; 'runnel token list' shows the ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withKeyring(cmd, func(k keyring) error {
 				id, err := pickToken(cmd.Context(), k, args[0])
@@ -216,9 +229,9 @@ func pickToken(ctx context.Context, k keyring, given string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", errors.New("there is no such credential; 'runnel token list' shows all")
+		return "", errors.New("there is no such credential; 'runnel token list' lists all")
 	}
-	return "", usage("%d credentials begin with this; give more of the id", len(found))
+	return "", usage("%d credentials have ids that begin with %s; give more of the id", len(found), termtext.Clean(given))
 }
 
 // when formats a time for a person.
@@ -260,7 +273,7 @@ func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *ti
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
 	if err == nil && !auth.IsSecret(out.Token) { // the server may not be ours
-		err = errors.New("the server's answer has no token; is RUNNEL_URL a server of runnel?")
+		err = errors.New("the server's response contains no token; check that RUNNEL_URL is the address of a runnel server")
 	}
 	return out.Token, out.ExpiresAt, err
 }

@@ -24,25 +24,24 @@ func (a *app) translateCommand() *cobra.Command {
 	var history bool
 	cmd := &cobra.Command{
 		Use:   "translate [--agent NAME] [--history] FILE|ID",
-		Short: "Turn a recording, or an agent's own transcript, into events",
-		Long: `Turn a recording made by 'runnel record' into the events it gave when it was
-made, one JSON object a line. The agent is not started. FILE may be "-".
-Turns and items have the ids that the server gives them; the session is called
+		Short: "Turn a recording or an agent's transcript into events",
+		Long: `Turn a recording of 'runnel record' into the events of the recorded turn, one
+JSON object per line. The agent is not started. FILE may be "-" for standard
+input. Turns and items have the same ids as on a server; the session has the id
 "translated".
 
-With --history it is a conversation that the agent keeps itself: the file of its
-transcript, with the folder beside it if there is one, or the agent's own id of
-it. Some agents are started to be asked for it, without a word to a model, and
-know it only in the directory that it was about. It needs --agent, and an agent
-whose conversations runnel reads.
+With --history, translate a conversation that the agent stored itself. Give
+--agent, and the path of the transcript or the id that the agent gave the
+conversation. Some agents are started to read a stored conversation, but no
+model is called; they find it only in the directory to which it belongs (--dir).
 
-It succeeds also if the recorded turn did not.`,
+The exit code is 0 even if the recorded turn failed.`,
 		Example: `  runnel translate turn.jsonl | jq -r .type
-  runnel translate --agent ` + a.example() + ` turn.jsonl   # a recording without a head
+  runnel translate --agent ` + a.example() + ` turn.jsonl   # if it has no meta line
   runnel translate --agent ` + a.example() + ` --history ~/path/to/transcript.jsonl
   runnel translate --agent ` + a.example() + ` --history -C ~/src/app \
     0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11`,
-		Args: exactly(1, "one file is needed"),
+		Args: exactly(1, "one file or id is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
@@ -57,9 +56,9 @@ It succeeds also if the recorded turn did not.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "`NAME` of the agent; default what the recording says")
-	cmd.Flags().BoolVar(&history, "history", false, "it is a conversation that the agent keeps itself")
-	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: the `DIR` of the conversation; default the current one")
+	cmd.Flags().StringVar(&agent, "agent", "", "`NAME` of the agent; default: the agent in the recording")
+	cmd.Flags().BoolVar(&history, "history", false, "translate a conversation that the agent stored itself")
+	cmd.Flags().StringVarP(&dir, "dir", "C", "", "with --history and an id: `DIR` of the conversation; default: the current directory")
 	configFlag(cmd)
 	return cmd
 }
@@ -85,9 +84,9 @@ func (a *app) printEvents(evs iter.Seq2[event.Event, error], history bool) error
 	case turns:
 		return nil
 	case history:
-		return &recordingError{what: "there is no turn in this; --history wants the transcript that the agent of --agent keeps itself, or the agent's id of a conversation"}
+		return &recordingError{what: "this contains no turn; with --history, give a transcript that the agent of --agent stored, or the id that it gave a conversation"}
 	}
-	return &recordingError{what: "there is no turn in this recording; check that --agent names the agent that was recorded"}
+	return &recordingError{what: "this recording contains no turn; check that --agent names the recorded agent"}
 }
 
 // translation returns the events of a recording or, with history, of an agent's
@@ -112,7 +111,7 @@ func (a *app) translation(ctx context.Context, agent string, history bool, dir, 
 		agent = head.Agent
 	}
 	if agent == "" {
-		return nil, usage("the recording does not say whose it is; --agent does")
+		return nil, usage("the recording does not name its agent; give it with --agent")
 	}
 	p, err := a.provider(ctx, agent)
 	if err != nil {
@@ -120,14 +119,14 @@ func (a *app) translation(ctx context.Context, agent string, history bool, dir, 
 	}
 	t, ok := p.(runnel.Translator)
 	if !ok {
-		return nil, usage("%s has no recordings", p.Name())
+		return nil, usage("%s has no recordings, because it runs inside runnel and prints no lines", p.Name())
 	}
 	return runnel.Replay(translated, p.Name(), t.Translate(lines)), nil
 }
 
 func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2[event.Event, error], error) {
 	if agent == "" {
-		return nil, usage("--history needs --agent: a transcript does not say whose it is")
+		return nil, usage("--history needs --agent, because a transcript does not name its agent")
 	}
 	p, err := a.provider(ctx, agent)
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2
 	}
 	h, ok := p.(runnel.Historian)
 	if !ok {
-		return nil, usage("%s keeps no transcripts that runnel can read", p.Name())
+		return nil, usage("%s stores no transcripts that runnel can read", p.Name())
 	}
 	ref, err := keptAs(file, dir)
 	if err != nil {

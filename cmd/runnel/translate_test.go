@@ -309,16 +309,16 @@ func TestTranslateGarbage(t *testing.T) {
 		code int
 		want string
 	}{
-		"whose":            {[]string{"translate", "-"}, exitUsage, "does not say whose it is"},
+		"whose":            {[]string{"translate", "-"}, exitUsage, "does not name its agent"},
 		"no recordings":    {[]string{"translate", "--agent", "script", "-"}, exitUsage, "has no recordings"},
 		"history, whose":   {[]string{"translate", "--history", "x"}, exitUsage, "needs --agent"},
 		"history, absent":  {[]string{"translate", "--agent", "claude-code", "--history", "absent.jsonl"}, exitFailed, "no such file"},
 		"history, no id":   {[]string{"translate", "--agent", "claude-code", "--history", "absent"}, exitFailed, "SESSION_NOT_FOUND"},
-		"history, where":   {[]string{"translate", "--agent", "claude-code", "--history", "-C", "absent", "x"}, exitUsage, "there is no directory"},
+		"history, where":   {[]string{"translate", "--agent", "claude-code", "--history", "-C", "absent", "x"}, exitUsage, "does not exist"},
 		"history, folder":  {[]string{"translate", "--agent", "claude-code", "--history", "."}, exitFailed, "is not a file"},
 		"absent":           {[]string{"translate", "absent"}, exitFailed, "no such file"},
 		"a folder":         {[]string{"translate", "."}, exitFailed, "directory"},
-		"agent is unknown": {[]string{"translate", "--agent", "nobody", "-"}, exitUsage, "there is no agent"},
+		"agent is unknown": {[]string{"translate", "--agent", "nobody", "-"}, exitUsage, "unknown agent"},
 	} {
 		_, errOut, code := callRunnel([]byte(`{"t":0,"dir":"out","line":"{}"}`), c.args...)
 		if code != c.code || !strings.Contains(errOut, c.want) {
@@ -476,7 +476,7 @@ func TestTranslateNamesTheDamagedLine(t *testing.T) {
 		path := filepath.Join(dir, name)
 		writeFile(t, path, []byte(text))
 		_, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)
-		if code != exitFailed || !strings.Contains(errOut, path+": there is no turn in this; --history wants the transcript") {
+		if code != exitFailed || !strings.Contains(errOut, path+": this contains no turn; with --history, give a transcript") {
 			t.Errorf("%s as a transcript: exit %d, %q", name, code, errOut)
 		}
 		if _, errOut, code = callRunnel(nil, "translate", "--agent", "claude-code", path); code != exitFailed || !strings.Contains(errOut, "recording") {
@@ -484,7 +484,7 @@ func TestTranslateNamesTheDamagedLine(t *testing.T) {
 		}
 	}
 	_, errOut, code = callRunnel([]byte(`{"t":0,"dir":"out","line":"{}"}`), "translate", "--agent", "claude-code", "-")
-	if code != exitFailed || !strings.Contains(errOut, "there is no turn in this recording") {
+	if code != exitFailed || !strings.Contains(errOut, "this recording contains no turn") {
 		t.Errorf("a recording without a turn: exit %d, %q", code, errOut)
 	}
 }
