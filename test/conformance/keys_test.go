@@ -80,7 +80,7 @@ func keys() table {
 		add(k.agent, "not given", first+" is missing", "the agent decides", nil, "", "")
 	}
 	for _, agent := range []string{"opencode", "copilot", "codex-acp", "script"} {
-		add(agent, "api-key", "none", "400 UNSUPPORTED_CAPABILITY: the agent takes no key from us", nil, runnel.UnsupportedCapability, "takes no API key from us")
+		add(agent, "api-key", "none", "400 UNSUPPORTED_CAPABILITY: the agent accepts no key from runnel", nil, runnel.UnsupportedCapability, "accepts no API key from runnel")
 	}
 	return with(tab,
 		row{cells: []string{"all", "api-key", "both variables have a key", "the first variable counts"}, test: "internal/agentconn.TestKeyDependsOnAuthMode"},

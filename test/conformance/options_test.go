@@ -510,7 +510,7 @@ func invalidOptions() table {
 		{"tools", `["Bash(ls)"]`, `tools.0: "Bash(ls)" is not the name of a tool; it has letters, digits and . _ : / @ -`},
 		{"maxTurns", `-1`, "maxTurns: -1 is negative; give 1 or more, or leave it out"},
 		{"permissionMode", `"yolo"`, `permissionMode: unknown value "yolo"; want default, acceptEdits, plan, dontAsk or bypass`},
-		{"permissionMode", `"bypass"`, "permissionMode: bypass runs every tool without asking; it has to be allowed on the server first"},
+		{"permissionMode", `"bypass"`, "permissionMode: bypass runs every tool without asking, which is not allowed here; a server allows it with --allow-bypass"},
 		{"reasoningEffort", `"very high"`, `reasoningEffort: "very high" is not the name of an effort; it has letters, digits and . _ : / @ -`},
 		{"config", `{"":"x"}`, "config: an id has 1 to 200 bytes, a value up to 1000"},
 		{"maxThinkingTokens", `-5`, "maxThinkingTokens: -5 is negative; give 1 or more, or leave it out"},
@@ -518,7 +518,7 @@ func invalidOptions() table {
 		{"thinkingDisplay", `"loud"`, `thinkingDisplay: unknown value "loud"; want summarized or omitted`},
 		{"addDirs", `["~/src"]`, `addDirs.0: "~/src" is not an absolute path; ~ is not expanded (invalid agent_api.exec.add_dirs.v1.dirs[0])`},
 		{"addDirs", `["/usr","/no/such/folder"]`, `addDirs.1: "/no/such/folder" is not a directory that can be reached (invalid agent_api.exec.add_dirs.v1.dirs[1])`},
-		{"systemPromptAppend", `"a\u0000b"`, "systemPromptAppend: holds a NUL character or is not valid UTF-8; agents take neither"},
+		{"systemPromptAppend", `"a\u0000b"`, "systemPromptAppend: contains a NUL character or is not valid UTF-8; agents accept neither"},
 		{"mcpServers", `[]`, "mcpServers: must be a JSON object of servers by name"},
 		{"auth", `"password"`, `auth: unknown value "password"; want agent-login or api-key`},
 	} {

@@ -255,7 +255,7 @@ func delegationGates() table {
 	refuse(profile.GateProfile, "the session has no profile", "the session has no profile, and only a profile can list subagents", func(d *profile.Delegation) {
 		*d = profile.Delegation{On: true, Subagent: "tester"}
 	})
-	refuse(profile.GateProfile, "the agent names no subagent", "the agent does not say to which subagent it delegates", func(d *profile.Delegation) {
+	refuse(profile.GateProfile, "the agent names no subagent", "the agent does not name the subagent to which it delegates", func(d *profile.Delegation) {
 		*d = profile.Delegation{On: true, Profile: lists}
 	})
 	refuse(profile.GateProfile, "the profile does not list the subagent", `the profile "lead" does not list the subagent "tester"`, func(d *profile.Delegation) {

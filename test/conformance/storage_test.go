@@ -104,7 +104,7 @@ func storage() table {
 	link("a backup of a running server is whole", "at every moment while it writes", "store/sqlite.TestBackupWhileWritingHoldsEverythingAcknowledged")
 	add("a position of another log is `reset`, with everything again", "a backup was restored, and the client gives the `logId` of its position", func(t *testing.T) {
 		first := resumes(t, r.client, r.session, fmt.Sprintf("?after=3&logId=%s", at(r.seen[0].data, "resume", "logId")), "reset", 1)
-		equal(t, "reason", at(first.data, "resume", "reason"), "the position is one of another log: the server's data was restored from a backup")
+		equal(t, "reason", at(first.data, "resume", "reason"), "the position belongs to another log: the server's data was restored from a backup")
 	})
 	link("a clock that jumps changes no order", "the clock jumps back", "store/sqlite.TestOrderAndTimesSurviveClockJumps")
 	add("the data directory and every file in it are the user's alone", "the server makes the directory", makesDirectoryPrivate)

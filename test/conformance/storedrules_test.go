@@ -206,7 +206,7 @@ func ruleChecks() table {
 	add(one("allow", "fetch", "https://example.com"), "", "is not a host")
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "Bash"}, "", "cannot be allowed as a whole; make a rule of kind execute")
 	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "request_permissions"}, "", "gives the agent more permissions")
-	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "other"}, "", "stands for many tools")
+	add(store.Rule{Effect: "allow", Kind: "tool", Tool: "other"}, "", "stands for several tools")
 	add(store.Rule{Effect: "allow", Kind: "tool"}, "", "tool: is missing")
 	add(one("maybe", "execute", "ls"), "", "want allow or deny")
 	add(one("allow", "all", "ls"), "", "want execute, edit, read, fetch or tool")

@@ -53,7 +53,7 @@ func TestAgentCannotAnswerItsOwnQuestion(t *testing.T) {
 			t.Logf("%s: %d files and processes; pid %d under %d", way, r.Looked, r.Pid, r.Parent)
 			w.judge(way, r, user != nil || os.Getuid() != 0)
 		}
-		if !w.says("refused what an agent may have started", 20) {
+		if !w.says("refused a process that an agent may have started", 20) {
 			t.Error("the operator was told less than 20 times")
 		}
 

@@ -388,7 +388,7 @@ func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 		if !strings.HasPrefix(r.Answer, "HTTP/1.1 403 ") || strings.Contains(r.Answer, "rnl_") {
 			t.Errorf("the server answered %q", r.Answer)
 		}
-		if !w.says("refused what an agent may have started", 1) {
+		if !w.says("refused a process that an agent may have started", 1) {
 			t.Error("the operator was not told")
 		}
 		w.link() // the user still gets in

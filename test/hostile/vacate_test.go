@@ -184,7 +184,7 @@ func (w *world) vacate(v vacate) {
 	if w.file("vacated", &r); r.Err != "" {
 		t.Fatal(r.Err)
 	}
-	if !w.says("refused what an agent may have started", 1) {
+	if !w.says("refused a process that an agent may have started", 1) {
 		t.Error("the operator was not told")
 	}
 	w.Call("POST", "/api/session/"+c.Session+"/cancel", object{}, nil)

@@ -94,7 +94,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await server.stop();
     const squatter = await squat(server.port, "::1", preview);
     onTestFinished(() => leave(squatter));
-    await expect(server.start()).rejects.toThrow("is taken by another program");
+    await expect(server.start()).rejects.toThrow("is in use by another program");
     await leave(squatter);
     await server.start();
   });
