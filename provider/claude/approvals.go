@@ -266,14 +266,17 @@ func grantWords(typ string, suggestion json.RawMessage) string {
 		words = []string{"all edits"}
 	case g.Type == "addDirectories":
 		for _, d := range g.Directories {
-			words = append(words, "files in "+d)
+			words = append(words, "access to files in "+d)
 		}
 	case g.Type == "addRules" && g.Behavior == "allow":
 		for _, r := range g.Rules {
-			if r.RuleContent == "" {
-				words = append(words, "all of "+r.ToolName)
-			} else {
-				words = append(words, r.ToolName+"("+r.RuleContent+")")
+			switch {
+			case r.RuleContent == "":
+				words = append(words, "every call of "+r.ToolName)
+			case r.ToolName == "Bash":
+				words = append(words, "`"+r.RuleContent+"`")
+			default:
+				words = append(words, "`"+r.ToolName+"("+r.RuleContent+")`")
 			}
 		}
 	}
@@ -303,7 +306,7 @@ func (q *question) choices() []event.Choice {
 		for _, g := range q.grants {
 			words = append(words, g.words)
 		}
-		label := text.OneLine("Allow for this session: "+strings.Join(words, ", "), math.MaxInt32)
+		label := text.OneLine("Allow "+strings.Join(words, ", ")+" in this session", math.MaxInt32)
 		if len(label) <= translate.MaxLabel { // a grant that is too long to show in full is not offered
 			yes = append(yes, event.Choice{ID: translate.AllowSession, Kind: event.ChoiceAllowSession, Label: label})
 		}

@@ -8,17 +8,18 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The label of "Allow for this session" names the permissions. A grant that the
+// The label of a choice for the session names the permissions. A grant that the
 // label cannot describe is not offered.
 func TestLabelOfASessionGrantNamesThePermissions(t *testing.T) {
 	rule := func(tool, content string) string {
 		return `{"type":"addRules","behavior":"allow","destination":"localSettings","rules":[{"toolName":"` + tool + `","ruleContent":"` + content + `"}]}`
 	}
 	for offered, want := range map[string]string{
-		rule("Bash", "go test *"): "Allow for this session: Bash(go test *)",
-		rule("Bash", ""):          "Allow for this session: all of Bash",
-		`{"type":"setMode","mode":"acceptEdits","destination":"session"}`:          "Allow for this session: all edits",
-		`{"type":"addDirectories","directories":["/d"],"destination":"session"}`:   "Allow for this session: files in /d",
+		rule("Bash", "go test *"): "Allow `go test *` in this session",
+		rule("Read", "//d/**"):    "Allow `Read(//d/**)` in this session",
+		rule("Bash", ""):          "Allow every call of Bash in this session",
+		`{"type":"setMode","mode":"acceptEdits","destination":"session"}`:          "Allow all edits in this session",
+		`{"type":"addDirectories","directories":["/d"],"destination":"session"}`:   "Allow access to files in /d in this session",
 		`{"type":"setMode","mode":"bypassPermissions","destination":"session"}`:    "",
 		`{"type":"addRules","behavior":"deny","rules":[{"toolName":"Bash"}]}`:      "",
 		`{"type":"replaceRules","behavior":"allow","rules":[{"toolName":"Bash"}]}`: "",
