@@ -30,35 +30,35 @@ func main() {
 	}
 }
 
-// meanings describe what the tests of the suite show, in the order of the page.
+// meanings describe the tests of the suite, in the order of the page.
 var meanings = []struct{ test, means string }{
-	{"Text", "text, turn after turn"},
+	{"Text", "text over several turns"},
 	{"Reasoning", "reasoning"},
-	{"Tool", "a tool with its output"},
-	{"Parallel", "tools in parallel"},
-	{"Edit", "an edit with its diff"},
+	{"Tool", "a tool call and its output"},
+	{"Parallel", "parallel tool calls"},
+	{"Edit", "an edit as a diff"},
 	{"Image", "an image in the prompt"},
 	{"PDF", "a PDF in the prompt"},
 	{"AttachmentAlone", "an attachment without text"},
 	{"AttachmentWithBlankText", "an attachment with blank text"},
-	{"AttachmentRejected", "a warning about rejected attachments"},
-	{"RejectionReplayed", "the same warning from the agent's history"},
-	{"ApprovalAllowed", "an approval, allowed"},
-	{"ApprovalDenied", "an approval, denied"},
-	{"ApprovalDeniedAndStopped", "an approval, denied to end the turn"},
-	{"InterruptInText", "interrupt in a text"},
-	{"InterruptInTool", "interrupt in a tool"},
-	{"InterruptInApproval", "interrupt in an approval"},
-	{"Failure", "a failure of the model ends the turn with the reason"},
+	{"AttachmentRejected", "a notice about rejected attachments"},
+	{"RejectionReplayed", "the same notice from the agent's history"},
+	{"ApprovalAllowed", "allowing an approval"},
+	{"ApprovalDenied", "denying an approval"},
+	{"ApprovalDeniedAndStopped", "denying an approval and ending the turn"},
+	{"InterruptInText", "cancelling during text"},
+	{"InterruptInTool", "cancelling during a tool call"},
+	{"InterruptInApproval", "cancelling during an approval"},
+	{"Failure", "a model failure ends the turn with its reason"},
 	{"Plan", "plans"},
-	{"Question", "questions of the agent"},
-	{"Subagent", "subagents, nested in their call"},
-	{"Behind", "work that goes on after the turn"},
-	{"ResumeAfterKill", "goes on after its process was killed"},
-	{"ResumeAfterClose", "goes on in another session"},
-	{"ReplayEqualsLive", "its own history gives the same items, with the same ids"},
-	{"StuffedPipes", "an agent that reads nothing stops nobody"},
-	{"NothingIsLeft", "nothing is left when it is closed"},
+	{"Question", "questions to the user"},
+	{"Subagent", "subagents, nested under their call"},
+	{"Behind", "background tasks after the turn"},
+	{"ResumeAfterKill", "resuming after the agent's process was killed"},
+	{"ResumeAfterClose", "resuming in another session"},
+	{"ReplayEqualsLive", "the same items, with the same ids, from the agent's history"},
+	{"StuffedPipes", "a blocked stdin does not block other work"},
+	{"NothingIsLeft", "closing the agent leaves no process behind"},
 	{"Contract", "the contract of a provider"},
 }
 
@@ -75,8 +75,9 @@ func render(root string) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# What works with which agent\n\n<!-- Made by `make docs` from provider/*/testdata/conformance and provider/providertest/differences.go. Do not edit. -->\n\n" +
-		"One test suite runs with every agent: the real program, in the version that is named, against a scripted model. This page is what came of it.\n" +
-		"A **no** leads to the reason: what the agent cannot do, or what Runnel does not do yet.\n")
+		"This page lists the results of one test suite that runs with every agent: the real program, in the stated version, against a scripted model.\n" +
+		"Each **no** links to its reason: a limitation of the agent, or of Runnel. In the lists of differences, `only live` marks what only the live\n" +
+		"session showed, and `only stored` what only the agent's history has.\n")
 	for _, group := range groups(reports) {
 		matrix(&b, group)
 	}
@@ -156,17 +157,17 @@ func section(b *strings.Builder, r providertest.Report) {
 			theirs = append(theirs, line)
 		}
 	}
-	list(b, "What it cannot do, and why:", theirs)
-	list(b, "What it could and Runnel does not yet:", ours)
+	list(b, "Limitations of the agent:", theirs)
+	list(b, "Limitations of Runnel with this agent:", ours)
 	notes := make([]string, len(r.Notes))
 	for i, n := range r.Notes {
 		notes[i] = "- " + n + "\n"
 	}
-	list(b, "Worth knowing:", notes)
+	list(b, "Notes:", notes)
 	if len(theirs)+len(ours)+len(notes) == 0 {
-		b.WriteString("\nEverything that the suite asks for.\n")
+		b.WriteString("\nNo limitations: all tests pass.\n")
 	}
-	list(b, "What its own history shows otherwise than it was seen live, by the recordings that show it:", differences(r))
+	list(b, "Differences between the agent's own history and the live session, each with the recordings that show it:", differences(r))
 }
 
 // differences returns one line for each reason why an agent's history differs.

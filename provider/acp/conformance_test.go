@@ -119,15 +119,15 @@ func onItsOwn(t *testing.T) {
 var subjects = map[string]func(*providertest.Subject){
 	"codex-acp": func(s *providertest.Subject) {
 		delete(s.Prompts, providertest.Plan)
-		s.Cannot[providertest.Plan] = "Codex 0.169 offers this model no tool for it"
+		s.Cannot[providertest.Plan] = "Codex 0.169 offers this model no tool for this"
 		s.Differences["codex-acp 2.6.0 tells calls in the order in which they began when live, and in which they ended when it loads"] = func(it event.Item) bool {
 			return bytes.Contains([]byte(it.Content), []byte("[ -e both ]")) || it.Content == "one\n" || it.Content == "two\n"
 		}
-		s.Differences["codex-acp 2.6.0 tells of a subagent before it tells of the wait for it when it loads"] = func(it event.Item) bool { return it.Name == "wait" }
+		s.Differences["when it replays, codex-acp 2.6.0 reports a subagent before the wait for it"] = func(it event.Item) bool { return it.Name == "wait" }
 		s.Differences["codex-acp 2.6.0 says a failure in the model's place when live, and not when it loads"] = func(it event.Item) bool {
 			return it.Status == event.ItemStopped && bytes.Contains([]byte(it.Content), []byte("scripted 400"))
 		}
-		s.Cannot[providertest.Denial] = "its only denial ends the turn (codex-acp 2.6.0, denied-stop)"
+		s.Cannot[providertest.Denial] = "the agent's only denial also ends the turn (codex-acp 2.6.0, denied-stop)"
 		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("codex-acp").Shell("echo found")), {Text: "Found."}}}
 		s.Prompts[providertest.Subagent] = scenario(
 			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
@@ -140,7 +140,7 @@ var subjects = map[string]func(*providertest.Subject){
 			"id": "colour", "header": "Colour", "question": "Which colour?",
 			"options": []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}},
 		}}})), said)
-		s.Lacks[providertest.Behind] = "what a subagent does behind the turn is not shown, and what it asks is denied"
+		s.Lacks[providertest.Behind] = "Runnel does not show what a subagent does after the turn, and denies its approvals"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
 		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("claude-agent-acp").Shell("echo found")), {Text: "Found."}}}
@@ -150,7 +150,7 @@ var subjects = map[string]func(*providertest.Subject){
 			"question": "Which one?", "header": "Pick", "multiSelect": false,
 			"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
 		}}})), said)
-		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn that nobody asked for: what is said after the turn is a notice, and what is asked is denied"
+		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
 	},
 	"qwen": func(s *providertest.Subject) {
 		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("qwen").Shell("echo found")), {Text: "Found."}}}
@@ -166,45 +166,45 @@ var subjects = map[string]func(*providertest.Subject){
 			return it.ParentCallID != "" || it.Type == event.TypeFunctionCallOutput && it.Name == "agent"
 		}
 		s.Notes = append(s.Notes,
-			"Its list of tasks, todo_write, is off unless `tools.todoWrite.enabled` is set in its settings (Qwen Code 0.24.4).",
-			"Its history leaves out a prompt of attachments without a text: the answer to it is part of the turn before (Qwen Code 0.24.4).",
-			"On a busy machine, the terminal that it runs commands in can hang up on one that ends at once, which is then reported as failed; `tools.shell.enableInteractiveShell: false` in its settings avoids that (Qwen Code 0.24.4).",
-			"The arguments of a call that fails before it is asked about, or run, are known only when its history is read (Qwen Code 0.24.4).")
-		s.Cannot[providertest.Denial] = "its only denial ends the turn (Qwen Code 0.24.4, denied-stop)"
-		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn that nobody asked for: what is said after the turn is a notice, and what is asked is denied"
+			"The agent's task list, todo_write, is off unless `tools.todoWrite.enabled` is set in its settings (Qwen Code 0.24.4).",
+			"The agent's history omits a prompt that has attachments but no text; the answer to such a prompt belongs to the previous turn (Qwen Code 0.24.4).",
+			"On a busy machine, a command that ends at once can be reported as failed, because the agent's terminal hangs up on it. `tools.shell.enableInteractiveShell: false` in the agent's settings prevents this (Qwen Code 0.24.4).",
+			"If a call fails before its approval and before it runs, only the agent's history has its arguments (Qwen Code 0.24.4).")
+		s.Cannot[providertest.Denial] = "the agent's only denial also ends the turn (Qwen Code 0.24.4, denied-stop)"
+		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
 	},
 	"opencode": func(s *providertest.Subject) {
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read", args{"filePath": path}) }
 		s.Prompts[providertest.Tool] = scenario(calls(read("a.txt")), said)
 		s.Prompts[providertest.Parallel] = scenario(calls(read("a.txt"), read("b.txt")), said)
-		s.Cannot[providertest.Subagent] = "it tells of a subagent when it starts and how it ended, and not what it does (opencode 1.18.33)"
-		s.Cannot[providertest.Question] = "it offers the model no tool for it (opencode 1.18.33)"
-		s.Cannot[providertest.Behind] = "it runs nothing behind a turn (opencode 1.18.33)"
+		s.Cannot[providertest.Subagent] = "the agent reports only the start and the result of a subagent, not its work (opencode 1.18.33)"
+		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (opencode 1.18.33)"
+		s.Cannot[providertest.Behind] = "the agent has no background tasks (opencode 1.18.33)"
 	},
 	"gemini": func(s *providertest.Subject) {
-		s.Notes = append(s.Notes, "What a command printed is not told: its output is empty. That of other tools is (Gemini CLI 0.61.0).")
+		s.Notes = append(s.Notes, "The agent does not report the output of commands, so their output is empty. The agent reports the output of other tools (Gemini CLI 0.61.0).")
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
 		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // of a command it does not tell the output
 		delete(s.Prompts, providertest.Parallel)
-		s.Cannot[providertest.Parallel] = "it runs one call after the other (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Parallel] = "the agent runs one call at a time (Gemini CLI 0.61.0)"
 		delete(s.Prompts, providertest.Plan)
-		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Gemini CLI 0.61.0)"
-		s.Cannot[providertest.Subagent] = "its policy denies subagents (Gemini CLI 0.61.0)"
-		s.Cannot[providertest.Question] = "it offers the model no tool for it (Gemini CLI 0.61.0)"
-		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Plan] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Subagent] = "the agent's policy denies subagents (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Behind] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
 	},
 	"copilot": func(s *providertest.Subject) {
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
 		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // it asks before every command
 		s.Prompts[providertest.Parallel] = scenario(calls(glob("a*"), glob("b*")), said)
 		delete(s.Prompts, providertest.Plan)
-		s.Cannot[providertest.Plan] = "it offers the model no tool for it (Copilot 1.0.102)"
-		s.Cannot[providertest.Subagent] = "it does not say which call a subagent works for, and whose words are whose (Copilot 1.0.102)"
-		s.Cannot[providertest.Question] = "it offers the model no tool for it (Copilot 1.0.102)"
+		s.Cannot[providertest.Plan] = "the agent offers the model no tool for this (Copilot 1.0.102)"
+		s.Cannot[providertest.Subagent] = "the agent does not report which call a subagent belongs to, nor which messages are the subagent's (Copilot 1.0.102)"
+		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Copilot 1.0.102)"
 		s.Differences["when Copilot 1.0.102 loads, a failure cannot be told from what the model said"] = func(it event.Item) bool {
 			return strings.HasPrefix(it.Content, "Error: 400 scripted")
 		}
 		s.Differences["Copilot 1.0.102 does not tell of reasoning when it loads"] = func(it event.Item) bool { return it.Type == event.TypeReasoning }
-		s.Cannot[providertest.Behind] = "what it left running starts no turn when it ends (Copilot 1.0.102)"
+		s.Cannot[providertest.Behind] = "a background task starts no turn when it ends (Copilot 1.0.102)"
 	},
 }

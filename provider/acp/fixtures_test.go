@@ -166,7 +166,7 @@ func fixtures() []fixture {
 			}
 			r.Finish(once)
 		}, cannot: map[string]string{
-			"opencode": "what its subagents ask, they ask nobody", "gemini": "its policy denies it", "copilot": "it does not say whose words are whose",
+			"opencode": "the approvals of its subagents reach no client", "gemini": "its policy denies subagents", "copilot": "it does not report which messages are the subagent's",
 		}},
 		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
 			r.MCP()
@@ -207,7 +207,7 @@ func fixtures() []fixture {
 			r.Decide(r.Asked(), runnel.Decision{Choice: translate.AllowOnce})
 			r.Finish("")
 		}, cannot: map[string]string{
-			"opencode": "it offers the model no tool for it", "gemini": "it offers the model no tool for it", "copilot": "it offers the model no tool for it",
+			"opencode": "the agent offers the model no tool for this", "gemini": "the agent offers the model no tool for this", "copilot": "the agent offers the model no tool for this",
 		}},
 		{name: "settings", prose: "The mode is changed between two turns.", play: func(r *rig) {
 			r.plays(says("One."))

@@ -176,7 +176,7 @@ func (s Subject) pdf(t *testing.T, c *conversation) {
 // session and the agent's history: the user's text, and the notice.
 func (s Subject) rejectionReplayed(t *testing.T, c *conversation) {
 	if p, _ := s.New(t); !isHistorian(p) {
-		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
+		s.skip(t, "the provider does not read the agent's history; Runnel restores sessions from its own log")
 	}
 	l := c.take(t)
 	if l.Status().Head == 0 { // AttachmentRejected did not run (-run)

@@ -23,7 +23,7 @@ var replayed = []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subag
 // played.
 func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conversation) {
 	if p, _ := s.New(t); !isHistorian(p) {
-		s.skip(t, "the provider is no Historian: its sessions are rebuilt from our log only")
+		s.skip(t, "the provider does not read the agent's history; Runnel restores sessions from its own log")
 	}
 	sessions := make(map[*conversation]*live)
 	for _, sc := range replayed {

@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 		},
 		Cannot: map[providertest.Scenario]string{
 			providertest.Subagent: "scripts have no subagents",
-			providertest.Behind:   "a script ends with its turn",
+			providertest.Behind:   "a script has no background tasks",
 		},
 		Said: "scripted agent.",
 	})
