@@ -16,9 +16,9 @@ const (
 
 // Boot is the result of [Gateway.Boot].
 type Boot struct {
-	Started bool   `json:"started"`
-	Resumed bool   `json:"resumed" doc:"it goes on with its own conversation"`
-	Reason  string `json:"reason,omitempty" enum:"already_booted,forced,missing_agent_session,fingerprint_changed" doc:"why it was not started, not resumed, or started again"`
+	Started bool   `json:"started" doc:"Whether this request started an agent. false: an agent was already running."`
+	Resumed bool   `json:"resumed" doc:"Whether the agent continues its previous conversation."`
+	Reason  string `json:"reason,omitempty" enum:"already_booted,forced,missing_agent_session,fingerprint_changed" doc:"Why the agent was not started, not resumed, or restarted."`
 }
 
 // Boot starts the agent of a session, so that the next prompt need not wait.

@@ -8,20 +8,20 @@ import (
 // A Profile describes a profile to clients. Of an invalid one it has only the
 // name, the location and the error.
 type Profile struct {
-	Name             string   `json:"name" doc:"what persona calls it"`
-	Description      string   `json:"description,omitempty"`
-	Model            string   `json:"model,omitempty"`
-	Tools            []string `json:"tools,omitempty"`
-	MaxTurns         int      `json:"maxTurns,omitempty"`
-	Subagents        []string `json:"subagents,omitempty" doc:"profiles to which a governed session may delegate"`
-	DisallowedTools  []string `json:"disallowedTools,omitempty" doc:"tools that are never allowed"`
-	AutoApproveTools []string `json:"autoApproveTools,omitempty" doc:"tools that are allowed without asking"`
-	AgentType        string   `json:"agentType,omitempty" doc:"2 permits delegation to this profile"`
-	AgentClass       string   `json:"agentClass,omitempty"`
-	Project          bool     `json:"project" doc:"it is the project's own"`
-	Default          bool     `json:"default,omitempty" doc:"new sessions have it unless they choose another"`
-	Path             string   `json:"path" doc:"of its file"`
-	Error            string   `json:"error,omitempty" doc:"why it cannot be chosen, with the line"`
+	Name             string   `json:"name" doc:"Name of the profile, for the option persona."`
+	Description      string   `json:"description,omitempty" doc:"One line for people."`
+	Model            string   `json:"model,omitempty" doc:"Model of sessions with this profile."`
+	Tools            []string `json:"tools,omitempty" doc:"The only tools that sessions with this profile get. Absent: the agent's default tools."`
+	MaxTurns         int      `json:"maxTurns,omitempty" doc:"Maximum number of model calls in one prompt. Absent: no limit."`
+	Subagents        []string `json:"subagents,omitempty" doc:"Profiles that a governed session may delegate to."`
+	DisallowedTools  []string `json:"disallowedTools,omitempty" doc:"Tools that sessions with this profile never get."`
+	AutoApproveTools []string `json:"autoApproveTools,omitempty" doc:"Tools that are allowed without asking a person."`
+	AgentType        string   `json:"agentType,omitempty" doc:"2 permits delegation to this profile; any other value forbids it."`
+	AgentClass       string   `json:"agentClass,omitempty" doc:"Class of the profile, such as TASK."`
+	Project          bool     `json:"project" doc:"Whether the profile is one of the project's own."`
+	Default          bool     `json:"default,omitempty" doc:"Whether new sessions that choose no profile get this one."`
+	Path             string   `json:"path" doc:"Path of the profile's file."`
+	Error            string   `json:"error,omitempty" doc:"Why sessions cannot choose the profile, with the line of the file."`
 }
 
 // Profiles are the profiles that sessions in one directory can choose.

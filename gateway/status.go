@@ -18,37 +18,37 @@ type Status struct {
 	SessionID      string             `json:"sessionId"`
 	CLIType        string             `json:"cliType"`
 	ProjectID      string             `json:"projectId"`
-	ProjectDir     string             `json:"projectDir"`
+	ProjectDir     string             `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
 	Title          string             `json:"title"`
-	State          event.SessionState `json:"state" enum:"open,loading,dead"`
-	Status         event.SessionState `json:"status" enum:"open,loading,dead" doc:"same as state"`
-	IsAlive        bool               `json:"isAlive" doc:"the agent's process runs"`
-	Activity       event.Activity     `json:"activity" enum:"idle,working,waiting"`
-	TurnID         string             `json:"turnId,omitempty" doc:"of the running turn"`
-	LastSeq        int64              `json:"lastSeq"`
-	ModelID        string             `json:"modelId,omitempty"`
-	PermissionMode string             `json:"permissionMode,omitempty"`
+	State          event.SessionState `json:"state" enum:"open,loading,dead" doc:"open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it."`
+	Status         event.SessionState `json:"status" enum:"open,loading,dead" doc:"Same as state."`
+	IsAlive        bool               `json:"isAlive" doc:"Whether the agent's process runs."`
+	Activity       event.Activity     `json:"activity" enum:"idle,working,waiting" doc:"waiting: the agent waits for an answer to an approval."`
+	TurnID         string             `json:"turnId,omitempty" doc:"Id of the running turn. Absent if no turn runs."`
+	LastSeq        int64              `json:"lastSeq" doc:"Position of the newest event in the session's log. 0: the log is empty."`
+	ModelID        string             `json:"modelId,omitempty" doc:"The model in use, as the agent reported it."`
+	PermissionMode string             `json:"permissionMode,omitempty" doc:"The permission mode in use."`
 	AgentSessionID string             `json:"agentSessionId,omitempty"`
 
-	Config []event.ConfigOption `json:"config,omitempty" doc:"what the agent offers to set, as it reported last; not in lists"`
-	Given  runnel.Values        `json:"given,omitempty" doc:"what was set of that, by id; it holds when the agent starts again, too"`
+	Config []event.ConfigOption `json:"config,omitempty" doc:"The agent's own settings with their current values, as the agent last reported them. Absent in lists."`
+	Given  runnel.Values        `json:"given,omitempty" doc:"Values of config that clients have set, by id. They stay in force when the agent restarts."`
 
-	Persona    string `json:"persona,omitempty" doc:"its profile"`
-	Delegation string `json:"delegation,omitempty" enum:"governed,agent" doc:"who decides whether it may start subagents: the gates, or its agent"`
+	Persona    string `json:"persona,omitempty" doc:"Name of the session's profile."`
+	Delegation string `json:"delegation,omitempty" enum:"governed,agent" doc:"Who decides whether the agent may start subagents: the gates (governed) or the agent itself."`
 
-	Resolved profile.Resolved `json:"resolved,omitempty" doc:"options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists"`
+	Resolved profile.Resolved `json:"resolved,omitempty" doc:"The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists."`
 
-	Files []event.AgentFile `json:"files,omitempty" doc:"files of its own that the agent named, such as its plan; not in lists"`
+	Files []event.AgentFile `json:"files,omitempty" doc:"The agent's own files that it reported, such as its plan. Absent in lists."`
 
-	LastLine         string           `json:"lastLine,omitempty"`
-	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error"`
-	PendingApprovals []event.Approval `json:"pendingApprovals"`
-	Queued           int              `json:"queued"`
+	LastLine         string           `json:"lastLine,omitempty" doc:"One line of text from the newest activity, for lists."`
+	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error" doc:"Outcome of the newest turn that has ended."`
+	PendingApprovals []event.Approval `json:"pendingApprovals" doc:"Approvals that wait for an answer."`
+	Queued           int              `json:"queued" doc:"Number of prompts that wait for the running turn to end."`
 	CreatedAt        time.Time        `json:"createdAt"`
-	LastActiveAt     time.Time        `json:"lastActiveAt"`
+	LastActiveAt     time.Time        `json:"lastActiveAt" doc:"Time of the newest event."`
 
-	BootedAt        time.Time `json:"bootedAt,omitzero" doc:"when its agent was last started"`
-	BootFingerprint string    `json:"bootFingerprint,omitempty" doc:"hash of what that agent was started with: profile, tools, model, directory and the other options"`
+	BootedAt        time.Time `json:"bootedAt,omitzero" doc:"When the session's agent last started."`
+	BootFingerprint string    `json:"bootFingerprint,omitempty" doc:"Hash of the profile, tools, model, directory and other options that the agent last started with."`
 }
 
 // Status returns the status of a session, without opening it.
@@ -121,9 +121,9 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 // A Project is a directory that has sessions.
 type Project struct {
 	ProjectID    string    `json:"projectId"`
-	ProjectDir   string    `json:"projectDir"`
-	Sessions     int       `json:"sessions"`
-	LastActiveAt time.Time `json:"lastActiveAt"`
+	ProjectDir   string    `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
+	Sessions     int       `json:"sessions" doc:"Number of sessions, including ended ones."`
+	LastActiveAt time.Time `json:"lastActiveAt" doc:"Time of the newest event."`
 }
 
 // Projects returns the directories that have sessions, newest activity first.

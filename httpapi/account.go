@@ -19,45 +19,45 @@ import (
 // Request and response bodies of the routes about callers and credentials.
 type (
 	meAnswer struct {
-		Scopes []auth.Scope    `json:"scopes"`
-		Kind   store.TokenKind `json:"kind" enum:"api,browser,local"`
-		Name   string          `json:"name,omitempty"`
+		Scopes []auth.Scope    `json:"scopes" doc:"What the credential permits."`
+		Kind   store.TokenKind `json:"kind" enum:"api,browser,local" doc:"api: a token. browser: a login of the page. local: a caller on the server's own socket."`
+		Name   string          `json:"name,omitempty" doc:"Name of the credential."`
 
-		ProjectDir string `json:"projectDir,omitempty" doc:"whose sessions are all there is for this credential"`
+		ProjectDir string `json:"projectDir,omitempty" doc:"The only directory whose sessions this credential can access. Absent: it can access all."`
 	}
 	tokenRequest struct {
-		Name     string   `json:"name"`
-		Scopes   []string `json:"scopes" doc:"of read, send, approve, admin"`
-		LifeDays int      `json:"lifeDays,omitempty" doc:"0: until it is revoked"`
+		Name     string   `json:"name" doc:"Name for people, 1 to 100 bytes."`
+		Scopes   []string `json:"scopes" doc:"Any of read, send, approve and admin. The caller must have each of them itself."`
+		LifeDays int      `json:"lifeDays,omitempty" doc:"Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked."`
 
-		ProjectDir string `json:"projectDir,omitempty" doc:"absolute path of a project: the token sees the sessions there, and no others"`
+		ProjectDir string `json:"projectDir,omitempty" doc:"Absolute path of a project. The token can then access only the sessions of that project. Default: all sessions."`
 	}
 	tokenAnswer struct {
-		ID    string `json:"id"`
-		Token string `json:"token" doc:"shown this once"`
+		ID    string `json:"id" doc:"Id of the token, for revoking it."`
+		Token string `json:"token" doc:"The token. The server never returns it again."`
 
-		ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"not after the credential that made it"`
+		ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Absent: the token does not expire. A token never outlives the credential that created it."`
 	}
 	tokenRow struct {
-		ID         string          `json:"id"`
-		Kind       store.TokenKind `json:"kind" enum:"api,browser"`
-		Name       string          `json:"name"`
-		Scopes     []string        `json:"scopes"`
-		ProjectDir string          `json:"projectDir,omitempty"`
-		Parent     string          `json:"parent,omitempty" doc:"id of the credential that made it, with which it ends"`
+		ID         string          `json:"id" doc:"Id of the credential, for revoking it."`
+		Kind       store.TokenKind `json:"kind" enum:"api,browser" doc:"api: a token. browser: a login of the page."`
+		Name       string          `json:"name" doc:"Name of the credential."`
+		Scopes     []string        `json:"scopes" doc:"What the credential permits."`
+		ProjectDir string          `json:"projectDir,omitempty" doc:"The only directory whose sessions the credential can access. Absent: it can access all."`
+		Parent     string          `json:"parent,omitempty" doc:"Id of the credential that created this one. Revoking the parent revokes this credential, too."`
 		CreatedAt  time.Time       `json:"createdAt"`
 		LastUsedAt time.Time       `json:"lastUsedAt"`
-		ExpiresAt  *time.Time      `json:"expiresAt,omitempty"`
+		ExpiresAt  *time.Time      `json:"expiresAt,omitempty" doc:"Absent: the credential does not expire."`
 	}
 	tokensAnswer struct {
 		Tokens []tokenRow `json:"tokens"`
 	}
 	codeRequest struct {
-		NewOrigin bool `json:"newOrigin,omitempty" doc:"give the page another origin first; every browser is logged out"`
+		NewOrigin bool `json:"newOrigin,omitempty" doc:"Move the page to a new origin first, which logs out every browser. Default: false."`
 	}
 	codeAnswer struct {
-		URL  string `json:"url" doc:"the page's address; the link that logs a browser in is URL/#c=CODE"`
-		Code string `json:"code" doc:"goes into the fragment of the page's address; good once, for a minute"`
+		URL  string `json:"url" doc:"Address of the page. The login link is URL/#c=CODE."`
+		Code string `json:"code" doc:"One-time code for the fragment of the login link. It expires after one minute."`
 	}
 )
 
@@ -73,21 +73,21 @@ type account struct {
 
 func (a *account) routes() []route {
 	return []route{
-		{method: http.MethodPost, path: "/api/login", page: true, name: "login", summary: "Turn a one-time code into a cookie and a key",
+		{method: http.MethodPost, path: "/api/login", page: true, name: "login", summary: "Log in a browser with a one-time code", about: "Sets a cookie and returns the key that requests must send together with it.",
 			status: http.StatusOK, in: loginRequest{}, out: loginAnswer{}, fails: loginFails(), serve: a.login},
-		{method: http.MethodPost, path: "/api/login/proof", page: true, name: "proveServer", summary: "Prove to a browser that this is the server it logged in to",
+		{method: http.MethodPost, path: "/api/login/proof", page: true, name: "proveServer", summary: "Prove the server's identity to a browser", about: "Returns a proof that this is the server that the browser logged in to, so that it can send its key.",
 			status: http.StatusOK, in: proofRequest{}, out: proofAnswer{}, fails: loginFails(), serve: a.prove},
-		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, endsOwn: true, name: "logout", summary: "End the browser's credential",
+		{method: http.MethodPost, path: "/api/logout", scope: auth.Read, endsOwn: true, name: "logout", summary: "Log out", about: "Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.",
 			status: http.StatusNoContent, in: reply.Empty{}, serve: a.logout},
-		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Get what this credential may do"}, a.me),
+		handle(route{path: "/api/me", scope: auth.Read, bound: true, name: "me", summary: "Get the calling credential and its scopes"}, a.me),
 		handle(route{path: "/api/health", name: "health", summary: "Get server health"}, a.health),
 		handleJSON(route{path: "/api/login/code", scope: auth.Admin, endsOwn: true, name: "createLoginCode", status: http.StatusCreated,
-			summary: "Make a one-time login code", refused: []int{http.StatusConflict}}, a.createCode),
-		handle(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials, without secrets"}, a.listTokens),
+			summary: "Create a one-time login code", about: "The code logs in one browser and expires after one minute.", refused: []int{http.StatusConflict}}, a.createCode),
+		handle(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials"}, a.listTokens),
 		handleJSON(route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
-			summary: "Make a token for a program"}, a.createToken),
+			summary: "Create a token for a program"}, a.createToken),
 		handleJSON(route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, endsOwn: true, name: "revokeToken",
-			summary: "End a credential, all that it made, and every stream that relies on one of them"}, a.revokeToken),
+			summary: "Revoke a credential", about: "Also revokes every credential that it created, and ends the streams that were opened with any of them."}, a.revokeToken),
 	}
 }
 
@@ -103,8 +103,8 @@ func (a *account) me(r *http.Request) (meAnswer, error) {
 }
 
 type healthAnswer struct {
-	Status  string `json:"status"`
-	Version string `json:"version"`
+	Status  string `json:"status" doc:"ok while the server runs."`
+	Version string `json:"version" doc:"Version of the server."`
 }
 
 func (a *account) health(*http.Request) (healthAnswer, error) {
@@ -206,19 +206,19 @@ func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, erro
 
 type (
 	loginRequest struct {
-		Code string `json:"code" doc:"the one-time code of the link"`
+		Code string `json:"code" doc:"The one-time code from the login link."`
 	}
 	loginAnswer struct {
-		Key      string `json:"key" doc:"for the header Runnel-Key, without which the cookie counts for nothing; shown this once"`
-		Login    string `json:"login" doc:"id of the credential"`
-		ProofKey string `json:"proofKey" doc:"with which the server proves who it is at /api/login/proof, in hexadecimal"`
+		Key      string `json:"key" doc:"Value for the header Runnel-Key, which every request must send together with the cookie. The server never returns it again."`
+		Login    string `json:"login" doc:"Id of the browser's new credential."`
+		ProofKey string `json:"proofKey" doc:"Key of the proofs of POST /api/login/proof, in hexadecimal."`
 	}
 	proofRequest struct {
-		Login string `json:"login" doc:"id of the browser's credential"`
-		Nonce string `json:"nonce" doc:"new random text of the page, 22 to 100 characters"`
+		Login string `json:"login" doc:"The login that POST /api/login returned."`
+		Nonce string `json:"nonce" doc:"Fresh random text, 22 to 100 characters."`
 	}
 	proofAnswer struct {
-		Proof string `json:"proof" doc:"HMAC-SHA256 with the proofKey over three lines without a last line end: runnel proof, the Origin of the request, the nonce; in hexadecimal"`
+		Proof string `json:"proof" doc:"HMAC-SHA256, in hexadecimal, with the proofKey as key. The message has three lines, joined by line feeds, with none at the end: the text runnel proof, the Origin of the request, and the nonce."`
 	}
 )
 

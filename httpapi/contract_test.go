@@ -142,15 +142,33 @@ func TestDocumentSaysWhatThingsOnTheWireMean(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every field and every enumerated type has a description, except fields that
+// refer to another component and fields that have only one value.
+func TestDocumentDescribesEveryField(t *testing.T) {
+	d := newRig(t).document()
 	used := make(map[string]bool)
-	for _, s := range d.Components.Schemas {
-		for name := range s.Properties {
-			used[name] = true
+	for component, s := range d.Components.Schemas {
+		if len(s.Enum) > 0 && s.Description == "" {
+			t.Errorf("%s: has no description; see typeMeanings in httpapi/stream/fields.go", component)
+		}
+		for name, p := range s.Properties {
+			used[name], used[component+"."+name] = true, true
+			if p.Description == "" && p.Ref == "" && len(p.Enum) != 1 {
+				t.Errorf("%s.%s: has no description; give it a doc tag, or see httpapi/stream/fields.go", component, name)
+			}
 		}
 	}
-	for name := range stream.Describe().Meaning.Fields {
+	meaning := stream.Describe().Meaning
+	for name := range meaning.Fields {
 		if !used[name] {
 			t.Errorf("there is no field %s", name)
+		}
+	}
+	for name := range meaning.Types {
+		if d.Components.Schemas[name] == nil {
+			t.Errorf("there is no component %s", name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -35,7 +36,7 @@ func (d describer) bodies() {
 	for _, v := range []any{runnel.Options{}, runnel.Settings{}} {
 		s := d.component(v)
 		s.AdditionalProperties = true
-		s.Description = "An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have."
+		s.Description = "An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST."
 	}
 	describeChoices(d.component(runnel.Options{}), d.component(runnel.Settings{}), d.schema(profile.Governance{}))
 	for _, s := range d.reg.named {
@@ -44,14 +45,17 @@ func (d describer) bodies() {
 	d.reg.named["HarnessCreateRequest"].Properties["opts"] = d.schema(runnel.Options{})
 }
 
-// known completes the fields of all components. A field with the same meaning
-// everywhere gets its common description; mcpServers and details become objects
-// with any members.
+// known completes all components. Components and fields without a description
+// get one from [stream.Meaning]; mcpServers and details become objects with any
+// members.
 func (d describer) known() {
-	for _, s := range d.reg.named {
+	meaning := d.carried.Meaning
+	for component, s := range d.reg.named {
+		s.Description = cmp.Or(s.Description, meaning.Types[component])
 		for name, p := range s.Properties {
-			if p.Description == "" {
-				p.Description = d.carried.Meaning.Fields[name]
+			p.Description = cmp.Or(p.Description, meaning.Fields[component+"."+name])
+			if p.Description == "" && p.Ref == "" {
+				p.Description = meaning.Fields[name]
 			}
 		}
 		for _, name := range []string{"mcpServers", "details"} {
@@ -73,7 +77,7 @@ func (d describer) fields(s *huma.Schema) {
 	if p := s.Properties["attachments"]; p != nil && p.Items != nil && p.Items.Ref == "" {
 		p.Items = &huma.Schema{
 			OneOf:       []*huma.Schema{{Type: huma.TypeString}, d.schema(attach.Ref{})},
-			Description: "An absolute path, alone or as path, or the uploadId of an upload.",
+			Description: "The absolute path of a file, or an object with either its path or the uploadId of an upload.",
 		}
 	}
 }
@@ -87,16 +91,16 @@ func (d describer) streams(doc *huma.OpenAPI) {
 	d.turnEvents()
 	d.entries()
 	turn := doc.Paths["/api/harness/turn"].Post
-	turn.Description += " A frame's id is the position to resume after with GET /api/session/{id}/events."
+	turn.Description += " To resume after a frame, pass its id as after to GET /api/session/{id}/events."
 	answer(turn, "text/event-stream").Schema = d.turnFrames()
 	answer(doc.Paths["/api/session/{id}/events"].Get, "text/event-stream").Schema = d.eventFrames()
 	lines := answer(doc.Paths["/api/session/{id}/export"].Get, "application/jsonl")
-	lines.Schema = &huma.Schema{Ref: ref("Event").Ref, Description: "Each line is one."}
+	lines.Schema = &huma.Schema{Ref: ref("Event").Ref, Description: "Each line is one event."}
 	doc.Extensions = map[string]any{"x-websocket": map[string]any{
 		"path": "/api/ws", "subprotocol": stream.Subprotocol, "scope": auth.Read, "families": stream.Families(),
 		"client": d.clientMessages(), "server": d.serverMessages(),
-		"description": "Messages are JSON text, either way. A client begins with session:hello or gets the server's default family. " +
-			"A message with a requestId is answered by response or error with the same requestId.",
+		"description": "Messages are JSON text in both directions. A client chooses its family with session:hello as its first message; otherwise it gets the server's default family. " +
+			"The server answers a message that has a requestId with a response or an error that has the same requestId.",
 	}}
 }
 
@@ -193,7 +197,7 @@ func (d describer) finalItem() {
 	for typ, v := range d.carried.Items {
 		members[typ] = d.reg.define(camel(typ)+"Item", variant(d.reg.fields(v), "type", typ))
 	}
-	d.union("FinalItem", "type", "The whole of a finished item.", members)
+	d.union("FinalItem", "type", "The complete content of a finished item.", members)
 }
 
 // events describes canonical events. For the type item_start, the component
@@ -210,7 +214,7 @@ func (d describer) events() {
 		ev.Description = d.carried.Meaning.Events[typ]
 		members[typ] = d.reg.define(camel(typ)+"Event", ev)
 	}
-	d.union("Event", "type", "One entry of a session's log.", members)
+	d.union("Event", "type", "An event of a session's log.", members)
 }
 
 // upserts describes whole items. Each kind of item has a component with one
@@ -228,7 +232,7 @@ func (d describer) upserts() {
 		}
 		members[name] = d.reg.define(camel(name)+"Upsert", s)
 	}
-	d.union("Upsert", "type", "A whole item as it stands now; it replaces everything that was known of the item.", members)
+	d.union("Upsert", "type", "The current state of an item. It replaces everything that a client knew about the item.", members)
 }
 
 // turnEvents describes the beginning of a turn and its two kinds of end. Each
@@ -278,7 +282,7 @@ func (d describer) entries() {
 		s := variant(object(map[string]*huma.Schema{"payload": d.live(v)}), "type", typ)
 		members[typ] = d.reg.define(camel(typ)+"Entry", s)
 	}
-	entry := d.union("Entry", "type", "An entry of a session's history: the type and the payload of a message about the session.", members)
+	entry := d.union("Entry", "type", "An entry of a session's history, with the type and the payload of the corresponding live message.", members)
 	d.component(stream.ItemsAnswer{}).Properties["items"].Items = entry
 }
 
@@ -289,7 +293,7 @@ func (d describer) turnFrames() *huma.Schema {
 		members[name] = d.frame(name, v, "id")
 	}
 	members["stream:end"] = d.streamEnd()
-	return d.union("TurnFrame", "event", "A frame of the stream of a turn.", members)
+	return d.union("TurnFrame", "event", "A frame of a turn's stream.", members)
 }
 
 // eventFrames describes the stream of a session's events.
@@ -302,7 +306,7 @@ func (d describer) eventFrames() *huma.Schema {
 	for _, typ := range types {
 		members[typ] = one
 	}
-	return d.union("SessionFrame", "event", "A frame of the stream of a session's events: stream:open, events of the log, and stream:end if the server ends the stream.", members)
+	return d.union("SessionFrame", "event", "A frame of a session's event stream: first stream:open, then events of the log, and stream:end if the server ends the stream.", members)
 }
 
 func (d describer) streamEnd() *huma.Schema {
@@ -321,7 +325,7 @@ func (d describer) frame(name string, v any, required ...string) *huma.Schema {
 
 func sseFrameOf(data *huma.Schema) *huma.Schema {
 	s := object(map[string]*huma.Schema{"data": data})
-	s.Properties["id"] = &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]+$", Description: "the position to resume after"}
+	s.Properties["id"] = &huma.Schema{Type: huma.TypeString, Pattern: "^[0-9]+$", Description: "Position to resume after."}
 	return s
 }
 
@@ -334,7 +338,7 @@ func (d describer) clientMessages() *huma.Schema {
 		s.Description = d.carried.Meaning.Client[typ]
 		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
-	return d.union("ClientMessage", "type", "A message of a client on the WebSocket.", members)
+	return d.union("ClientMessage", "type", "A message from a client on the WebSocket.", members)
 }
 
 // serverMessages describes the messages of the server on the WebSocket.
@@ -345,7 +349,7 @@ func (d describer) serverMessages() *huma.Schema {
 		if p := s.Properties["entries"]; p != nil {
 			p.Items = d.reg.define("HistoryEntry", &huma.Schema{
 				OneOf:       []*huma.Schema{ref("Entry"), ref("Event")},
-				Description: "In the family events-v1 an event of the log, in upsert-v1 an entry.",
+				Description: "An event of the log in the family events-v1; an entry in the family upsert-v1.",
 			})
 		}
 		s.Description = d.carried.Meaning.Server[typ]
@@ -356,5 +360,5 @@ func (d describer) serverMessages() *huma.Schema {
 		s.Description = d.carried.Meaning.Server[typ]
 		members[typ] = d.reg.define(camel(typ)+"Message", s)
 	}
-	return d.union("ServerMessage", "type", "A message of the server on the WebSocket.", members)
+	return d.union("ServerMessage", "type", "A message from the server on the WebSocket.", members)
 }

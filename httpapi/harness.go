@@ -17,9 +17,9 @@ import (
 // the same sessions.
 type (
 	harnessCreateRequest struct {
-		ProjectRoot string          `json:"projectRoot" doc:"absolute path of the directory the agent works in"`
-		CLIType     string          `json:"cliType,omitempty" doc:"kind of agent; the server's first one if absent"`
-		Persona     string          `json:"persona,omitempty" doc:"a profile of GET /api/profiles"`
+		ProjectRoot string          `json:"projectRoot" doc:"Absolute path of the directory that the agent works in."`
+		CLIType     string          `json:"cliType,omitempty" doc:"Kind of agent. Default: the first kind that the server has."`
+		Persona     string          `json:"persona,omitempty" doc:"Name of a profile; GET /api/profiles lists them."`
 		Mode        string          `json:"mode,omitempty" hidden:"true"`
 		Opts        json.RawMessage `json:"opts,omitempty"`
 	}
@@ -32,7 +32,7 @@ type (
 	}
 	bootRequest struct {
 		SessionID string `json:"sessionId"`
-		Force     bool   `json:"force,omitempty" doc:"begin a new conversation instead of resuming"`
+		Force     bool   `json:"force,omitempty" doc:"Start a new conversation instead of resuming the previous one. Default: false."`
 	}
 	bootAnswer struct {
 		Session gateway.Status `json:"session"`
@@ -54,19 +54,19 @@ type harness struct {
 
 func (h *harness) routes() []route {
 	return []route{
-		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn",
-			params: []param{{name: "onDisconnect", doc: "what happens to the turn when the client goes. Default: detach, the turn goes on", values: []string{"detach", "cancel"}}, keyParam()},
+		{method: http.MethodPost, path: "/api/harness/turn", scope: auth.Send, bound: true, name: "streamTurn", summary: "Send a prompt and stream its turn", about: "A repeated request streams the same turn from its beginning.",
+			params: []param{{name: "onDisconnect", doc: "What happens to the turn when the client disconnects. detach: the turn continues. cancel: the turn is cancelled. Default: detach.", values: []string{"detach", "cancel"}}, keyParam()},
 			status: http.StatusOK, in: stream.TurnRequest{}, media: []string{"text/event-stream"}, stream: true, fails: promptFails(sessionFails()...), serve: h.streams.Turn},
-		repeatable(h.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Start an agent in a directory",
+		repeatable(h.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Create a session", about: "Starts an agent in a directory.",
 			fails: agentFails(runnel.UnsupportedCLIType)}, h.create),
-		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume the session's agent",
+		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume a session's agent", about: "The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.",
 			fails: agentFails(sessionFails(runnel.TurnInProgress)...)}, h.boot),
-		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List the sessions of a directory",
-			params: []param{{name: "projectRoot", doc: "the directory; all if absent"}}, fails: []runnel.Code{runnel.WorkingRootInaccessible}}, h.list),
+		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List sessions", about: "Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.",
+			params: []param{{name: "projectRoot", doc: "Absolute path of the directory. Default: all directories."}}, fails: []runnel.Code{runnel.WorkingRootInaccessible}}, h.list),
 		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Get session status"}, h.status),
 		handle(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
-			summary: "Delete a session and its events", fails: []runnel.Code{runnel.TurnInProgress}}, h.delete),
-		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "End the running turn",
+			summary: "Delete a session and its events", about: "Fails with TURN_IN_PROGRESS while a turn runs.", fails: []runnel.Code{runnel.TurnInProgress}}, h.delete),
+		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "Cancel the running turn", about: "The session stays usable. Has no effect if no turn runs.",
 			fails: sessionFails(runnel.SessionDead, runnel.InterruptFailed)}, h.interrupt),
 	}
 }

@@ -29,11 +29,11 @@ type about struct {
 
 func (a *about) routes() []route {
 	return []route{
-		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Metrics in Prometheus' format",
+		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Get metrics in the Prometheus format",
 			status: http.StatusOK, media: []string{"text/plain"}, stream: true, serve: a.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", bound: true, name: "openapi", summary: "Read this document",
+		{method: http.MethodGet, path: "/openapi.json", bound: true, name: "openapi", summary: "Get this document",
 			status: http.StatusOK, out: map[string]any{}, serve: a.serveDocument},
-		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Read the list of routes",
+		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Get the list of routes as a page",
 			status: http.StatusOK, media: []string{"text/html"}, serve: a.serveDocs},
 	}
 }
@@ -43,17 +43,17 @@ func (a *about) routes() []route {
 // the program.
 const APIVersion = "1.0.0"
 
-const aboutAPI = `One gateway in front of every coding agent: start sessions, send prompts, follow what agents do, and answer what they ask.
+const aboutAPI = `One API for every coding agent: start sessions, send prompts, follow the agents' work and answer their approvals.
 
-A request takes no field that is not described here, except in options and opts. An answer may have further fields, a union further members, and a closed set of
-values further values in a later version: ignore what you do not know.
+The server rejects a request with a field that is not described here, except in options and opts. Later versions may add fields to responses, members to unions and values
+to enumerations. Clients must ignore what they do not know.
 
-Every error has the body Error. Its type says what went wrong, and its HTTP status follows from its type (x-statuses of ErrorType).
+Every error response has the body Error. The type of the error determines its HTTP status; x-statuses of ErrorType lists the statuses.
 
-A stream of server-sent events is described by the schema of one frame, as a parser of such streams returns it: the name as event, the position to resume after as id,
-and data, which is one line of JSON, as the value of that JSON.
+The schema of a stream of server-sent events describes one frame, as a parser of such streams returns it: event is the name, id is the position to resume after,
+and data is the parsed JSON of the data line.
 
-The WebSocket at /api/ws is no operation: x-websocket says how to open it, and which messages go each way.`
+The WebSocket at /api/ws is not listed as an operation. x-websocket describes how to open it, and the messages in both directions.`
 
 // Document returns the OpenAPI document. It is the same for every server of
 // this version of the program.
@@ -77,14 +77,14 @@ func describe(list []route) ([]byte, error) {
 		Info: &huma.Info{Title: "Runnel", Version: APIVersion, Description: aboutAPI,
 			License: &huma.License{Name: "Apache License 2.0", Identifier: "Apache-2.0"}},
 		Servers: []*huma.Server{
-			{URL: "http://127.0.0.1:7317", Description: "A server with its default settings"},
-			{URL: "/", Description: "The server that this document was read from"},
+			{URL: "http://127.0.0.1:7317", Description: "A server with the default settings."},
+			{URL: "/", Description: "The server that returned this document."},
 		},
 		Tags: tags(),
 		Components: &huma.Components{Schemas: reg, SecuritySchemes: map[string]*huma.SecurityScheme{
-			"token":  {Type: "http", Scheme: "bearer", Description: "Made with `runnel token create`"},
-			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "Of the page, after its login; with the key"},
-			"key":    {Type: "apiKey", In: "header", Name: browser.KeyHeader, Description: "Of the page, after its login; a WebSocket offers it as subprotocol \"" + browser.KeyProtocol + "KEY\""},
+			"token":  {Type: "http", Scheme: "bearer", Description: "A token from POST /api/tokens or `runnel token create`."},
+			"cookie": {Type: "apiKey", In: "cookie", Name: browser.CookieName, Description: "The cookie of a browser that has logged in. It is valid only together with the key."},
+			"key":    {Type: "apiKey", In: "header", Name: browser.KeyHeader, Description: "The key that POST /api/login returned. A WebSocket sends it as the subprotocol \"" + browser.KeyProtocol + "KEY\"."},
 		}},
 	}
 	problem := reg.Schema(reflect.TypeFor[reply.ErrorBody](), true, "")
@@ -109,13 +109,13 @@ func describe(list []route) ([]byte, error) {
 // tags returns the groups of operations.
 func tags() []*huma.Tag {
 	return []*huma.Tag{
-		{Name: tagSessions, Description: "Start sessions, send prompts, answer approvals"},
-		{Name: tagStreams, Description: "Follow and read what happened in a session"},
-		{Name: tagProfiles, Description: "Named ways to run an agent"},
-		{Name: tagRules, Description: "Stored answers to what agents ask"},
-		{Name: tagHarness, Description: "The same sessions for a harness: a prompt is answered by the stream of its turn"},
-		{Name: tagAccount, Description: "Log in, and manage credentials"},
-		{Name: tagServer, Description: "About the server"},
+		{Name: tagSessions, Description: "Start sessions, send prompts and answer approvals."},
+		{Name: tagStreams, Description: "Follow and read the events of a session."},
+		{Name: tagProfiles, Description: "Read the profiles, which are named sets of options for sessions."},
+		{Name: tagRules, Description: "Manage the stored rules that answer approvals."},
+		{Name: tagHarness, Description: "A second API to the same sessions, in which the response to a prompt is the stream of its turn."},
+		{Name: tagAccount, Description: "Log in and manage credentials."},
+		{Name: tagServer, Description: "Get metrics and descriptions of the server."},
 	}
 }
 
@@ -137,10 +137,13 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	}
 	if rt.scope == "" {
 		op.Security = []map[string][]string{{}}
-		op.Description = "Needs no credential."
+		op.Description = "Requires no credential."
 	} else {
 		op.Security = []map[string][]string{{"token": {}}, {"cookie": {}, "key": {}}}
-		op.Description = "Needs the scope " + string(rt.scope) + "."
+		op.Description = "Requires the scope " + string(rt.scope) + "."
+	}
+	if rt.about != "" {
+		op.Description += " " + rt.about
 	}
 	if rt.in != nil {
 		content := body(reg, rt.in, rt.name+"Request")
@@ -153,7 +156,7 @@ func operation(reg huma.Registry, rt *route, problem *huma.Schema) *huma.Operati
 	ok := &huma.Response{Description: http.StatusText(rt.status)}
 	if rt.repeats() {
 		ok.Headers = map[string]*huma.Param{command.ReplayedHeader: {
-			Description: "true, if a request before this one was the same and got the same answer", Schema: &huma.Schema{Type: huma.TypeBoolean},
+			Description: "true: the response is the stored one of an earlier request with the same key. Absent: it is new.", Schema: &huma.Schema{Type: huma.TypeBoolean},
 		}}
 	}
 	switch rt.out.(type) {
@@ -178,11 +181,7 @@ type done struct{}
 
 func parameters(rt *route) (out []*huma.Param) {
 	for _, m := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(rt.path, -1) {
-		doc := "The " + m[1]
-		if strings.Contains(rt.path, "/session/{id}") && m[1] == "id" {
-			doc = "The sessionId, or cliType:agentSessionId for a conversation of an agent"
-		}
-		out = append(out, &huma.Param{Name: m[1], In: "path", Required: true, Description: doc, Schema: &huma.Schema{Type: huma.TypeString}})
+		out = append(out, &huma.Param{Name: m[1], In: "path", Required: true, Description: pathDoc(rt, m[1]), Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	for _, p := range rt.params {
 		in, schema := "query", &huma.Schema{Type: huma.TypeString}
@@ -203,6 +202,21 @@ func parameters(rt *route) (out []*huma.Param) {
 	return out
 }
 
+// pathDoc describes the path parameter name of a route.
+func pathDoc(rt *route, name string) string {
+	switch {
+	case name == "approvalId":
+		return "Id of the approval."
+	case name == "name":
+		return "Name of the profile."
+	case rt.tag == tagAccount:
+		return "Id of the credential."
+	case rt.tag == tagRules:
+		return "Id of the rule."
+	}
+	return "The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId."
+}
+
 // failures describes the error answers of a route, by status.
 func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
 	by := make(map[int][]string)
@@ -213,7 +227,7 @@ func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
 	for _, status := range rt.refusals() {
 		by[status] = append(by[status], string(runnel.InvalidRequest))
 	}
-	out := map[string]*huma.Response{"default": {Description: "Any other error", Content: map[string]*huma.MediaType{"application/json": {Schema: problem}}}}
+	out := map[string]*huma.Response{"default": {Description: "Any other error.", Content: map[string]*huma.MediaType{"application/json": {Schema: problem}}}}
 	for status, codes := range by {
 		out[strconv.Itoa(status)] = &huma.Response{
 			Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
@@ -222,7 +236,7 @@ func failures(rt *route, problem *huma.Schema) map[string]*huma.Response {
 	}
 	if limited := out[strconv.Itoa(http.StatusTooManyRequests)]; limited != nil {
 		limited.Headers = map[string]*huma.Param{
-			"Retry-After": {Description: "Seconds to wait", Schema: &huma.Schema{Type: huma.TypeInteger}},
+			"Retry-After": {Description: "Seconds to wait before the next request.", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		}
 	}
 	return out

@@ -16,20 +16,20 @@ import (
 // A profileAnswer is a profile with its whole text.
 type profileAnswer struct {
 	Profile gateway.Profile `json:"profile"`
-	Text    string          `json:"text" doc:"added to the agent's system prompt"`
+	Text    string          `json:"text" doc:"Text that is appended to the agent's system prompt."`
 }
 
 // profiles holds the handlers of the routes about profiles.
 type profiles struct{ gw *gateway.Gateway }
 
 func (p *profiles) routes() []route {
-	project := []param{{name: "projectDir", doc: "directory of a project, whose own profiles are included if it is trusted"}}
+	project := []param{{name: "projectDir", doc: "Absolute path of a project's directory. Its own profiles are included if the directory is trusted. Default: only the server's profiles."}}
 	fails := []runnel.Code{runnel.WorkingRootInaccessible, runnel.WorkingRootConflict}
 	return []route{
 		handle(route{path: "/api/profiles", scope: auth.Read, bound: true, name: "listProfiles", params: project,
-			summary: "List the profiles that sessions can choose, and what is wrong with the others", fails: fails}, p.list),
+			summary: "List profiles", about: "An invalid profile is listed with its error.", fails: fails}, p.list),
 		handle(route{path: "/api/profiles/{name}", scope: auth.Read, bound: true, name: "getProfile",
-			summary: "Get a profile with its text", params: project, fails: append(fails, runnel.PersonaNotFound)}, p.get),
+			summary: "Get a profile and its text", params: project, fails: append(fails, runnel.PersonaNotFound)}, p.get),
 	}
 }
 
@@ -61,7 +61,7 @@ func projectOf(r *http.Request) (string, error) {
 // to the schemas of a session's and a turn's options.
 func describeChoices(session, turn, governance *huma.Schema) {
 	both := map[string]*huma.Schema{
-		"persona":            {Type: huma.TypeString, Description: "A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session."},
+		"persona":            {Type: huma.TypeString, Description: "Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session."},
 		"subagentGovernance": governance,
 	}
 	maps.Copy(session.Properties, both)

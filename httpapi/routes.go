@@ -24,6 +24,7 @@ type route struct {
 	name    string     // operation in the document; "" leaves the route out
 	tag     string     // group in the document
 	summary string
+	about   string // further sentences of the description in the document
 	params  []param
 	status  int           // of a successful answer
 	in, out any           // zero values of the body types; nil for none
@@ -200,7 +201,7 @@ func repeatable[I, O any](c command.Commands, rt route, f func(r *http.Request, 
 }
 
 func keyParam() param {
-	return param{name: command.KeyHeader, doc: "marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header " + command.ReplayedHeader + ": true"}
+	return param{name: command.KeyHeader, doc: "Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header " + command.ReplayedHeader + ": true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409."}
 }
 
 // describedAs returns rt with in as the documented type of its body. The

@@ -18,7 +18,7 @@ import (
 // The bodies of the routes about rules.
 type (
 	rulesAnswer struct {
-		Rules []command.Rule `json:"rules" doc:"oldest first"`
+		Rules []command.Rule `json:"rules" doc:"The rules, oldest first."`
 	}
 	ruleAnswer struct {
 		Rule command.Rule `json:"rule"`
@@ -31,14 +31,14 @@ type rulebook struct{ approvals gateway.Approvals }
 func (b *rulebook) routes() []route {
 	return []route{
 		handle(route{path: "/api/rules", scope: auth.Read, bound: true, name: "listRules",
-			summary: "List the rules that decide approvals without a person"}, b.list),
+			summary: "List the stored rules", about: "The rules decide approvals without asking a person."}, b.list),
 		handleJSON(route{path: "/api/rules", scope: auth.Approve, bound: true, name: "createRule", status: http.StatusCreated,
-			summary: "Store a rule that decides approvals from now on; a rule that decides the same is returned instead"}, b.create),
+			summary: "Store a rule", about: "The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule."}, b.create),
 		handleJSON(route{path: "/api/rules/explain", scope: auth.Read, bound: true, name: "explainRules",
-			summary: "Explain which rule would decide a call, and why others would not; nothing is asked, run or counted",
-			fails:   []runnel.Code{runnel.UnsupportedCLIType}}, b.explain),
+			summary: "Explain which rule would decide a tool call", about: "Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.",
+			fails: []runnel.Code{runnel.UnsupportedCLIType}}, b.explain),
 		handle(route{method: http.MethodDelete, path: "/api/rules/{id}", scope: auth.Approve, bound: true, name: "deleteRule",
-			summary: "Remove a rule"}, b.remove),
+			summary: "Delete a rule"}, b.remove),
 	}
 }
 

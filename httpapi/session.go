@@ -21,28 +21,28 @@ import (
 // Request and response bodies of the Session API.
 type (
 	createRequest struct {
-		CLIType    string          `json:"cliType" doc:"kind of agent, such as claude-code; GET /api/agents lists them"`
-		ProjectDir string          `json:"projectDir" doc:"absolute path of the directory the agent works in"`
-		Options    json.RawMessage `json:"options,omitempty"`
+		CLIType    string          `json:"cliType" doc:"Kind of agent, such as claude-code. GET /api/agents lists the kinds."`
+		ProjectDir string          `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
+		Options    json.RawMessage `json:"options,omitempty" doc:"Options of the session."`
 	}
 	createAnswer struct {
 		SessionID string   `json:"sessionId"`
 		CLIType   string   `json:"cliType"`
 		Warnings  []string `json:"warnings,omitempty"`
 
-		Resolved profile.Resolved `json:"resolved,omitempty" doc:"the session's options by name, with the source that each is from"`
+		Resolved profile.Resolved `json:"resolved,omitempty" doc:"The session's resolved options by name, each with its source."`
 	}
 	loadRequest struct {
-		ViewFilePath string `json:"viewFilePath,omitempty" doc:"which transcript file of the agent's own to load from"`
+		ViewFilePath string `json:"viewFilePath,omitempty" doc:"Path of the agent's own transcript file to import. Default: the server searches for the file."`
 	}
 	listAnswer struct {
-		Sessions []gateway.Status `json:"sessions"`
+		Sessions []gateway.Status `json:"sessions" doc:"The sessions, newest activity first."`
 	}
 	agentsAnswer struct {
-		Agents []gateway.Agent `json:"agents"`
+		Agents []gateway.Agent `json:"agents" doc:"The kinds of agents that this server can run."`
 	}
 	projectsAnswer struct {
-		Projects []gateway.Project `json:"projects"`
+		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
 	}
 )
 
@@ -60,42 +60,42 @@ type sessions struct {
 func (s *sessions) routes() []route {
 	return []route{
 		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
-			summary: "Start an agent in a directory", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
+			summary: "Create a session", about: "Starts an agent in a directory.", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
-			summary: "Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket",
-			fails:   agentFails(runnel.TurnInProgress)}, s.load),
-		handle(route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List the sessions of a project",
+			summary: "Open a session", about: "Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
+			fails: agentFails(runnel.TurnInProgress)}, s.load),
+		handle(route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
 			params: []param{
-				{name: "projectId", doc: "id of a project; * for all of them"},
-				{name: "projectDir", doc: "directory of a project, instead of its id"},
-				{name: "all", doc: "ended ones, too", flag: true},
+				{name: "projectId", doc: "Id of a project, or * for all projects. Either projectId or projectDir is required."},
+				{name: "projectDir", doc: "Absolute path of a project's directory, instead of its id."},
+				{name: "all", doc: "Whether to include ended sessions. Default: false.", flag: true},
 			}, fails: []runnel.Code{runnel.ProjectIDRequired}}, s.listSessions),
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
 		{method: http.MethodPost, path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
-			summary: "Begin a turn; answers once the prompt is durable", params: []param{keyParam()}, fails: promptFails(),
+			summary: "Send a prompt", about: "Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.", params: []param{keyParam()}, fails: promptFails(),
 			in: command.SendRequest{}, out: command.SendAnswer{}, serve: s.send},
 		handleJSON(route{path: "/api/session/{id}/cancel", scope: auth.Send, name: "cancelTurn",
-			summary: "End the running turn; the session stays usable", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
+			summary: "Cancel the running turn", about: "The session stays usable. Has no effect if no turn runs.", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
-			summary: "End the session and everything it started; the transcript stays"}, s.kill),
+			summary: "End a session", about: "Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session."}, s.kill),
 		handle(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Read, name: "getApproval",
-			summary: "Get an approval that waits for its answer, with rules that would answer others like it",
-			fails:   []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, s.approval),
+			summary: "Get a pending approval", about: "Also returns suggested rules that would allow calls like it.",
+			fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, s.approval),
 		handleJSON(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Approve, name: "decideApproval",
-			summary: "Answer what the agent asked; the first answer wins",
-			fails:   []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
+			summary: "Answer an approval", about: "The first answer wins; a later one fails with APPROVAL_GONE.",
+			fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
-			summary: "Change options of the session", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
+			summary: "Change a session's options", about: "If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
-			summary: "Continue from a copy of the session", fails: agentFails(runnel.TurnInProgress)}, s.fork),
-		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file",
-			params: []param{{name: "name", doc: "its file name; the extension says what it is", required: true}},
+			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
+		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.",
+			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened.", required: true}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
-		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents and what is known of them here",
-			params: []param{{name: "refresh", flag: true, doc: "look again now, for up to twenty seconds; what is still looked at then says so (checking)"}}}, s.agents),
+		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents", about: "Includes whether each is installed and logged in on the server's machine, and its models.",
+			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
-			summary: "List the directories with sessions"}, s.projects),
+			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
 	}
 }
 

@@ -10,21 +10,21 @@ import (
 
 func streamRoutes(s *stream.Streams) []route {
 	cursor := []param{
-		{name: "after", doc: "position after which to begin", number: true},
-		{name: "Last-Event-ID", doc: "as after, and wins over it"},
-		{name: "logId", doc: "of the log that the position is one of, as the first frame said; the stream begins anew if this is another log"},
+		{name: "after", doc: "Position to start after. Default: 0, the beginning of the log.", number: true},
+		{name: "Last-Event-ID", doc: "Same as after, and takes precedence over it."},
+		{name: "logId", doc: "Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session."},
 	}
 	return []route{
-		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow the session's events",
+		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow a session's events", about: "Streams the events after a position, and then new events as they happen.",
 			params: cursor, status: http.StatusOK, media: []string{"text/event-stream"}, stream: true, fails: []runnel.Code{runnel.Overloaded}, serve: s.Events},
 		{method: http.MethodGet, path: "/api/session/{id}/items", scope: auth.Read, unread: true, name: "listItems",
-			summary: "Read the session's history as whole items",
+			summary: "Read a session's history", about: "Returns one page of whole items. Continue with after set to the returned seq while more is true.",
 			params: []param{
-				{name: "after", doc: "position after which to begin", number: true},
-				{name: "limit", doc: "about how many at most; 200 if absent, and fewer where they are large", number: true},
+				{name: "after", doc: "Position to start after. Default: 0, the beginning of the log.", number: true},
+				{name: "limit", doc: "Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer.", number: true},
 			}, status: http.StatusOK, out: stream.ItemsAnswer{}, serve: s.Items},
-		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, unread: true, name: "exportSession", summary: "Export a session",
-			params: []param{{name: "format", doc: "jsonl: the events; md or html: the items, for people", values: []string{"jsonl", "md", "html"}, required: true}},
+		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, unread: true, name: "exportSession", summary: "Export a session", about: "Streams the whole history as one file.",
+			params: []param{{name: "format", doc: "jsonl: all events. md and html: the items, for people.", values: []string{"jsonl", "md", "html"}, required: true}},
 			status: http.StatusOK, media: []string{"application/jsonl", "text/markdown", "text/html"}, stream: true, serve: s.Export},
 		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
 			status: http.StatusSwitchingProtocols, stream: true, serve: s.WebSocket},

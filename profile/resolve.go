@@ -42,9 +42,9 @@ type Source struct {
 
 // A ResolvedOption is the resolved value of an option.
 type ResolvedOption struct {
-	Value any    `json:"value,omitempty" doc:"absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own"`
-	From  From   `json:"from" doc:"the strongest source that has the option"`
-	Also  []From `json:"also,omitempty" doc:"further sources that are part of the value"`
+	Value any    `json:"value,omitempty" doc:"The resolved value. Absent if only the agent knows it. For mcpServers, the names of the servers; for systemPromptAppend, the beginning of the text. The value default of tools stands for the agent's default tools."`
+	From  From   `json:"from" doc:"The source with the highest precedence that sets the option."`
+	Also  []From `json:"also,omitempty" doc:"Other sources that contribute to the value."`
 }
 
 // Resolved holds the resolved options by their JSON names. One of the agent's

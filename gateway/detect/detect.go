@@ -17,13 +17,13 @@ import (
 // last probe on this machine.
 type Agent struct {
 	CLIType     string   `json:"cliType"`
-	DisplayName string   `json:"displayName"`
-	Aliases     []string `json:"aliases"`
+	DisplayName string   `json:"displayName" doc:"Name for people, such as Claude Code."`
+	Aliases     []string `json:"aliases" doc:"Other names that cliType accepts."`
 	runnel.Installation
-	Capabilities []runnel.Capability `json:"capabilities"`
+	Capabilities []runnel.Capability `json:"capabilities" doc:"Capabilities of the agent, such as agent_api.session.resume.v1."`
 
-	Checking  bool      `json:"checking,omitempty" doc:"it is being looked at; ask again for the news"`
-	CheckedAt time.Time `json:"checkedAt,omitzero" doc:"when it was looked at last; absent: not yet"`
+	Checking  bool      `json:"checking,omitempty" doc:"The server is still checking this agent; request the list again for the result."`
+	CheckedAt time.Time `json:"checkedAt,omitzero" doc:"When the agent was last checked. Absent: never."`
 }
 
 const (

@@ -24,27 +24,27 @@ import (
 type (
 	// SendRequest is a prompt.
 	SendRequest struct {
-		Content     string            `json:"content" required:"false" doc:"may be blank if there are attachments"`
+		Content     string            `json:"content" required:"false" doc:"Text of the prompt. It may be blank only if there are attachments."`
 		Attachments []json.RawMessage `json:"attachments,omitempty"`
 		Opts        json.RawMessage   `json:"opts,omitempty"`
-		Queue       bool              `json:"queue,omitempty" doc:"wait for the running turn instead of failing"`
-		TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
+		Queue       bool              `json:"queue,omitempty" doc:"If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS."`
+		TurnID      string            `json:"turnId,omitempty" doc:"Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one."`
 	}
 	// SendAnswer is the answer to a prompt that was accepted.
 	SendAnswer struct {
 		TurnID   string   `json:"turnId"`
-		Queued   bool     `json:"queued,omitempty"`
+		Queued   bool     `json:"queued,omitempty" doc:"true: the prompt waits for the running turn to end."`
 		Warnings []string `json:"warnings,omitempty"`
 
-		Resolved profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from; absent if the prompt is queued"`
+		Resolved profile.Resolved `json:"resolved,omitempty" doc:"The turn's resolved options by name, each with its source. Absent if the prompt is queued."`
 	}
 	// DecideRequest answers an approval.
 	DecideRequest struct {
-		Choice           string          `json:"choice" doc:"id of one of the approval's choices"`
-		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty"`
-		Reason           string          `json:"reason,omitempty"`
-		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"the approval's: of the arguments that this answer is about; required to approve"`
-		Remember         *RuleRequest    `json:"remember,omitempty" doc:"a rule to store, that decides calls like this one in the same way from now on"`
+		Choice           string          `json:"choice" doc:"Id of one of the approval's choices."`
+		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty" doc:"Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values."`
+		Reason           string          `json:"reason,omitempty" doc:"Reason for a denial, passed on to the agent."`
+		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments."`
+		Remember         *RuleRequest    `json:"remember,omitempty" doc:"A rule to store, so that later calls like this one are decided in the same way."`
 	}
 	// OptionsAnswer is a session after its options were changed.
 	OptionsAnswer struct {

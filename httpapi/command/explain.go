@@ -17,31 +17,31 @@ import (
 type (
 	// ExplainRequest is a call, as an approval would show it.
 	ExplainRequest struct {
-		CLIType    string          `json:"cliType" doc:"the kind of agent"`
-		ProjectDir string          `json:"projectDir,omitempty" doc:"folder of the session; for a credential of a project, default: that project"`
-		Tool       string          `json:"tool" doc:"as the agent calls it, such as Bash"`
-		Arguments  json.RawMessage `json:"arguments,omitempty" doc:"a JSON object of at most 64 KiB, such as {\"command\": \"git status\"}; at most 20 files. Default: an empty one"`
+		CLIType    string          `json:"cliType" doc:"Kind of agent, such as claude-code."`
+		ProjectDir string          `json:"projectDir,omitempty" doc:"Directory of the session. Default for a credential that is limited to a project: that project."`
+		Tool       string          `json:"tool" doc:"The agent's own name of the tool, such as Bash."`
+		Arguments  json.RawMessage `json:"arguments,omitempty" doc:"The arguments of the call: a JSON object of at most 64 KiB that names at most 20 files, such as {\"command\": \"git status\"}. Default: an empty object."`
 	}
 	// ExplainAnswer is what stored rules do with a call, and why.
 	ExplainAnswer struct {
-		Decision rules.Outcome   `json:"decision" doc:"ask: a person decides, unless the profile of the session does"`
-		Reason   string          `json:"reason"`
-		Rule     int64           `json:"rule,omitempty" doc:"id of the rule that decides. Absent: none does"`
-		Partial  bool            `json:"partial,omitempty" doc:"true: this credential sees only rules of its project, and others may decide"`
-		Gates    []ExplainedGate `json:"gates" doc:"in the order in which a call passes them; the first that decides wins"`
-		Rules    []ExplainedRule `json:"rules" doc:"that are about such a call, this tool or this folder: first those that deny, then those that allow, each oldest first"`
+		Decision rules.Outcome   `json:"decision" doc:"allow or deny: a rule decides. ask: a person decides, unless the session's profile does."`
+		Reason   string          `json:"reason" doc:"Why, for people."`
+		Rule     int64           `json:"rule,omitempty" doc:"Id of the rule that decides. Absent: no rule does."`
+		Partial  bool            `json:"partial,omitempty" doc:"true: the credential is limited to a project, so rules that it cannot see may decide otherwise."`
+		Gates    []ExplainedGate `json:"gates" doc:"The gates, in the order in which they are checked. The first gate that decides wins."`
+		Rules    []ExplainedRule `json:"rules" doc:"The rules for such a call, this tool or this directory: rules that deny, then rules that allow, each oldest first."`
 	}
 	// ExplainedGate is what a gate does with a call.
 	ExplainedGate struct {
 		Gate    rules.GateName `json:"gate"`
-		Decides bool           `json:"decides"`
-		Reason  string         `json:"reason"`
+		Decides bool           `json:"decides" doc:"Whether this gate decides the call."`
+		Reason  string         `json:"reason" doc:"Why the gate decides or does not, for people."`
 	}
 	// ExplainedRule is a rule, whether it matches a call, and why.
 	ExplainedRule struct {
 		Rule
-		Match  rules.Match `json:"match" doc:"unclear: a rule that denies might match, so a person decides"`
-		Reason string      `json:"reason"`
+		Match  rules.Match `json:"match" doc:"unclear: a rule that denies might match, so a person decides."`
+		Reason string      `json:"reason" doc:"Why the rule matches or does not, for people."`
 	}
 )
 

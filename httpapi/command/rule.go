@@ -14,41 +14,41 @@ import (
 type (
 	// RuleRequest is a rule to store.
 	RuleRequest struct {
-		Effect     store.Effect   `json:"effect,omitempty" required:"false" doc:"with a decision, default: that of the choice"`
+		Effect     store.Effect   `json:"effect,omitempty" required:"false" doc:"Whether the rule allows or denies. Required, except in remember, where the default is the effect of the choice."`
 		Kind       store.RuleKind `json:"kind"`
-		CLIType    string         `json:"cliType,omitempty" doc:"the kind of agent. Default: all"`
-		ProjectDir string         `json:"projectDir,omitempty" doc:"for sessions in this folder and below. Default: all"`
-		Tool       string         `json:"tool,omitempty" doc:"as the agent calls it; required for kind tool. Default: all tools of the kind"`
-		Pattern    string         `json:"pattern,omitempty" doc:"execute: a command, or its first words and *; edit, read: a file, or a folder with all below it; fetch: a host, or *. and a domain; tool: none"`
-		Note       string         `json:"note,omitempty"`
+		CLIType    string         `json:"cliType,omitempty" doc:"Kind of agent that the rule applies to. Default: all kinds."`
+		ProjectDir string         `json:"projectDir,omitempty" doc:"Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories."`
+		Tool       string         `json:"tool,omitempty" doc:"The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind."`
+		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern."`
+		Note       string         `json:"note,omitempty" doc:"Note for people, at most 500 bytes."`
 	}
 	// Rule is a stored rule.
 	Rule struct {
-		ID int64 `json:"id" doc:"never used again for another rule"`
+		ID int64 `json:"id" doc:"Id of the rule. The ids of deleted rules are not reused."`
 		RuleFields
-		By         string     `json:"by" doc:"name of the credential that made it"`
-		CreatedAt  time.Time  `json:"createdAt"`
-		Uses       int64      `json:"uses" doc:"how many approvals it has decided"`
-		LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
+		By         string     `json:"by" doc:"Name of the credential that created the rule."`
+		CreatedAt  time.Time  `json:"createdAt" doc:"When the rule was stored."`
+		Uses       int64      `json:"uses" doc:"Number of approvals that the rule has decided."`
+		LastUsedAt *time.Time `json:"lastUsedAt,omitempty" doc:"When the rule last decided an approval. Absent: never."`
 	}
 	// RuleFields are the fields of a rule that a client can choose.
 	RuleFields struct {
 		Effect     store.Effect   `json:"effect"`
 		Kind       store.RuleKind `json:"kind"`
-		CLIType    string         `json:"cliType,omitempty" doc:"absent: for all agents"`
-		ProjectDir string         `json:"projectDir,omitempty" doc:"absent: for all folders"`
-		Tool       string         `json:"tool,omitempty"`
-		Pattern    string         `json:"pattern,omitempty"`
-		Note       string         `json:"note,omitempty"`
+		CLIType    string         `json:"cliType,omitempty" doc:"Kind of agent that the rule applies to. Absent: all kinds."`
+		ProjectDir string         `json:"projectDir,omitempty" doc:"Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories."`
+		Tool       string         `json:"tool,omitempty" doc:"The agent's own name of the tool. Absent: all tools of the kind."`
+		Pattern    string         `json:"pattern,omitempty" doc:"What a call must match, in the form of RuleRequest.pattern. Absent for kind tool."`
+		Note       string         `json:"note,omitempty" doc:"Note for people, at most 500 bytes."`
 	}
 	// DecideAnswer is the result of [Commands.Decide].
 	DecideAnswer struct {
-		Rule *Rule `json:"rule,omitempty" doc:"that was stored because of remember"`
+		Rule *Rule `json:"rule,omitempty" doc:"The rule that was stored because of remember."`
 	}
 	// ApprovalAnswer is a pending approval.
 	ApprovalAnswer struct {
 		Approval       event.Approval `json:"approval"`
-		SuggestedRules []RuleFields   `json:"suggestedRules" doc:"rules that would allow calls like this one, the narrowest first; for remember"`
+		SuggestedRules []RuleFields   `json:"suggestedRules" doc:"Rules that would allow calls like this one, narrowest first, for use in remember."`
 	}
 )
 

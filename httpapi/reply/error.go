@@ -94,9 +94,9 @@ func StatusOf(code runnel.Code) int { return statuses[code] }
 // A Problem describes an error, in the body of an answer and in WebSocket and
 // SSE frames.
 type Problem struct {
-	Type    runnel.Code `json:"type" doc:"code of the error; stable"`
-	Message string      `json:"message" doc:"safe to show; says what to do next"`
-	Details any         `json:"details,omitempty"`
+	Type    runnel.Code `json:"type" doc:"Stable code of the error."`
+	Message string      `json:"message" doc:"What happened and what to do next, for people. It contains no secrets."`
+	Details any         `json:"details,omitempty" doc:"Further facts, such as the option that an agent lacks."`
 }
 
 // An ErrorBody is the JSON body of an error.

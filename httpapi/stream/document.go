@@ -23,13 +23,14 @@ type Document struct {
 	Meaning  Meaning        // descriptions for people
 }
 
-// A Meaning describes each name on the wire in a sentence.
-type Meaning struct{ Events, Frames, Client, Server, Fields map[string]string }
+// A Meaning describes the names on the wire. Fields has the keys of
+// fieldMeanings, and Types the names of components.
+type Meaning struct{ Events, Frames, Client, Server, Fields, Types map[string]string }
 
 // An EventDocument is the JSON form of a canonical event.
 type EventDocument struct {
 	EventID   string    `json:"eventId"`
-	Seq       int64     `json:"seq" doc:"1, 2, 3 and so on in each session; the cursor of every stream"`
+	Seq       int64     `json:"seq" doc:"Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream."`
 	Timestamp time.Time `json:"timestamp"`
 	SessionID string    `json:"sessionId"`
 	TurnID    string    `json:"turnId,omitempty"`
@@ -77,6 +78,6 @@ func Describe() Document {
 			upsert.Upsert{}.Frame(): upsert.Upsert{}, upsert.Append{}.Frame(): upsert.Append{}, upsert.TurnEvent{}.Frame(): upsert.TurnEvent{}, upsert.Approval{}.Frame(): upsert.Approval{},
 			upsert.Notice{}.Frame(): upsert.Notice{}, upsert.Usage{}.Frame(): upsert.Usage{},
 		},
-		Meaning: Meaning{eventMeanings(), frameMeanings(), clientMeanings(), serverMeanings(), fieldMeanings()},
+		Meaning: Meaning{eventMeanings(), frameMeanings(), clientMeanings(), serverMeanings(), fieldMeanings(), typeMeanings()},
 	}
 }

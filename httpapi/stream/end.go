@@ -20,7 +20,7 @@ var (
 type endMessage struct {
 	Type      string         `json:"type"`
 	SessionID string         `json:"sessionId"`
-	Seq       int64          `json:"seq" doc:"the position to resume after"`
+	Seq       int64          `json:"seq" doc:"Position to resume after."`
 	Reason    string         `json:"reason" enum:"server_shutdown,error"`
 	Error     *reply.Problem `json:"error,omitempty"`
 }

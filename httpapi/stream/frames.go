@@ -29,9 +29,9 @@ type (
 	initFrame struct {
 		About
 		SessionID string           `json:"sessionId"`
-		ModelID   string           `json:"modelId" doc:"unknown, if nobody knows it yet"`
-		Resume    Resume           `json:"resume" doc:"always ok: the stream begins with its turn"`
-		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"the turn's options by name, with the source that each is from"`
+		ModelID   string           `json:"modelId" doc:"The model in use; unknown until the agent has reported it."`
+		Resume    Resume           `json:"resume" doc:"Its status is always ok, because the stream begins with the turn."`
+		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"The turn's resolved options by name, each with its source."`
 	}
 	textFrame struct {
 		About

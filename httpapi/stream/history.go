@@ -40,9 +40,9 @@ type chunk struct {
 
 // ItemsAnswer is a part of a session's history.
 type ItemsAnswer struct {
-	Items []json.RawMessage `json:"items" doc:"as the entries of session:history"`
-	Seq   int64             `json:"seq" doc:"the position to go on after"`
-	More  bool              `json:"more"`
+	Items []json.RawMessage `json:"items" doc:"The entries, oldest first, in the form of session:history."`
+	Seq   int64             `json:"seq" doc:"Position to continue after."`
+	More  bool              `json:"more" doc:"Whether the log has further entries after seq."`
 }
 
 // An itemList writes the entries of an answer while later ones are still being

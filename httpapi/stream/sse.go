@@ -143,7 +143,7 @@ type Resume struct {
 	From   int64  `json:"from,omitempty"`   // gap: the positions that are missing
 	To     int64  `json:"to,omitempty"`     // gap
 	Reason string `json:"reason,omitempty"` // reset: why the client begins again at zero
-	LogID  string `json:"logId,omitempty" doc:"of the log whose positions these are; a client gives it back with the position that it resumes after"`
+	LogID  string `json:"logId,omitempty" doc:"Id of the log that the positions belong to. A client sends it together with the position that it resumes after."`
 }
 
 // logID returns the id of the log; "" if the log has none.

@@ -18,10 +18,10 @@ import (
 // A TurnRequest asks to send a prompt and to stream its turn.
 type TurnRequest struct {
 	SessionID   string            `json:"sessionId"`
-	Message     string            `json:"message" required:"false" doc:"may be blank if there are attachments"`
+	Message     string            `json:"message" required:"false" doc:"Text of the prompt. It may be blank only if there are attachments."`
 	Opts        json.RawMessage   `json:"opts,omitempty"`
 	Attachments []json.RawMessage `json:"attachments,omitempty"`
-	TurnID      string            `json:"turnId,omitempty" doc:"a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn"`
+	TurnID      string            `json:"turnId,omitempty" doc:"Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one."`
 }
 
 // Turn sends a prompt and streams its turn. If the prompt was sent before, Turn

@@ -260,7 +260,7 @@ type (
 		Message
 		SessionID string `json:"sessionId"`
 		After     *int64 `json:"after,omitempty"`
-		LogID     string `json:"logId,omitempty" doc:"of the log that after is a position of, as its resume said"`
+		LogID     string `json:"logId,omitempty" doc:"Id of the log that contains the position after, from an earlier resume."`
 	}
 	sessionMessage struct {
 		Message
@@ -269,7 +269,7 @@ type (
 	sendMessage struct {
 		Message
 		SessionID      string `json:"sessionId"`
-		IdempotencyKey string `json:"idempotencyKey,omitempty" doc:"as the header of that name of an HTTP request"`
+		IdempotencyKey string `json:"idempotencyKey,omitempty" doc:"Same as the header Idempotency-Key of an HTTP request."`
 		command.SendRequest
 	}
 	decideMessage struct {
@@ -292,7 +292,7 @@ type (
 		Type      string `json:"type"`
 		RequestID string `json:"requestId,omitempty"`
 		Result    any    `json:"result"`
-		Replayed  bool   `json:"replayed,omitempty" doc:"a message before this one was the same, and got the same answer"`
+		Replayed  bool   `json:"replayed,omitempty" doc:"true: the message repeats an earlier one, and result is the stored answer to that."`
 	}
 	errorMessage struct {
 		Type      string        `json:"type"`

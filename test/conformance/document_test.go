@@ -35,7 +35,7 @@ func (op operation) body(d testschema.Document) *testschema.Schema {
 	return d.Resolve(op.RequestBody.Content["application/json"].Schema)
 }
 
-var neededScope = regexp.MustCompile(`^Needs the scope (\w+)\.`)
+var neededScope = regexp.MustCompile(`^Requires the scope (\w+)\.`)
 
 // document reads the committed OpenAPI document and its operations by path and
 // method.

@@ -12,8 +12,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the kinds of agents and what is known of them here
-         * @description Needs the scope read.
+         * List the kinds of agents
+         * @description Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
          */
         get: operations["listAgents"];
         put?: never;
@@ -34,8 +34,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End the running turn
-         * @description Needs the scope send.
+         * Cancel the running turn
+         * @description Requires the scope send. The session stays usable. Has no effect if no turn runs.
          */
         post: operations["harnessInterrupt"];
         delete?: never;
@@ -54,8 +54,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Start or resume the session's agent
-         * @description Needs the scope send.
+         * Start or resume a session's agent
+         * @description Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
          */
         post: operations["harnessBoot"];
         delete?: never;
@@ -74,8 +74,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Start an agent in a directory
-         * @description Needs the scope send.
+         * Create a session
+         * @description Requires the scope send. Starts an agent in a directory.
          */
         post: operations["harnessCreate"];
         delete?: never;
@@ -92,8 +92,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the sessions of a directory
-         * @description Needs the scope read.
+         * List sessions
+         * @description Requires the scope read. Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.
          */
         get: operations["harnessList"];
         put?: never;
@@ -113,14 +113,14 @@ export interface paths {
         };
         /**
          * Get session status
-         * @description Needs the scope read.
+         * @description Requires the scope read.
          */
         get: operations["harnessStatus"];
         put?: never;
         post?: never;
         /**
          * Delete a session and its events
-         * @description Needs the scope send.
+         * @description Requires the scope send. Fails with TURN_IN_PROGRESS while a turn runs.
          */
         delete: operations["harnessDelete"];
         options?: never;
@@ -139,7 +139,7 @@ export interface paths {
         put?: never;
         /**
          * Send a prompt and stream its turn
-         * @description Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+         * @description Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
          */
         post: operations["streamTurn"];
         delete?: never;
@@ -157,7 +157,7 @@ export interface paths {
         };
         /**
          * Get server health
-         * @description Needs no credential.
+         * @description Requires no credential.
          */
         get: operations["health"];
         put?: never;
@@ -178,8 +178,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Turn a one-time code into a cookie and a key
-         * @description Needs no credential.
+         * Log in a browser with a one-time code
+         * @description Requires no credential. Sets a cookie and returns the key that requests must send together with it.
          */
         post: operations["login"];
         delete?: never;
@@ -198,8 +198,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a one-time login code
-         * @description Needs the scope admin.
+         * Create a one-time login code
+         * @description Requires the scope admin. The code logs in one browser and expires after one minute.
          */
         post: operations["createLoginCode"];
         delete?: never;
@@ -218,8 +218,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Prove to a browser that this is the server it logged in to
-         * @description Needs no credential.
+         * Prove the server's identity to a browser
+         * @description Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
          */
         post: operations["proveServer"];
         delete?: never;
@@ -238,8 +238,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End the browser's credential
-         * @description Needs the scope read.
+         * Log out
+         * @description Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
          */
         post: operations["logout"];
         delete?: never;
@@ -256,8 +256,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get what this credential may do
-         * @description Needs the scope read.
+         * Get the calling credential and its scopes
+         * @description Requires the scope read.
          */
         get: operations["me"];
         put?: never;
@@ -276,8 +276,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the profiles that sessions can choose, and what is wrong with the others
-         * @description Needs the scope read.
+         * List profiles
+         * @description Requires the scope read. An invalid profile is listed with its error.
          */
         get: operations["listProfiles"];
         put?: never;
@@ -296,8 +296,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get a profile with its text
-         * @description Needs the scope read.
+         * Get a profile and its text
+         * @description Requires the scope read.
          */
         get: operations["getProfile"];
         put?: never;
@@ -316,8 +316,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the directories with sessions
-         * @description Needs the scope read.
+         * List projects
+         * @description Requires the scope read. A project is a directory that has sessions.
          */
         get: operations["listProjects"];
         put?: never;
@@ -336,14 +336,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the rules that decide approvals without a person
-         * @description Needs the scope read.
+         * List the stored rules
+         * @description Requires the scope read. The rules decide approvals without asking a person.
          */
         get: operations["listRules"];
         put?: never;
         /**
-         * Store a rule that decides approvals from now on; a rule that decides the same is returned instead
-         * @description Needs the scope approve.
+         * Store a rule
+         * @description Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
          */
         post: operations["createRule"];
         delete?: never;
@@ -362,8 +362,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
-         * @description Needs the scope read.
+         * Explain which rule would decide a tool call
+         * @description Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
          */
         post: operations["explainRules"];
         delete?: never;
@@ -383,8 +383,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a rule
-         * @description Needs the scope approve.
+         * Delete a rule
+         * @description Requires the scope approve.
          */
         delete: operations["deleteRule"];
         options?: never;
@@ -402,8 +402,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Start an agent in a directory
-         * @description Needs the scope send.
+         * Create a session
+         * @description Requires the scope send. Starts an agent in a directory.
          */
         post: operations["createSession"];
         delete?: never;
@@ -420,8 +420,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the sessions of a project
-         * @description Needs the scope read.
+         * List sessions
+         * @description Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
          */
         get: operations["listSessions"];
         put?: never;
@@ -440,14 +440,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get an approval that waits for its answer, with rules that would answer others like it
-         * @description Needs the scope read.
+         * Get a pending approval
+         * @description Requires the scope read. Also returns suggested rules that would allow calls like it.
          */
         get: operations["getApproval"];
         put?: never;
         /**
-         * Answer what the agent asked; the first answer wins
-         * @description Needs the scope approve.
+         * Answer an approval
+         * @description Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
          */
         post: operations["decideApproval"];
         delete?: never;
@@ -466,8 +466,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End the running turn; the session stays usable
-         * @description Needs the scope send.
+         * Cancel the running turn
+         * @description Requires the scope send. The session stays usable. Has no effect if no turn runs.
          */
         post: operations["cancelTurn"];
         delete?: never;
@@ -484,8 +484,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow the session's events
-         * @description Needs the scope read.
+         * Follow a session's events
+         * @description Requires the scope read. Streams the events after a position, and then new events as they happen.
          */
         get: operations["followEvents"];
         put?: never;
@@ -505,7 +505,7 @@ export interface paths {
         };
         /**
          * Export a session
-         * @description Needs the scope read.
+         * @description Requires the scope read. Streams the whole history as one file.
          */
         get: operations["exportSession"];
         put?: never;
@@ -526,8 +526,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Continue from a copy of the session
-         * @description Needs the scope send.
+         * Fork a session
+         * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
          */
         post: operations["forkSession"];
         delete?: never;
@@ -544,8 +544,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read the session's history as whole items
-         * @description Needs the scope read.
+         * Read a session's history
+         * @description Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
          */
         get: operations["listItems"];
         put?: never;
@@ -566,8 +566,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End the session and everything it started; the transcript stays
-         * @description Needs the scope send.
+         * End a session
+         * @description Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
          */
         post: operations["killSession"];
         delete?: never;
@@ -586,8 +586,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
-         * @description Needs the scope send.
+         * Open a session
+         * @description Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
          */
         post: operations["loadSession"];
         delete?: never;
@@ -606,8 +606,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change options of the session
-         * @description Needs the scope send.
+         * Change a session's options
+         * @description Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
          */
         post: operations["setOptions"];
         delete?: never;
@@ -626,8 +626,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begin a turn; answers once the prompt is durable
-         * @description Needs the scope send.
+         * Send a prompt
+         * @description Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
          */
         post: operations["sendPrompt"];
         delete?: never;
@@ -645,7 +645,7 @@ export interface paths {
         };
         /**
          * Get session status
-         * @description Needs the scope read.
+         * @description Requires the scope read.
          */
         get: operations["sessionStatus"];
         put?: never;
@@ -664,14 +664,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List credentials, without secrets
-         * @description Needs the scope admin.
+         * List credentials
+         * @description Requires the scope admin.
          */
         get: operations["listTokens"];
         put?: never;
         /**
-         * Make a token for a program
-         * @description Needs the scope admin.
+         * Create a token for a program
+         * @description Requires the scope admin.
          */
         post: operations["createToken"];
         delete?: never;
@@ -690,8 +690,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * End a credential, all that it made, and every stream that relies on one of them
-         * @description Needs the scope admin.
+         * Revoke a credential
+         * @description Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
          */
         post: operations["revokeToken"];
         delete?: never;
@@ -711,7 +711,7 @@ export interface paths {
         put?: never;
         /**
          * Upload a file
-         * @description Needs the scope send.
+         * @description Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
          */
         post: operations["upload"];
         delete?: never;
@@ -728,8 +728,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read the list of routes
-         * @description Needs the scope read.
+         * Get the list of routes as a page
+         * @description Requires the scope read.
          */
         get: operations["docs"];
         put?: never;
@@ -748,8 +748,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Metrics in Prometheus' format
-         * @description Needs the scope read.
+         * Get metrics in the Prometheus format
+         * @description Requires the scope read.
          */
         get: operations["metrics"];
         put?: never;
@@ -768,8 +768,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read this document
-         * @description Needs no credential.
+         * Get this document
+         * @description Requires no credential.
          */
         get: operations["openapi"];
         put?: never;
@@ -784,45 +784,68 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @enum {string} */
+        /**
+         * @description What the session does now. waiting: the agent waits for an answer to an approval.
+         * @enum {string}
+         */
         Activity: "idle" | "working" | "waiting";
         Agent: {
+            /** @description Other names that cliType accepts. */
             aliases: string[];
+            /** @description Capabilities of the agent, such as agent_api.session.resume.v1. */
             capabilities: string[];
             /**
              * Format: date-time
-             * @description when it was looked at last; absent: not yet
+             * @description When the agent was last checked. Absent: never.
              */
             checkedAt?: string;
-            /** @description it is being looked at; ask again for the news */
+            /** @description The server is still checking this agent; request the list again for the result. */
             checking?: boolean;
-            /** @description kind of agent */
+            /** @description Kind of agent. */
             cliType: string;
+            /** @description The agent's own settings, as far as the check could list them. */
             config?: components["schemas"]["ConfigOption"][];
+            /** @description Name for people, such as Claude Code. */
             displayName: string;
+            /** @description Command that installs the agent. */
             install?: string;
+            /** @description Whether the agent is installed on the server's machine. */
             installed: boolean;
+            /** @description Whether the agent is logged in. Absent: unknown. */
             loggedIn?: boolean;
+            /** @description Command that logs in to the agent. */
             login?: string;
+            /** @description Descriptions of the permission modes whose meaning differs from their name, by mode. */
             modeLabels?: {
                 [key: string]: string;
             };
+            /** @description Models that the agent offers. */
             models?: components["schemas"]["Model"][];
+            /** @description Permission modes that the agent has. */
             modes?: string[];
+            /** @description Path of the agent's program. */
             path?: string;
+            /** @description Why the agent cannot be used, for people. */
             problem?: string;
+            /** @description Version of the agent. */
             version?: string;
         };
         AgentCommand: {
+            /** @description What the command does. */
             description?: string;
+            /** @description Description of the command's argument. */
             hint?: string;
+            /** @description Name of the command, such as compact. */
             name: string;
         };
         AgentFile: {
+            /** @description plan or skill. */
             kind: string;
+            /** @description Path of the file. */
             path: string;
         };
         AgentsAnswer: {
+            /** @description The kinds of agents that this server can run. */
             agents: components["schemas"]["Agent"][];
         };
         Append: {
@@ -838,53 +861,63 @@ export interface components {
             text: string;
         };
         Approval: {
-            /** @description of the tool, any JSON */
+            /** @description The arguments that the call will use, any JSON value. */
             arguments?: unknown;
+            /** @description SHA-256 of the arguments, in hexadecimal. An answer that allows the call repeats it. */
             argumentsDigest?: string;
+            /** @description Whether the answer may replace the arguments. */
             argumentsEditable?: boolean;
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId?: string;
+            /** @description Changes to files, in the same form for every agent. */
             changes?: components["schemas"]["Change"][];
-            /** @description what can be chosen */
+            /** @description The possible answers. */
             choices: components["schemas"]["Choice"][];
+            /** @description Id of the approval, unique in the session. */
             id: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             kind: components["schemas"]["ApprovalKind"];
+            /** @description What the agent asks for, for people. */
             title: string;
+            /** @description The agent's own name of the tool. */
             toolName?: string;
+            /** @description The agent's reason for asking. */
             why?: string;
         };
         ApprovalAnswer: {
             approval: components["schemas"]["Approval"];
-            /** @description rules that would allow calls like this one, the narrowest first; for remember */
+            /** @description Rules that would allow calls like this one, narrowest first, for use in remember. */
             suggestedRules: components["schemas"]["RuleFields"][];
         };
-        /** @enum {string} */
+        /**
+         * @description Subject of an approval. tool: permission to run a tool. plan: consent to a plan. question: questions to the user, in arguments. form: values to enter or a page to visit, described in arguments.
+         * @enum {string}
+         */
         ApprovalKind: "tool" | "plan" | "question" | "form";
         ApprovalRequested: {
             approval: components["schemas"]["Approval"];
             /** @enum {string} */
             type: "approval_requested";
         };
-        /** @description The agent asks, and waits for one of the choices. */
+        /** @description The agent waits for an answer to an approval. */
         ApprovalRequestedEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ApprovalRequested"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -893,34 +926,41 @@ export interface components {
             type: "approval_requested";
         };
         ApprovalResolved: {
+            /** @description Id of the approval. */
             approvalId: string;
             by: components["schemas"]["Resolver"];
+            /** @description Id of the chosen choice, or withdrawn. */
             choice: string;
+            /** @description Reason for the answer. */
             reason?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             */
             rule?: number;
             /** @enum {string} */
             type: "approval_resolved";
+            /** @description Arguments that replace those of the approval. */
             updatedArguments?: unknown;
         };
-        /** @description The one answer to an approval, whoever gave it. The choice is withdrawn where nobody may answer any more. */
+        /** @description The only answer to an approval. The choice is withdrawn if the approval can no longer be answered: the agent withdrew it, or its turn ended. */
         ApprovalResolvedEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ApprovalResolved"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -928,22 +968,31 @@ export interface components {
              */
             type: "approval_resolved";
         };
-        /** @enum {string} */
+        /**
+         * @description Whether an approval waits for an answer or has one.
+         * @enum {string}
+         */
         ApprovalStatus: "pending" | "resolved";
         Attachment: {
+            /** @description Absolute path of the file. */
             path?: string;
+            /** @description Id of an upload. */
             uploadId?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
+         * @enum {string}
+         */
         Auth: "agent-login" | "api-key";
         Boot: {
             /**
-             * @description why it was not started, not resumed, or started again
+             * @description Why the agent was not started, not resumed, or restarted.
              * @enum {string}
              */
             reason?: "already_booted" | "forced" | "missing_agent_session" | "fingerprint_changed";
-            /** @description it goes on with its own conversation */
+            /** @description Whether the agent continues its previous conversation. */
             resumed: boolean;
+            /** @description Whether this request started an agent. false: an agent was already running. */
             started: boolean;
         };
         BootAnswer: {
@@ -951,27 +1000,35 @@ export interface components {
             session: components["schemas"]["SessionStatus"];
         };
         BootRequest: {
-            /** @description begin a new conversation instead of resuming */
+            /** @description Start a new conversation instead of resuming the previous one. Default: false. */
             force?: boolean;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Why an item ended before it was complete. Absent if the agent itself abandoned it.
+         * @enum {string}
+         */
         CancelReason: "user_cancel" | "timeout" | "process_death";
         Change: {
-            /** @description what changed; empty where only the whole text is known */
+            /** @description The changed lines. Empty if only the complete texts are known. */
             hunks: components["schemas"]["Hunk"][];
             kind: components["schemas"]["ChangeKind"];
+            /** @description New path of a file that was moved. */
             movedTo?: string;
-            /** @description absent where the agent did not report it; an emptied file has an empty text */
+            /** @description Complete text after the change. Absent if the agent did not report it; empty for an empty file. */
             newText?: string;
-            /** @description absent where the agent did not report it; an emptied file has an empty text */
+            /** @description Complete text before the change. Absent if the agent did not report it; empty for an empty file. */
             oldText?: string;
+            /** @description Path of the file. */
             path: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Kind of a change to a file.
+         * @enum {string}
+         */
         ChangeKind: "create" | "update" | "delete" | "move";
-        /** @description A message ends. The text is the whole of it, and counts. */
+        /** @description A message is complete. text is its complete text and replaces the deltas. */
         ChatCompleteFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -979,10 +1036,10 @@ export interface components {
              * @enum {string}
              */
             event: "chat:complete";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
-        /** @description Text is appended to a message. */
+        /** @description Text to append to a message. */
         ChatDeltaFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -990,146 +1047,181 @@ export interface components {
              * @enum {string}
              */
             event: "chat:delta";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         Choice: {
+            /** @description Id of the choice, for the answer. */
             id: string;
             kind: components["schemas"]["ChoiceKind"];
+            /** @description The agent's text for the choice. */
             label: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Meaning of a choice, whatever its label. deny_stop: deny, and end the turn.
+         * @enum {string}
+         */
         ChoiceKind: "allow_once" | "allow_session" | "allow_always" | "deny" | "deny_stop";
-        /** @description A message of a client on the WebSocket. */
+        /** @description A message from a client on the WebSocket. */
         ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
         CodeAnswer: {
-            /** @description goes into the fragment of the page's address; good once, for a minute */
+            /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
-            /** @description the page's address; the link that logs a browser in is URL/#c=CODE */
+            /** @description Address of the page. The login link is URL/#c=CODE. */
             url: string;
         };
         CodeRequest: {
-            /** @description give the page another origin first; every browser is logged out */
+            /** @description Move the page to a new origin first, which logs out every browser. Default: false. */
             newOrigin?: boolean;
         };
         CompleteData: {
             /**
              * Format: double
-             * @description of the turn, in US dollars
+             * @description Cost of the turn in US dollars.
              */
             costUsd?: number;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
             status: components["schemas"]["TurnStatus"];
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             usage?: components["schemas"]["Usage"];
         };
         ConfigChoice: {
+            /** @description Description for people. */
             description?: string;
+            /** @description Heading of the group that the choice belongs to. */
             group?: string;
+            /** @description Name for people. */
             name: string;
+            /** @description Value of the setting. */
             value: string;
         };
         ConfigOption: {
+            /** @description Subject of the setting, if known: mode, model or effort. */
             category?: string;
-            /** @description what can be chosen */
+            /** @description The possible values of a select. */
             choices?: components["schemas"]["ConfigChoice"][];
+            /** @description Description for people. */
             description?: string;
+            /** @description Id of the setting, for the option config. */
             id: string;
+            /** @description Name for people. */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description select: the value is one of the choices. boolean: it is true or false.
+             * @enum {string}
+             */
             type: "select" | "boolean";
+            /** @description Current value. */
             value: string;
         };
         CreateAnswer: {
-            /** @description kind of agent */
+            /** @description Kind of agent. */
             cliType: string;
-            /** @description the session's options by name, with the source that each is from */
+            /** @description The session's resolved options by name, each with its source. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** @description about what was ignored or left out */
+            /** @description What was ignored or left out, for people. */
             warnings?: string[];
         };
         CreateRequest: {
-            /** @description kind of agent, such as claude-code; GET /api/agents lists them */
+            /** @description Kind of agent, such as claude-code. GET /api/agents lists the kinds. */
             cliType: string;
             options?: components["schemas"]["Options"];
-            /** @description absolute path of the directory the agent works in */
+            /** @description Absolute path of the directory that the agent works in. */
             projectDir: string;
         };
         DecideAnswer: {
-            /** @description that was stored because of remember */
+            /** @description The rule that was stored because of remember. */
             rule?: components["schemas"]["Rule"];
         };
         DecideRequest: {
-            /** @description the approval's: of the arguments that this answer is about; required to approve */
+            /** @description The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments. */
             argumentsDigest?: string;
-            /** @description id of one of the approval's choices */
+            /** @description Id of one of the approval's choices. */
             choice: string;
+            /** @description Reason for a denial, passed on to the agent. */
             reason?: string;
-            /** @description a rule to store, that decides calls like this one in the same way from now on */
+            /** @description A rule to store, so that later calls like this one are decided in the same way. */
             remember?: components["schemas"]["RuleRequest"];
+            /** @description Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values. */
             updatedArguments?: unknown;
         };
         Done: Record<string, never>;
-        /** @enum {string} */
+        /**
+         * @description What a rule does with a call that matches it.
+         * @enum {string}
+         */
         Effect: "allow" | "deny";
         Empty: Record<string, never>;
         EndData: {
             error?: components["schemas"]["Problem"];
-            /** @enum {string} */
+            /**
+             * @description server_shutdown: the server shuts down. error: see error.
+             * @enum {string}
+             */
             reason: "server_shutdown" | "error";
             /**
              * Format: int64
-             * @description the position to resume after
+             * @description Position to resume after.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /** @enum {string} */
             type: "stream:end";
         };
-        /** @description An entry of a session's history: the type and the payload of a message about the session. */
-        Entry: components["schemas"]["SessionAppendEntry"] | components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
+        /** @description An entry of a session's history, with the type and the payload of the corresponding live message. */
+        Entry: components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
         Error: {
             error: components["schemas"]["Problem"];
         };
         ErrorData: {
+            /** @description Further facts, such as the option that an agent does not accept. */
             details?: {
                 [key: string]: unknown;
             };
+            /** @description Stable code of the error. */
             errorType: string;
+            /** @description Whether the error ended the turn. */
             fatal: boolean;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
+            /** @description The error, for people. */
             message: string;
             /** @enum {string} */
             phase: "mid-stream";
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @enum {string} */
+            /**
+             * @description error if status is 500 or more, else warning.
+             * @enum {string}
+             */
             severity: "warning" | "error";
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description HTTP status of the error's type.
+             */
             status: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @description The message with the same requestId failed; without one, the connection or a subscription did. */
+        /** @description The message with the same requestId failed. Without requestId, the connection or a subscription failed. */
         ErrorMessage: {
             error: components["schemas"]["Problem"];
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1137,116 +1229,139 @@ export interface components {
              */
             type: "error";
         };
-        /** @enum {string} */
+        /**
+         * @description Stable code of an error. x-statuses has the HTTP statuses of each.
+         * @enum {string}
+         */
         ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
-        /** @description One entry of a session's log. */
+        /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
         EventFrame: {
             data: components["schemas"]["Event"];
             /**
-             * @description discriminator enum property added by openapi-typescript
+             * @description Type of the event. (enum property replaced by openapi-typescript)
              * @enum {string}
              */
             event: "approval_requested" | "approval_resolved" | "item_cancelled" | "item_delta" | "item_done" | "item_error" | "item_start" | "notice" | "response_done" | "response_error" | "response_start" | "session_updated" | "usage_updated";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         ExitData: {
             /**
              * Format: int64
-             * @description of a process
+             * @description 1 if the turn failed, else 0.
              */
             exitCode: number;
+            /** @description Whether the turn was cancelled. */
             interrupted?: boolean;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
         ExplainAnswer: {
-            /** @description ask: a person decides, unless the profile of the session does */
+            /** @description allow or deny: a rule decides. ask: a person decides, unless the session's profile does. */
             decision: components["schemas"]["Outcome"];
-            /** @description in the order in which a call passes them; the first that decides wins */
+            /** @description The gates, in the order in which they are checked. The first gate that decides wins. */
             gates: components["schemas"]["ExplainedGate"][];
-            /** @description true: this credential sees only rules of its project, and others may decide */
+            /** @description true: the credential is limited to a project, so rules that it cannot see may decide otherwise. */
             partial?: boolean;
+            /** @description Why, for people. */
             reason: string;
             /**
              * Format: int64
-             * @description id of the rule that decides. Absent: none does
+             * @description Id of the rule that decides. Absent: no rule does.
              */
             rule?: number;
-            /** @description that are about such a call, this tool or this folder: first those that deny, then those that allow, each oldest first */
+            /** @description The rules for such a call, this tool or this directory: rules that deny, then rules that allow, each oldest first. */
             rules: components["schemas"]["ExplainedRule"][];
         };
         ExplainRequest: {
-            /** @description a JSON object of at most 64 KiB, such as {"command": "git status"}; at most 20 files. Default: an empty one */
+            /** @description The arguments of the call: a JSON object of at most 64 KiB that names at most 20 files, such as {"command": "git status"}. Default: an empty object. */
             arguments?: unknown;
-            /** @description the kind of agent */
+            /** @description Kind of agent, such as claude-code. */
             cliType: string;
-            /** @description folder of the session; for a credential of a project, default: that project */
+            /** @description Directory of the session. Default for a credential that is limited to a project: that project. */
             projectDir?: string;
-            /** @description as the agent calls it, such as Bash */
+            /** @description The agent's own name of the tool, such as Bash. */
             tool: string;
         };
         ExplainedGate: {
+            /** @description Whether this gate decides the call. */
             decides: boolean;
             gate: components["schemas"]["GateName"];
+            /** @description Why the gate decides or does not, for people. */
             reason: string;
         };
         ExplainedRule: {
-            /** @description name of the credential that made it */
+            /** @description Name of the credential that created the rule. */
             by: string;
-            /** @description absent: for all agents */
+            /** @description Kind of agent that the rule applies to. Absent: all kinds. */
             cliType?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the rule was stored.
+             */
             createdAt: string;
             effect: components["schemas"]["Effect"];
             /**
              * Format: int64
-             * @description never used again for another rule
+             * @description Id of the rule. The ids of deleted rules are not reused.
              */
             id: number;
             kind: components["schemas"]["RuleKind"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the rule last decided an approval. Absent: never.
+             */
             lastUsedAt?: string;
-            /** @description unclear: a rule that denies might match, so a person decides */
+            /** @description unclear: a rule that denies might match, so a person decides. */
             match: components["schemas"]["Match"];
+            /** @description Note for people, at most 500 bytes. */
             note?: string;
+            /** @description What a call must match, in the form of RuleRequest.pattern. Absent for kind tool. */
             pattern?: string;
-            /** @description absent: for all folders */
+            /** @description Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories. */
             projectDir?: string;
+            /** @description Why the rule matches or does not, for people. */
             reason: string;
+            /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
             /**
              * Format: int64
-             * @description how many approvals it has decided
+             * @description Number of approvals that the rule has decided.
              */
             uses: number;
         };
         Fault: {
+            /** @description Stable code of the error. */
             code: string;
+            /** @description Further facts, such as the option that an agent does not accept. */
             details?: {
                 [key: string]: unknown;
             };
+            /** @description The error, for people. It contains no secrets. */
             message: string;
         };
-        /** @description The whole of a finished item. */
+        /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
         FunctionCallItem: {
-            /** @description of the tool, any JSON */
+            /** @description Arguments of the call, any JSON value. */
             arguments: unknown;
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
             kind?: components["schemas"]["ToolKind"];
+            /** @description Positions in files that the call concerns. */
             locations?: components["schemas"]["Location"][];
+            /** @description The agent's own name of the tool. */
             name: string;
+            /** @description Short description of the call, for people. */
             title?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1255,19 +1370,27 @@ export interface components {
             type: "function_call";
         };
         FunctionCallOutputItem: {
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
+            /** @description Changes to files, in the same form for every agent. */
             changes?: components["schemas"]["Change"][];
+            /** @description The agent's structured result, any JSON value. */
             detail?: unknown;
             /**
              * Format: int64
-             * @description of a process
+             * @description Exit code of the process.
              */
             exitCode?: number;
+            /** @description Whether the call failed. */
             isError: boolean;
+            /** @description Output of the tool, cut at 256 KiB. */
             output: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Full length of the output in bytes, if it was cut.
+             */
             totalBytes?: number;
+            /** @description Whether the output was cut. */
             truncated?: boolean;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1275,91 +1398,111 @@ export interface components {
              */
             type: "function_call_output";
         };
-        /** @enum {string} */
+        /**
+         * @description A step of the decision about a tool call.
+         * @enum {string}
+         */
         GateName: "profile_forbids" | "delegation" | "deny_rules" | "profile_approves" | "allow_rules" | "person";
         Governance: {
-            /** @description names the approval; not blank */
+            /** @description Reference of the approval. Delegation requires one that is not blank. */
             approvalRef?: string;
+            /** @description Delegation requires true. */
             contextSealed?: boolean;
+            /** @description Delegation requires true. */
             pipelineRunApproved?: boolean;
         };
         HarnessCreateRequest: {
-            /** @description kind of agent; the server's first one if absent */
+            /** @description Kind of agent. Default: the first kind that the server has. */
             cliType?: string;
             opts?: components["schemas"]["Options"];
-            /** @description a profile of GET /api/profiles */
+            /** @description Name of a profile; GET /api/profiles lists them. */
             persona?: string;
-            /** @description absolute path of the directory the agent works in */
+            /** @description Absolute path of the directory that the agent works in. */
             projectRoot: string;
         };
         HarnessSession: {
             session: components["schemas"]["SessionStatus"];
-            /** @description about what was ignored or left out */
+            /** @description What was ignored or left out, for people. */
             warnings?: string[];
         };
         HealthAnswer: {
+            /** @description ok while the server runs. */
             status: string;
+            /** @description Version of the server. */
             version: string;
         };
-        /** @description In the family events-v1 an event of the log, in upsert-v1 an entry. */
+        /** @description An event of the log in the family events-v1; an entry in the family upsert-v1. */
         HistoryEntry: components["schemas"]["Entry"] | components["schemas"]["Event"];
         Hunk: {
+            /** @description The lines. Each begins with a space (unchanged), - (removed) or + (added). */
             lines: string[];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of lines in the new text.
+             */
             newLines: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description First line in the new text, counted from 1.
+             */
             newStart: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of lines in the old text.
+             */
             oldLines: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description First line in the old text, counted from 1.
+             */
             oldStart: number;
         };
         InitData: {
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
-            /** @description unknown, if nobody knows it yet */
+            /** @description The model in use; unknown until the agent has reported it. */
             modelId: string;
-            /** @description the turn's options by name, with the source that each is from */
+            /** @description The turn's resolved options by name, each with its source. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description always ok: the stream begins with its turn */
+            /** @description Its status is always ok, because the stream begins with the turn. */
             resume: components["schemas"]["Resume"];
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
         ItemCancelled: {
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             reason?: components["schemas"]["CancelReason"];
             /** @enum {string} */
             type: "item_cancelled";
         };
-        /** @description An item ends unfinished. */
+        /** @description An item ended before it was complete. */
         ItemCancelledEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ItemCancelled"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1368,30 +1511,31 @@ export interface components {
             type: "item_cancelled";
         };
         ItemDelta: {
+            /** @description Text to append. */
             deltaContent: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             /** @enum {string} */
             type: "item_delta";
         };
-        /** @description Text is appended to an item; for a function call to the JSON text of its arguments. */
+        /** @description Text to append to the item; for a function call, to the JSON text of its arguments. */
         ItemDeltaEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ItemDelta"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1401,29 +1545,29 @@ export interface components {
         };
         ItemDone: {
             finalItem: components["schemas"]["FinalItem"];
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             /** @enum {string} */
             type: "item_done";
         };
-        /** @description An item ends. finalItem is the whole of it and overrides the deltas. */
+        /** @description An item is complete. finalItem is its complete content and replaces the text of the deltas. */
         ItemDoneEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ItemDone"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1433,29 +1577,29 @@ export interface components {
         };
         ItemError: {
             error: components["schemas"]["Fault"];
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             /** @enum {string} */
             type: "item_error";
         };
-        /** @description An item ends because it failed. */
+        /** @description An item failed. */
         ItemErrorEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ItemError"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1464,39 +1608,42 @@ export interface components {
             type: "item_error";
         };
         ItemStart: {
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId?: string;
+            /** @description First text of the item. */
             initialContent?: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             itemType: components["schemas"]["ItemType"];
+            /** @description For a function call, the agent's own name of the tool. */
             name?: string;
+            /** @description The agent's own ids of the item, by kind. */
             native?: {
                 [key: string]: string;
             };
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /** @enum {string} */
             type: "item_start";
         };
-        /** @description An item begins. A function call has its name and callId already. */
+        /** @description An item starts. For a function call, name and callId are set; its arguments follow. */
         ItemStartEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ItemStart"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1504,59 +1651,80 @@ export interface components {
              */
             type: "item_start";
         };
-        /** @enum {string} */
+        /**
+         * @description Type of an item.
+         * @enum {string}
+         */
         ItemType: "message" | "reasoning" | "function_call" | "function_call_output" | "plan";
         ItemsAnswer: {
-            /** @description as the entries of session:history */
+            /** @description The entries, oldest first, in the form of session:history. */
             items: components["schemas"]["Entry"][];
+            /** @description Whether the log has further entries after seq. */
             more: boolean;
             /**
              * Format: int64
-             * @description the position to go on after
+             * @description Position to continue after.
              */
             seq: number;
         };
         ListAnswer: {
+            /** @description The sessions, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
         };
         LoadRequest: {
-            /** @description which transcript file of the agent's own to load from */
+            /** @description Path of the agent's own transcript file to import. Default: the server searches for the file. */
             viewFilePath?: string;
         };
         Location: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of the line.
+             */
             line?: number;
+            /** @description Path of the file. */
             path: string;
         };
         LoginAnswer: {
-            /** @description for the header Runnel-Key, without which the cookie counts for nothing; shown this once */
+            /** @description Value for the header Runnel-Key, which every request must send together with the cookie. The server never returns it again. */
             key: string;
-            /** @description id of the credential */
+            /** @description Id of the browser's new credential. */
             login: string;
-            /** @description with which the server proves who it is at /api/login/proof, in hexadecimal */
+            /** @description Key of the proofs of POST /api/login/proof, in hexadecimal. */
             proofKey: string;
         };
         LoginRequest: {
-            /** @description the one-time code of the link */
+            /** @description The one-time code from the login link. */
             code: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Whether a rule matches a call.
+         * @enum {string}
+         */
         Match: "yes" | "no" | "unclear";
         MeAnswer: {
-            /** @enum {string} */
+            /**
+             * @description api: a token. browser: a login of the page. local: a caller on the server's own socket.
+             * @enum {string}
+             */
             kind: "api" | "browser" | "local";
+            /** @description Name of the credential. */
             name?: string;
-            /** @description whose sessions are all there is for this credential */
+            /** @description The only directory whose sessions this credential can access. Absent: it can access all. */
             projectDir?: string;
+            /** @description What the credential permits. */
             scopes: components["schemas"]["Scope"][];
         };
         Message: {
+            /** @description Files that were sent with the prompt. */
             attachments?: components["schemas"]["SentAttachment"][];
+            /** @description The complete text. */
             content: string;
             origin: components["schemas"]["Origin"];
         };
         MessageItem: {
+            /** @description Files that were sent with the prompt. */
             attachments?: components["schemas"]["SentAttachment"][];
+            /** @description The complete text. */
             content: string;
             origin: components["schemas"]["Origin"];
             /**
@@ -1568,32 +1736,37 @@ export interface components {
         MessageUpsert: {
             /**
              * Format: date-time
-             * @description when the server made this
+             * @description When the server produced this state.
              */
             emittedAt: string;
+            /** @description Stable code of the error. */
             errorCode?: string;
+            /** @description The error, for people. */
             errorMessage?: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             message: components["schemas"]["Message"];
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event that this state includes.
+             */
             sourceTimestamp: string;
             /**
              * Format: date-time
-             * @description when the item's first event was produced
+             * @description Time of the item's first event.
              */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1602,49 +1775,56 @@ export interface components {
             type: "message";
         };
         Model: {
+            /** @description Description for people. */
             description?: string;
+            /** @description Id of the model, for the option model. */
             id: string;
+            /** @description Name for people. */
             name?: string;
         };
         Notice: {
+            /** @description Stable code of the notice. */
             code: string;
             level: components["schemas"]["NoticeLevel"];
+            /** @description The notice, for people. */
             message: string;
             /** @enum {string} */
             type: "notice";
         };
         NoticeData: {
+            /** @description Stable code of the notice. */
             code: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             level: components["schemas"]["NoticeLevel"];
+            /** @description The notice, for people. */
             message: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @description Something that a reader may want to know and may ignore. */
+        /** @description Information that a client may show and may ignore. */
         NoticeEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["Notice"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1652,7 +1832,7 @@ export interface components {
              */
             type: "notice";
         };
-        /** @description Something that a reader may want to know and may ignore. */
+        /** @description Information that a client may show and may ignore. */
         NoticeFrame: {
             data: components["schemas"]["NoticeData"];
             /**
@@ -1660,30 +1840,39 @@ export interface components {
              * @enum {string}
              */
             event: "notice";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Severity of a notice.
+         * @enum {string}
+         */
         NoticeLevel: "info" | "warning" | "error";
         OkAnswer: {
+            /** @description Always true. */
             ok: boolean;
         };
         OpenData: {
             resume: components["schemas"]["Resume"];
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the server's environment, the server's configuration (global), or the agent's own default.
+         * @enum {string}
+         */
         OptionSource: "turn" | "session" | "profile" | "project" | "environment" | "global" | "agent";
-        /** @description An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have. */
+        /** @description An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Options: {
+            /** @description Absolute paths of further directories that the agent may use, at most 16. Default: none. */
             addDirs?: string[];
             auth?: components["schemas"]["Auth"];
+            /** @description Values of the agent's own settings, by id, at most 100. Default: the agent's. */
             config?: {
                 [key: string]: string;
             };
@@ -1692,106 +1881,148 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
+            /** @description Names of tools that the agent does not get, at most 100. Default: none. */
             disallowedTools?: string[];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Maximum number of tokens for reasoning. Default: the agent's.
+             */
             maxThinkingTokens?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Maximum number of model calls in one prompt. Default: no limit.
+             */
             maxTurns?: number;
+            /** @description MCP servers, in the agent's own form. Default: none. */
             mcpServers?: {
                 [key: string]: unknown;
             };
+            /** @description Name of the model, at most 128 bytes. Default: the agent's. */
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
-            /** @description A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session. */
+            /** @description Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session. */
             persona?: string;
+            /** @description Reasoning effort. Its values depend on the agent. Default: the agent's. */
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
+            /** @description Text to append to the agent's system prompt. Default: none. */
             systemPromptAppend?: string;
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
+            /** @description Names of the only tools that the agent gets, 1 to 100. Default: the agent's. */
             tools?: string[];
         } & {
             [key: string]: unknown;
         };
         OptionsAnswer: {
+            /** @description waiting: the agent waits for an answer to an approval. */
             activity: components["schemas"]["Activity"];
-            /** @description the agent's own id of the conversation */
+            /** @description The agent's own id of the conversation. */
             agentSessionId?: string;
-            /** @description hash of what that agent was started with: profile, tools, model, directory and the other options */
+            /** @description Hash of the profile, tools, model, directory and other options that the agent last started with. */
             bootFingerprint?: string;
             /**
              * Format: date-time
-             * @description when its agent was last started
+             * @description When the session's agent last started.
              */
             bootedAt?: string;
-            /** @description kind of agent */
+            /** @description Kind of agent. */
             cliType: string;
-            /** @description what the agent offers to set, as it reported last; not in lists */
+            /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
             createdAt: string;
             /**
-             * @description who decides whether it may start subagents: the gates, or its agent
+             * @description Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
              * @enum {string}
              */
             delegation?: "governed" | "agent";
-            /** @description files of its own that the agent named, such as its plan; not in lists */
+            /** @description The agent's own files that it reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
-            /** @description what was set of that, by id; it holds when the agent starts again, too */
+            /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
             given?: {
                 [key: string]: string;
             };
-            /** @description the agent's process runs */
+            /** @description Whether the agent's process runs. */
             isAlive: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event.
+             */
             lastActiveAt: string;
+            /** @description One line of text from the newest activity, for lists. */
             lastLine?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Position of the newest event in the session's log. 0: the log is empty.
+             */
             lastSeq: number;
+            /** @description Outcome of the newest turn that has ended. */
             lastTurn?: components["schemas"]["TurnStatus"];
+            /** @description The model in use, as the agent reported it. */
             modelId?: string;
+            /** @description Approvals that wait for an answer. */
             pendingApprovals: components["schemas"]["Approval"][];
+            /** @description The permission mode in use. */
             permissionMode?: string;
-            /** @description its profile */
+            /** @description Name of the session's profile. */
             persona?: string;
+            /** @description Absolute path of the directory that the agent works in. */
             projectDir: string;
-            /** @description stable id of the project's directory */
+            /** @description Stable id of the project's directory. */
             projectId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of prompts that wait for the running turn to end.
+             */
             queued: number;
-            /** @description options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists */
+            /** @description The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
+            /** @description open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it. */
             state: components["schemas"]["SessionState"];
-            /** @description same as state */
+            /** @description Same as state. */
             status: components["schemas"]["SessionState"];
+            /** @description Short description of the call, for people. */
             title: string;
-            /** @description of the running turn */
+            /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
-            /** @description about what was ignored or left out */
+            /** @description What was ignored or left out, for people. */
             warnings?: string[];
         };
-        /** @enum {string} */
+        /**
+         * @description Author of a message.
+         * @enum {string}
+         */
         Origin: "user" | "agent" | "system";
-        /** @enum {string} */
+        /**
+         * @description Decision about a tool call. ask: a person decides.
+         * @enum {string}
+         */
         Outcome: "allow" | "deny" | "ask";
         PermissionData: {
             approval: components["schemas"]["Approval"];
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @enum {string} */
+        /**
+         * @description What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+         * @enum {string}
+         */
         PermissionMode: "default" | "acceptEdits" | "plan" | "dontAsk" | "bypass";
-        /** @description The agent asks, and waits for one of the choices. */
+        /** @description The agent waits for an answer to an approval. */
         PermissionRequestFrame: {
             data: components["schemas"]["PermissionData"];
             /**
@@ -1799,10 +2030,10 @@ export interface components {
              * @enum {string}
              */
             event: "permission:request";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
-        /** @description The one answer to a permission:request. */
+        /** @description The only answer to a permission:request. */
         PermissionResolvedFrame: {
             data: components["schemas"]["ResolvedData"];
             /**
@@ -1810,30 +2041,36 @@ export interface components {
              * @enum {string}
              */
             event: "permission:resolved";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         Plan: {
+            /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
         };
         PlanData: {
+            /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
         PlanEntry: {
+            /** @description The step, for people. */
             content: string;
+            /** @description Priority of the step, as the agent reported it. */
             priority?: string;
+            /** @description pending, in_progress or completed. */
             status: string;
         };
         PlanItem: {
+            /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1841,7 +2078,7 @@ export interface components {
              */
             type: "plan";
         };
-        /** @description The agent's plan, as a whole. */
+        /** @description The agent's complete plan. It replaces the previous plan. */
         PlanUpdateFrame: {
             data: components["schemas"]["PlanData"];
             /**
@@ -1849,38 +2086,43 @@ export interface components {
              * @enum {string}
              */
             event: "plan:update";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         PlanUpsert: {
             /**
              * Format: date-time
-             * @description when the server made this
+             * @description When the server produced this state.
              */
             emittedAt: string;
+            /** @description Stable code of the error. */
             errorCode?: string;
+            /** @description The error, for people. */
             errorMessage?: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             plan: components["schemas"]["Plan"];
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event that this state includes.
+             */
             sourceTimestamp: string;
             /**
              * Format: date-time
-             * @description when the item's first event was produced
+             * @description Time of the item's first event.
              */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1889,15 +2131,16 @@ export interface components {
             type: "plan";
         };
         Problem: {
+            /** @description Further facts, such as the option that an agent lacks. */
             details?: {
                 [key: string]: unknown;
             };
-            /** @description safe to show; says what to do next */
+            /** @description What happened and what to do next, for people. It contains no secrets. */
             message: string;
-            /** @description code of the error; stable */
+            /** @description Stable code of the error. */
             type: components["schemas"]["ErrorType"];
         };
-        /** @description The last frame of a turn. The exitCode is 0 unless the turn failed. */
+        /** @description The last frame of a turn's stream. exitCode is 1 if the turn failed, else 0. */
         ProcessExitFrame: {
             data: components["schemas"]["ExitData"];
             /**
@@ -1905,80 +2148,106 @@ export interface components {
              * @enum {string}
              */
             event: "process:exit";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         Profile: {
+            /** @description Class of the profile, such as TASK. */
             agentClass?: string;
-            /** @description 2 permits delegation to this profile */
+            /** @description 2 permits delegation to this profile; any other value forbids it. */
             agentType?: string;
-            /** @description tools that are allowed without asking */
+            /** @description Tools that are allowed without asking a person. */
             autoApproveTools?: string[];
-            /** @description new sessions have it unless they choose another */
+            /** @description Whether new sessions that choose no profile get this one. */
             default?: boolean;
+            /** @description One line for people. */
             description?: string;
-            /** @description tools that are never allowed */
+            /** @description Tools that sessions with this profile never get. */
             disallowedTools?: string[];
-            /** @description why it cannot be chosen, with the line */
+            /** @description Why sessions cannot choose the profile, with the line of the file. */
             error?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Maximum number of model calls in one prompt. Absent: no limit.
+             */
             maxTurns?: number;
+            /** @description Model of sessions with this profile. */
             model?: string;
-            /** @description what persona calls it */
+            /** @description Name of the profile, for the option persona. */
             name: string;
-            /** @description of its file */
+            /** @description Path of the profile's file. */
             path: string;
-            /** @description it is the project's own */
+            /** @description Whether the profile is one of the project's own. */
             project: boolean;
-            /** @description profiles to which a governed session may delegate */
+            /** @description Profiles that a governed session may delegate to. */
             subagents?: string[];
+            /** @description The only tools that sessions with this profile get. Absent: the agent's default tools. */
             tools?: string[];
         };
         ProfileAnswer: {
             profile: components["schemas"]["Profile"];
-            /** @description added to the agent's system prompt */
+            /** @description Text that is appended to the agent's system prompt. */
             text: string;
         };
         Profiles: {
+            /** @description The profiles, by name. */
             profiles: components["schemas"]["Profile"][];
-            /** @description about what was ignored or left out */
+            /** @description What was ignored or left out, for people. */
             warnings?: string[];
         };
         Project: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event.
+             */
             lastActiveAt: string;
+            /** @description Absolute path of the directory that the agent works in. */
             projectDir: string;
-            /** @description stable id of the project's directory */
+            /** @description Stable id of the project's directory. */
             projectId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of sessions, including ended ones.
+             */
             sessions: number;
         };
         ProjectsAnswer: {
+            /** @description The projects, newest activity first. */
             projects: components["schemas"]["Project"][];
         };
         ProofAnswer: {
-            /** @description HMAC-SHA256 with the proofKey over three lines without a last line end: runnel proof, the Origin of the request, the nonce; in hexadecimal */
+            /** @description HMAC-SHA256, in hexadecimal, with the proofKey as key. The message has three lines, joined by line feeds, with none at the end: the text runnel proof, the Origin of the request, and the nonce. */
             proof: string;
         };
         ProofRequest: {
-            /** @description id of the browser's credential */
+            /** @description The login that POST /api/login returned. */
             login: string;
-            /** @description new random text of the page, 22 to 100 characters */
+            /** @description Fresh random text, 22 to 100 characters. */
             nonce: string;
         };
         RateLimit: {
+            /** @description Which limit, such as five_hour. */
             kind?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description When the limit resets, in Unix seconds.
+             */
             resetsAt?: number;
+            /** @description allowed, allowed_warning or rejected. */
             status: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Used share of the limit, from 0 to 1.
+             */
             utilization?: number;
         };
         Reasoning: {
+            /** @description The complete text. */
             content: string;
+            /** @description Kind of agent that produced this. */
             providerId: string;
         };
-        /** @description Reasoning ends. The text is the whole of it, and counts. */
+        /** @description The reasoning is complete. text is its complete text and replaces the deltas. */
         ReasoningCompleteFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -1986,10 +2255,10 @@ export interface components {
              * @enum {string}
              */
             event: "reasoning:complete";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
-        /** @description Text is appended to reasoning. */
+        /** @description Text to append to the reasoning. */
         ReasoningDeltaFrame: {
             data: components["schemas"]["TextData"];
             /**
@@ -1997,11 +2266,13 @@ export interface components {
              * @enum {string}
              */
             event: "reasoning:delta";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         ReasoningItem: {
+            /** @description The complete text. */
             content: string;
+            /** @description Kind of agent that produced this. */
             providerId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2010,58 +2281,68 @@ export interface components {
             type: "reasoning";
         };
         ResolvedData: {
+            /** @description Id of the approval. */
             approvalId: string;
             by: components["schemas"]["Resolver"];
+            /** @description Id of the chosen choice, or withdrawn. */
             choice: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
+            /** @description Reason for the answer. */
             reason?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             */
             rule?: number;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
         ResolvedOption: {
-            /** @description further sources that are part of the value */
+            /** @description Other sources that contribute to the value. */
             also?: components["schemas"]["OptionSource"][];
-            /** @description the strongest source that has the option */
+            /** @description The source with the highest precedence that sets the option. */
             from: components["schemas"]["OptionSource"];
-            /** @description absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own */
+            /** @description The resolved value. Absent if only the agent knows it. For mcpServers, the names of the servers; for systemPromptAppend, the beginning of the text. The value default of tools stands for the agent's default tools. */
             value?: unknown;
         };
-        /** @enum {string} */
+        /**
+         * @description Who answered an approval. policy: a stored rule or the session's profile.
+         * @enum {string}
+         */
         Resolver: "user" | "policy" | "timeout" | "agent";
         ResponseDone: {
             error?: components["schemas"]["Fault"];
+            /** @description The agent's own reason for the end of the turn. */
             finishReason?: string;
             status: components["schemas"]["TurnStatus"];
             /** @enum {string} */
             type: "response_done";
             usage?: components["schemas"]["Usage"];
         };
-        /** @description A turn ends that did not fail. It is the turn's last event. */
+        /** @description A turn ended without failing. This is the turn's last event. */
         ResponseDoneEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ResponseDone"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2074,24 +2355,24 @@ export interface components {
             /** @enum {string} */
             type: "response_error";
         };
-        /** @description A turn ends because it failed. It is the turn's last event. */
+        /** @description A turn failed. This is the turn's last event. */
         ResponseErrorEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ResponseError"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2099,12 +2380,13 @@ export interface components {
              */
             type: "response_error";
         };
-        /** @description The answer to the message with the same requestId: result is what the operation answers with. */
+        /** @description The response to the message with the same requestId. result is the body that the corresponding operation returns. */
         ResponseMessage: {
-            /** @description a message before this one was the same, and got the same answer */
+            /** @description true: the message repeats an earlier one, and result is the stored answer to that. */
             replayed?: boolean;
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
+            /** @description Body of the operation's response. */
             result: unknown;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2113,29 +2395,31 @@ export interface components {
             type: "response";
         };
         ResponseStart: {
+            /** @description The model in use, as the agent reported it. */
             modelId?: string;
+            /** @description Kind of agent that produced this. */
             providerId: string;
             /** @enum {string} */
             type: "response_start";
         };
-        /** @description A turn begins. The item of its prompt comes before. */
+        /** @description A turn starts. The item of its prompt precedes this event. */
         ResponseStartEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["ResponseStart"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2144,40 +2428,59 @@ export interface components {
             type: "response_start";
         };
         Resume: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description First missing position, if status is gap.
+             */
             from?: number;
-            /** @description of the log whose positions these are; a client gives it back with the position that it resumes after */
+            /** @description Id of the log that the positions belong to. A client sends it together with the position that it resumes after. */
             logId?: string;
+            /** @description Why status is reset, for people. */
             reason?: string;
-            /** @enum {string} */
+            /**
+             * @description ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+             * @enum {string}
+             */
             status: "ok" | "gap" | "reset";
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Last missing position, if status is gap.
+             */
             to?: number;
         };
         Rule: {
-            /** @description name of the credential that made it */
+            /** @description Name of the credential that created the rule. */
             by: string;
-            /** @description absent: for all agents */
+            /** @description Kind of agent that the rule applies to. Absent: all kinds. */
             cliType?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the rule was stored.
+             */
             createdAt: string;
             effect: components["schemas"]["Effect"];
             /**
              * Format: int64
-             * @description never used again for another rule
+             * @description Id of the rule. The ids of deleted rules are not reused.
              */
             id: number;
             kind: components["schemas"]["RuleKind"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the rule last decided an approval. Absent: never.
+             */
             lastUsedAt?: string;
+            /** @description Note for people, at most 500 bytes. */
             note?: string;
+            /** @description What a call must match, in the form of RuleRequest.pattern. Absent for kind tool. */
             pattern?: string;
-            /** @description absent: for all folders */
+            /** @description Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories. */
             projectDir?: string;
+            /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
             /**
              * Format: int64
-             * @description how many approvals it has decided
+             * @description Number of approvals that the rule has decided.
              */
             uses: number;
         };
@@ -2185,86 +2488,84 @@ export interface components {
             rule: components["schemas"]["Rule"];
         };
         RuleFields: {
-            /** @description absent: for all agents */
+            /** @description Kind of agent that the rule applies to. Absent: all kinds. */
             cliType?: string;
             effect: components["schemas"]["Effect"];
             kind: components["schemas"]["RuleKind"];
+            /** @description Note for people, at most 500 bytes. */
             note?: string;
+            /** @description What a call must match, in the form of RuleRequest.pattern. Absent for kind tool. */
             pattern?: string;
-            /** @description absent: for all folders */
+            /** @description Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories. */
             projectDir?: string;
+            /** @description The agent's own name of the tool. Absent: all tools of the kind. */
             tool?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+         * @enum {string}
+         */
         RuleKind: "execute" | "edit" | "read" | "fetch" | "tool";
         RuleRequest: {
-            /** @description the kind of agent. Default: all */
+            /** @description Kind of agent that the rule applies to. Default: all kinds. */
             cliType?: string;
-            /** @description with a decision, default: that of the choice */
+            /** @description Whether the rule allows or denies. Required, except in remember, where the default is the effect of the choice. */
             effect?: components["schemas"]["Effect"];
             kind: components["schemas"]["RuleKind"];
+            /** @description Note for people, at most 500 bytes. */
             note?: string;
-            /** @description execute: a command, or its first words and *; edit, read: a file, or a folder with all below it; fetch: a host, or *. and a domain; tool: none */
+            /** @description What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern. */
             pattern?: string;
-            /** @description for sessions in this folder and below. Default: all */
+            /** @description Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories. */
             projectDir?: string;
-            /** @description as the agent calls it; required for kind tool. Default: all tools of the kind */
+            /** @description The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind. */
             tool?: string;
         };
         RulesAnswer: {
-            /** @description oldest first */
+            /** @description The rules, oldest first. */
             rules: components["schemas"]["Rule"][];
         };
-        /** @enum {string} */
+        /**
+         * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials. No scope includes another.
+         * @enum {string}
+         */
         Scope: "read" | "send" | "approve" | "admin";
         SendAnswer: {
+            /** @description true: the prompt waits for the running turn to end. */
             queued?: boolean;
-            /** @description the turn's options by name, with the source that each is from; absent if the prompt is queued */
+            /** @description The turn's resolved options by name, each with its source. Absent if the prompt is queued. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
-            /** @description about what was ignored or left out */
+            /** @description What was ignored or left out, for people. */
             warnings?: string[];
         };
         SendRequest: {
+            /** @description Files for the prompt: at most 10 MiB each and 18 MiB together. */
             attachments?: (string | components["schemas"]["Attachment"])[];
-            /** @description may be blank if there are attachments */
+            /** @description Text of the prompt. It may be blank only if there are attachments. */
             content?: string;
             opts?: components["schemas"]["Settings"];
-            /** @description wait for the running turn instead of failing */
+            /** @description If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS. */
             queue?: boolean;
-            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            /** @description Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one. */
             turnId?: string;
         };
         SentAttachment: {
+            /** @description Media type, such as image/png. */
             mediaType: string;
+            /** @description Name of the file. */
             name?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
             size?: number;
         };
-        /** @description A message of the server on the WebSocket. */
-        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionAppendMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
-        SessionAppendEntry: {
-            payload: components["schemas"]["Append"];
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "session:append";
-        };
-        /** @description Text to add to an item that the client has, in the family upsert-v1, if its session:hello asked for appends. */
-        SessionAppendMessage: {
-            payload: components["schemas"]["Append"];
-            /** @description id of the session */
-            sessionId: string;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "session:append";
-        };
+        /** @description A message from the server on the WebSocket. */
+        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
         SessionApprovalEntry: {
             payload: components["schemas"]["UpsertApproval"];
             /**
@@ -2273,10 +2574,10 @@ export interface components {
              */
             type: "session:approval";
         };
-        /** @description The agent asks, or was answered, in the family upsert-v1. */
+        /** @description An approval was requested or answered, in the family upsert-v1. */
         SessionApprovalMessage: {
             payload: components["schemas"]["UpsertApproval"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2284,11 +2585,11 @@ export interface components {
              */
             type: "session:approval";
         };
-        /** @description Ends the running turn, as POST /api/session/{id}/cancel does. */
+        /** @description Cancels the running turn, as POST /api/session/{id}/cancel does. */
         SessionCancelMessage: {
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2296,7 +2597,7 @@ export interface components {
              */
             type: "session:cancel";
         };
-        /** @description The turn ends and did not fail. */
+        /** @description The turn ended without failing. */
         SessionCompleteFrame: {
             data: components["schemas"]["CompleteData"];
             /**
@@ -2304,41 +2605,47 @@ export interface components {
              * @enum {string}
              */
             event: "session:complete";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         /** @description Answers an approval, as POST /api/session/{id}/approvals/{approvalId} does. */
         SessionDecideMessage: {
+            /** @description Id of the approval. */
             approvalId: string;
-            /** @description the approval's: of the arguments that this answer is about; required to approve */
+            /** @description The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments. */
             argumentsDigest?: string;
-            /** @description id of one of the approval's choices */
+            /** @description Id of one of the approval's choices. */
             choice: string;
+            /** @description Reason for a denial, passed on to the agent. */
             reason?: string;
-            /** @description a rule to store, that decides calls like this one in the same way from now on */
+            /** @description A rule to store, so that later calls like this one are decided in the same way. */
             remember?: components["schemas"]["RuleRequest"];
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
              */
             type: "session:decide";
+            /** @description Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values. */
             updatedArguments?: unknown;
         };
-        /** @description The server ends a subscription because it shuts down. A client resumes after seq. */
+        /** @description The server ends a subscription, for example because it shuts down. To continue, resume after seq. */
         SessionEndMessage: {
             error?: components["schemas"]["Problem"];
-            /** @enum {string} */
+            /**
+             * @description server_shutdown: the server shuts down. error: see error.
+             * @enum {string}
+             */
             reason: "server_shutdown" | "error";
             /**
              * Format: int64
-             * @description the position to resume after
+             * @description Position to resume after.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2349,7 +2656,7 @@ export interface components {
         /** @description An event of the session's log, in the family events-v1. */
         SessionEventMessage: {
             payload: components["schemas"]["Event"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2357,14 +2664,16 @@ export interface components {
              */
             type: "session:event";
         };
-        /** @description A frame of the stream of a session's events: stream:open, events of the log, and stream:end if the server ends the stream. */
+        /** @description A frame of a session's event stream: first stream:open, then events of the log, and stream:end if the server ends the stream. */
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
-        /** @description The answer to session:hello: the family of the connection. */
+        /** @description The response to session:hello, with the family of the connection. */
         SessionHelloAckMessage: {
-            /** @description the growth of items is sent as session:append */
-            append?: boolean;
+            /** @description All families that the server has. */
             protocols: string[];
-            /** @enum {string} */
+            /**
+             * @description Family of the connection.
+             * @enum {string}
+             */
             selectedFamily: "upsert-v1" | "events-v1";
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2372,13 +2681,14 @@ export interface components {
              */
             type: "session:hello:ack";
         };
-        /** @description Chooses the family of the connection. It may only be the first message. */
+        /** @description Chooses the family of the connection. Allowed only as the first message. */
         SessionHelloMessage: {
-            /** @description the growth of items is sent as session:append; only in upsert-v1 */
-            append?: boolean;
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @enum {string} */
+            /**
+             * @description Family of the connection. Default: the server's default family.
+             * @enum {string}
+             */
             streamProtocol?: "upsert-v1" | "events-v1";
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2386,17 +2696,19 @@ export interface components {
              */
             type: "session:hello";
         };
-        /** @description A stretch of the history of a subscribed session. The last one is done. */
+        /** @description A part of the history of a subscribed session. The last part has done: true. */
         SessionHistoryMessage: {
+            /** @description Whether this is the last part. */
             done: boolean;
+            /** @description The entries, oldest first. */
             entries: components["schemas"]["HistoryEntry"][];
             resume?: components["schemas"]["Resume"];
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2404,7 +2716,7 @@ export interface components {
              */
             type: "session:history";
         };
-        /** @description The first frame of a turn. */
+        /** @description The first frame of a turn's stream. */
         SessionInitFrame: {
             data: components["schemas"]["InitData"];
             /**
@@ -2412,14 +2724,14 @@ export interface components {
              * @enum {string}
              */
             event: "session:init";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         /** @description Ends the session, as POST /api/session/{id}/kill does. */
         SessionKillMessage: {
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2435,10 +2747,10 @@ export interface components {
              */
             type: "session:notice";
         };
-        /** @description Something that a reader may want to know and may ignore, in the family upsert-v1. */
+        /** @description Information that a client may show and may ignore, in the family upsert-v1. */
         SessionNoticeMessage: {
             payload: components["schemas"]["UpsertNotice"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2448,16 +2760,20 @@ export interface components {
         };
         /** @description Changes settings of a live session, as POST /api/session/{id}/options does. */
         SessionOptionsMessage: {
+            /** @description Values of the agent's own settings, by id, at most 100. Default: unchanged. */
             config?: {
                 [key: string]: string;
             };
+            /** @description Names of all tools that the agent does not get, at most 100. Default: unchanged. */
             disallowedTools?: string[];
+            /** @description Name of the model, at most 128 bytes. */
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
+            /** @description Reasoning effort. Its values depend on the agent. */
             reasoningEffort?: string;
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
             /**
@@ -2467,24 +2783,25 @@ export interface components {
             type: "session:options";
         };
         SessionRequest: {
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
         };
         /** @description Sends a prompt, as POST /api/session/{id}/send does. */
         SessionSendMessage: {
+            /** @description Files for the prompt: at most 10 MiB each and 18 MiB together. */
             attachments?: (string | components["schemas"]["Attachment"])[];
-            /** @description may be blank if there are attachments */
+            /** @description Text of the prompt. It may be blank only if there are attachments. */
             content?: string;
-            /** @description as the header of that name of an HTTP request */
+            /** @description Same as the header Idempotency-Key of an HTTP request. */
             idempotencyKey?: string;
             opts?: components["schemas"]["Settings"];
-            /** @description wait for the running turn instead of failing */
+            /** @description If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS. */
             queue?: boolean;
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            /** @description Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2493,80 +2810,110 @@ export interface components {
             type: "session:send";
         };
         SessionSettings: {
+            /** @description Values of the agent's own settings, by id. */
             config?: {
                 [key: string]: string;
             };
+            /** @description Names of the tools that the agent does not get. */
             disallowedTools?: string[];
+            /** @description Name of the model, at most 128 bytes. */
             model?: string;
+            /** @description The permission mode. */
             permissionMode?: string;
+            /** @description Reasoning effort. Its values depend on the agent. */
             reasoningEffort?: string;
+            /** @description How the agent shows its reasoning. */
             thinkingDisplay?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description State of a session. dead: it was ended.
+         * @enum {string}
+         */
         SessionState: "open" | "loading" | "dead";
         SessionStatus: {
+            /** @description waiting: the agent waits for an answer to an approval. */
             activity: components["schemas"]["Activity"];
-            /** @description the agent's own id of the conversation */
+            /** @description The agent's own id of the conversation. */
             agentSessionId?: string;
-            /** @description hash of what that agent was started with: profile, tools, model, directory and the other options */
+            /** @description Hash of the profile, tools, model, directory and other options that the agent last started with. */
             bootFingerprint?: string;
             /**
              * Format: date-time
-             * @description when its agent was last started
+             * @description When the session's agent last started.
              */
             bootedAt?: string;
-            /** @description kind of agent */
+            /** @description Kind of agent. */
             cliType: string;
-            /** @description what the agent offers to set, as it reported last; not in lists */
+            /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
             createdAt: string;
             /**
-             * @description who decides whether it may start subagents: the gates, or its agent
+             * @description Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
              * @enum {string}
              */
             delegation?: "governed" | "agent";
-            /** @description files of its own that the agent named, such as its plan; not in lists */
+            /** @description The agent's own files that it reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
-            /** @description what was set of that, by id; it holds when the agent starts again, too */
+            /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
             given?: {
                 [key: string]: string;
             };
-            /** @description the agent's process runs */
+            /** @description Whether the agent's process runs. */
             isAlive: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event.
+             */
             lastActiveAt: string;
+            /** @description One line of text from the newest activity, for lists. */
             lastLine?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Position of the newest event in the session's log. 0: the log is empty.
+             */
             lastSeq: number;
+            /** @description Outcome of the newest turn that has ended. */
             lastTurn?: components["schemas"]["TurnStatus"];
+            /** @description The model in use, as the agent reported it. */
             modelId?: string;
+            /** @description Approvals that wait for an answer. */
             pendingApprovals: components["schemas"]["Approval"][];
+            /** @description The permission mode in use. */
             permissionMode?: string;
-            /** @description its profile */
+            /** @description Name of the session's profile. */
             persona?: string;
+            /** @description Absolute path of the directory that the agent works in. */
             projectDir: string;
-            /** @description stable id of the project's directory */
+            /** @description Stable id of the project's directory. */
             projectId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of prompts that wait for the running turn to end.
+             */
             queued: number;
-            /** @description options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists */
+            /** @description The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
+            /** @description open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it. */
             state: components["schemas"]["SessionState"];
-            /** @description same as state */
+            /** @description Same as state. */
             status: components["schemas"]["SessionState"];
+            /** @description Short description of the call, for people. */
             title: string;
-            /** @description of the running turn */
+            /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
         };
-        /** @description The status of a session that the client subscribed to, or of any after sessions:subscribe: once, and whenever it changes. */
+        /** @description The status of a session that the client has subscribed to, or of any session after sessions:subscribe. The server sends it once, and whenever it changes. */
         SessionStatusMessage: {
             payload: components["schemas"]["SessionStatus"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2574,15 +2921,18 @@ export interface components {
              */
             type: "session:status";
         };
-        /** @description Asks for a session's history after a position, and then for what happens. */
+        /** @description Subscribes to a session: the server sends its history after a position, and then what happens. */
         SessionSubscribeMessage: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Position to start after. Default: 0, the beginning of the log.
+             */
             after?: number;
-            /** @description of the log that after is a position of, as its resume said */
+            /** @description Id of the log that contains the position after, from an earlier resume. */
             logId?: string;
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2598,10 +2948,10 @@ export interface components {
              */
             type: "session:turn";
         };
-        /** @description A turn begins or ends, in the family upsert-v1. */
+        /** @description A turn started or ended, in the family upsert-v1. */
         SessionTurnMessage: {
             payload: components["schemas"]["TurnEvent"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2611,9 +2961,9 @@ export interface components {
         };
         /** @description Ends the subscription to a session. */
         SessionUnsubscribeMessage: {
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2623,38 +2973,46 @@ export interface components {
         };
         SessionUpdated: {
             activity?: components["schemas"]["Activity"];
-            /** @description the agent's own id of the conversation */
+            /** @description The agent's own id of the conversation. */
             agentSessionId?: string;
+            /** @description Commands that the agent offers. */
             commands?: components["schemas"]["AgentCommand"][];
+            /** @description All of the agent's own settings. Replaces the previous list. */
             config?: components["schemas"]["ConfigOption"][];
+            /** @description The agent's own files that it reported. */
             files?: components["schemas"]["AgentFile"][];
+            /** @description The model in use, as the agent reported it. */
             modelId?: string;
+            /** @description The permission mode in use. */
             permissionMode?: string;
+            /** @description Present if the other fields apply to one turn: the settings that the session returns to after it. */
             restores?: components["schemas"]["SessionSettings"];
             state?: components["schemas"]["SessionState"];
+            /** @description Title of the session. */
             title?: string;
+            /** @description Names of the agent's tools. */
             tools?: string[];
             /** @enum {string} */
             type: "session_updated";
         };
-        /** @description Facts about the session changed. An absent field did not. */
+        /** @description Properties of the session changed. An absent field did not change. */
         SessionUpdatedEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["SessionUpdated"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2670,10 +3028,10 @@ export interface components {
              */
             type: "session:upsert";
         };
-        /** @description A whole item as it stands now, in the family upsert-v1. */
+        /** @description The current state of an item, in the family upsert-v1. */
         SessionUpsertMessage: {
             payload: components["schemas"]["Upsert"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2689,10 +3047,10 @@ export interface components {
              */
             type: "session:usage";
         };
-        /** @description What was used so far, in the family upsert-v1. */
+        /** @description The usage so far, in the family upsert-v1. */
         SessionUsageMessage: {
             payload: components["schemas"]["UpsertUsage"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2700,9 +3058,9 @@ export interface components {
              */
             type: "session:usage";
         };
-        /** @description Asks for the status of every session that the credential may see, now and whenever it changes. */
+        /** @description Subscribes to the status of every session that the credential can access: the server sends it now and whenever it changes. */
         SessionsSubscribeMessage: {
-            /** @description chosen by the client; the answer has the same */
+            /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2710,23 +3068,27 @@ export interface components {
              */
             type: "sessions:subscribe";
         };
-        /** @description An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have. */
+        /** @description An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Settings: {
+            /** @description Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session. */
             config?: {
                 [key: string]: string;
             };
+            /** @description Names of further tools that the agent does not get in this turn, at most 100. Default: none. */
             disallowedTools?: string[];
+            /** @description Name of the model for this turn, at most 128 bytes. Default: that of the session. */
             model?: string;
             permissionMode?: components["schemas"]["PermissionMode"];
-            /** @description A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session. */
+            /** @description Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session. */
             persona?: string;
+            /** @description Reasoning effort for this turn. Its values depend on the agent. Default: that of the session. */
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
         } & {
             [key: string]: unknown;
         };
-        /** @description The last frame of a stream that the server ends. A client resumes after seq. */
+        /** @description The last frame of a stream that the server ends. To continue, resume after seq. */
         StreamEndFrame: {
             data: components["schemas"]["EndData"];
             /**
@@ -2734,10 +3096,10 @@ export interface components {
              * @enum {string}
              */
             event: "stream:end";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id?: string;
         };
-        /** @description The first frame of a session's events: whether the client gets all that it lacks, and the position from which it reads. */
+        /** @description The first frame of an event stream. It has the position after which the stream starts, and reports whether the client gets every event that it lacks. */
         StreamOpenFrame: {
             data: components["schemas"]["OpenData"];
             /**
@@ -2745,54 +3107,63 @@ export interface components {
              * @enum {string}
              */
             event: "stream:open";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id?: string;
         };
         TextData: {
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
+            /** @description Text to append; in a frame whose name ends in complete, the complete text. */
             text: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @enum {string} */
+        /**
+         * @description How the agent shows its reasoning. Default: summarized.
+         * @enum {string}
+         */
         ThinkingDisplay: "summarized" | "omitted";
         ThinkingUpsert: {
             /**
              * Format: date-time
-             * @description when the server made this
+             * @description When the server produced this state.
              */
             emittedAt: string;
+            /** @description Stable code of the error. */
             errorCode?: string;
+            /** @description The error, for people. */
             errorMessage?: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event that this state includes.
+             */
             sourceTimestamp: string;
             /**
              * Format: date-time
-             * @description when the item's first event was produced
+             * @description Time of the item's first event.
              */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
             thinking: components["schemas"]["Reasoning"];
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2801,99 +3172,134 @@ export interface components {
             type: "thinking";
         };
         Token: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created.
+             */
             createdAt: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Absent: the credential does not expire.
+             */
             expiresAt?: string;
+            /** @description Id of the credential, for revoking it. */
             id: string;
-            /** @enum {string} */
+            /**
+             * @description api: a token. browser: a login of the page.
+             * @enum {string}
+             */
             kind: "api" | "browser";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was last used.
+             */
             lastUsedAt: string;
+            /** @description Name of the credential. */
             name: string;
-            /** @description id of the credential that made it, with which it ends */
+            /** @description Id of the credential that created this one. Revoking the parent revokes this credential, too. */
             parent?: string;
+            /** @description The only directory whose sessions the credential can access. Absent: it can access all. */
             projectDir?: string;
+            /** @description What the credential permits. */
             scopes: string[];
         };
         TokenAnswer: {
             /**
              * Format: date-time
-             * @description not after the credential that made it
+             * @description Absent: the token does not expire. A token never outlives the credential that created it.
              */
             expiresAt?: string;
+            /** @description Id of the token, for revoking it. */
             id: string;
-            /** @description shown this once */
+            /** @description The token. The server never returns it again. */
             token: string;
         };
         TokenRequest: {
             /**
              * Format: int64
-             * @description 0: until it is revoked
+             * @description Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked.
              */
             lifeDays?: number;
+            /** @description Name for people, 1 to 100 bytes. */
             name: string;
-            /** @description absolute path of a project: the token sees the sessions there, and no others */
+            /** @description Absolute path of a project. The token can then access only the sessions of that project. Default: all sessions. */
             projectDir?: string;
-            /** @description of read, send, approve, admin */
+            /** @description Any of read, send, approve and admin. The caller must have each of them itself. */
             scopes: string[];
         };
         TokensAnswer: {
+            /** @description The credentials, without their secrets. */
             tokens: components["schemas"]["Token"][];
         };
         ToolCall: {
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
+            /** @description Changes to files, in the same form for every agent. */
             changes?: components["schemas"]["Change"][];
             /**
              * Format: int64
-             * @description of a process
+             * @description Exit code of the process.
              */
             exitCode?: number;
             kind?: components["schemas"]["ToolKind"];
+            /** @description Positions in files that the call concerns. */
             locations?: components["schemas"]["Location"][];
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
+            /** @description Short description of the call, for people. */
             title?: string;
-            /** @description any JSON; absent until the arguments are final */
+            /** @description Final arguments of the call, any JSON value. Absent until they are final. */
             toolArguments?: unknown;
+            /** @description JSON text of the arguments so far. Absent once they are final. */
             toolArgumentsText?: string;
+            /** @description The agent's own name of the tool. */
             toolName: string;
+            /** @description Output so far, cut at 256 KiB. Absent if there is none. */
             toolOutput?: string;
+            /** @description Whether the call failed. Absent until the output is final. */
             toolOutputIsError?: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Full length of the output in bytes, if it was cut.
+             */
             totalBytes?: number;
+            /** @description Whether the output was cut. */
             truncated?: boolean;
         };
         ToolCallUpsert: {
             /**
              * Format: date-time
-             * @description when the server made this
+             * @description When the server produced this state.
              */
             emittedAt: string;
+            /** @description Stable code of the error. */
             errorCode?: string;
+            /** @description The error, for people. */
             errorMessage?: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description Time of the newest event that this state includes.
+             */
             sourceTimestamp: string;
             /**
              * Format: date-time
-             * @description when the item's first event was produced
+             * @description Time of the item's first event.
              */
             startedAt: string;
             status: components["schemas"]["UpsertStatus"];
             tool_call: components["schemas"]["ToolCall"];
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -2901,23 +3307,27 @@ export interface components {
              */
             type: "tool_call";
         };
-        /** @enum {string} */
+        /**
+         * @description Kind of work that a tool does. delegate: starts a subagent.
+         * @enum {string}
+         */
         ToolKind: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | "delegate" | "other";
         ToolProgressData: {
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
+            /** @description Text to append; in a frame whose name ends in complete, the complete text. */
             text: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @description Output is appended to that of a tool. */
+        /** @description Text to append to the output of a tool. */
         ToolProgressFrame: {
             data: components["schemas"]["ToolProgressData"];
             /**
@@ -2925,33 +3335,38 @@ export interface components {
              * @enum {string}
              */
             event: "tool:progress";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         ToolResultData: {
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
+            /** @description Changes to files, in the same form for every agent. */
             changes?: components["schemas"]["Change"][];
             /**
              * Format: int64
-             * @description of a process
+             * @description Exit code of the process.
              */
             exitCode?: number;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
+            /** @description The agent's own name of the tool. */
             name: string;
+            /** @description Whether the call succeeded. */
             ok: boolean;
+            /** @description Output of the tool, cut at 256 KiB. */
             output?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
+            /** @description Whether the output was cut. */
             truncated?: boolean;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @description The call of a tool ends. */
+        /** @description A tool call ended. */
         ToolResultFrame: {
             data: components["schemas"]["ToolResultData"];
             /**
@@ -2959,30 +3374,32 @@ export interface components {
              * @enum {string}
              */
             event: "tool:result";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         ToolStartData: {
-            /** @description of the tool, any JSON */
+            /** @description Arguments of the call, any JSON value. */
             arguments: unknown;
-            /** @description joins the call of a tool and its output */
+            /** @description Id that connects a tool call with its output. */
             callId: string;
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId?: string;
             kind?: components["schemas"]["ToolKind"];
+            /** @description The agent's own name of the tool. */
             name: string;
-            /** @description the call whose subagent did this; absent on the main thread */
+            /** @description The call whose subagent produced this. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
+            /** @description Short description of the call, for people. */
             title?: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
-        /** @description A tool is called, with its final arguments. */
+        /** @description The agent calls a tool with these final arguments. */
         ToolStartFrame: {
             data: components["schemas"]["ToolStartData"];
             /**
@@ -2990,25 +3407,28 @@ export interface components {
              * @enum {string}
              */
             event: "tool:start";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         TurnComplete: {
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** @enum {string} */
+            /**
+             * @description Outcome of the turn.
+             * @enum {string}
+             */
             status: "completed" | "cancelled";
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -3018,21 +3438,23 @@ export interface components {
             usage?: components["schemas"]["Usage"];
         };
         TurnError: {
+            /** @description Stable code of the error. */
             errorCode: string;
+            /** @description The error, for people. */
             errorMessage: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -3040,7 +3462,7 @@ export interface components {
              */
             type: "turn_error";
         };
-        /** @description Something failed: the turn, if it is fatal, and otherwise an item. */
+        /** @description The turn failed, if fatal is true. Otherwise an item failed and the turn continues. */
         TurnErrorFrame: {
             data: components["schemas"]["ErrorData"];
             /**
@@ -3048,39 +3470,42 @@ export interface components {
              * @enum {string}
              */
             event: "turn:error";
-            /** @description the position to resume after */
+            /** @description Position to resume after. */
             id: string;
         };
         /** @description The beginning or the end of a turn. */
         TurnEvent: components["schemas"]["TurnComplete"] | components["schemas"]["TurnError"] | components["schemas"]["TurnStarted"];
-        /** @description A frame of the stream of a turn. */
+        /** @description A frame of a turn's stream. */
         TurnFrame: components["schemas"]["ChatCompleteFrame"] | components["schemas"]["ChatDeltaFrame"] | components["schemas"]["NoticeFrame"] | components["schemas"]["PermissionRequestFrame"] | components["schemas"]["PermissionResolvedFrame"] | components["schemas"]["PlanUpdateFrame"] | components["schemas"]["ProcessExitFrame"] | components["schemas"]["ReasoningCompleteFrame"] | components["schemas"]["ReasoningDeltaFrame"] | components["schemas"]["SessionCompleteFrame"] | components["schemas"]["SessionInitFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["ToolProgressFrame"] | components["schemas"]["ToolResultFrame"] | components["schemas"]["ToolStartFrame"] | components["schemas"]["TurnErrorFrame"];
         TurnRequest: {
+            /** @description Files for the prompt: at most 10 MiB each and 18 MiB together. */
             attachments?: (string | components["schemas"]["Attachment"])[];
-            /** @description may be blank if there are attachments */
+            /** @description Text of the prompt. It may be blank only if there are attachments. */
             message?: string;
             opts?: components["schemas"]["Settings"];
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
-            /** @description a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn */
+            /** @description Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one. */
             turnId?: string;
         };
         TurnStarted: {
+            /** @description The model in use, as the agent reported it. */
             modelId?: string;
+            /** @description Kind of agent that produced this. */
             providerId: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -3088,103 +3513,150 @@ export interface components {
              */
             type: "turn_started";
         };
-        /** @enum {string} */
+        /**
+         * @description Outcome of a turn.
+         * @enum {string}
+         */
         TurnStatus: "completed" | "cancelled" | "error";
         Upload: {
+            /** @description Media type, such as image/png. */
             mediaType: string;
+            /** @description Name of the file. */
             name: string;
+            /** @description Path of the stored file on the server's machine. */
             path: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
             size: number;
+            /** @description Id of the upload, for the attachments of a prompt. */
             uploadId: string;
         };
-        /** @description A whole item as it stands now; it replaces everything that was known of the item. */
+        /** @description The current state of an item. It replaces everything that a client knew about the item. */
         Upsert: components["schemas"]["MessageUpsert"] | components["schemas"]["PlanUpsert"] | components["schemas"]["ThinkingUpsert"] | components["schemas"]["ToolCallUpsert"];
         UpsertApproval: {
             approval: components["schemas"]["Approval"];
             by?: components["schemas"]["Resolver"];
+            /** @description Id of the chosen choice, or withdrawn. */
             choice?: string;
+            /** @description Reason for the answer. */
             reason?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             */
             rule?: number;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
             status: components["schemas"]["ApprovalStatus"];
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId: string;
         };
         UpsertNotice: {
+            /** @description Stable code of the notice. */
             code: string;
             level: components["schemas"]["NoticeLevel"];
+            /** @description The notice, for people. */
             message: string;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
         };
-        /** @enum {string} */
+        /**
+         * @description Progress of an item. After create and update, further states may follow; complete and error are final.
+         * @enum {string}
+         */
         UpsertStatus: "create" | "update" | "complete" | "error";
         UpsertUsage: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of tokens in the model's context.
+             */
             contextTokens?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size of the model's context window in tokens.
+             */
             contextWindow?: number;
             /**
              * Format: double
-             * @description of the turn, in US dollars
+             * @description Cost of the turn in US dollars.
              */
             costUsd?: number;
             rateLimit?: components["schemas"]["RateLimit"];
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             usage?: components["schemas"]["Usage"];
         };
         Usage: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of input tokens that were written to the cache.
+             */
             cacheCreationInputTokens?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of input tokens that were read from the cache.
+             */
             cacheReadInputTokens?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of input tokens, without those of the cache.
+             */
             inputTokens: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of output tokens.
+             */
             outputTokens: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of tokens that the model used for reasoning.
+             */
             reasoningTokens?: number;
         };
         UsageUpdated: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Number of tokens in the model's context.
+             */
             contextTokens?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Size of the model's context window in tokens.
+             */
             contextWindow?: number;
             /**
              * Format: double
-             * @description of the turn, in US dollars
+             * @description Cost of the turn in US dollars.
              */
             costUsd?: number;
             rateLimit?: components["schemas"]["RateLimit"];
@@ -3192,24 +3664,24 @@ export interface components {
             type: "usage_updated";
             usage?: components["schemas"]["Usage"];
         };
-        /** @description What was used so far: usage is the turn's sum, contextTokens that of the last message of the main thread. */
+        /** @description The usage so far. usage is the sum over the turn; contextTokens belongs to the last message of the main thread. */
         UsageUpdatedEvent: {
-            /** @description unique id of the event */
+            /** @description Unique id of the event. */
             eventId: string;
             payload: components["schemas"]["UsageUpdated"];
             /**
              * Format: int64
-             * @description 1, 2, 3 and so on in each session; the cursor of every stream
+             * @description Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
              */
             seq: number;
-            /** @description id of the session */
+            /** @description Id of the session. */
             sessionId: string;
             /**
              * Format: date-time
-             * @description when the agent produced the event
+             * @description When the agent produced the event.
              */
             timestamp: string;
-            /** @description id of the turn */
+            /** @description Id of the turn. */
             turnId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -3229,7 +3701,7 @@ export interface operations {
     listAgents: {
         parameters: {
             query?: {
-                /** @description look again now, for up to twenty seconds; what is still looked at then says so (checking) */
+                /** @description Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results. */
                 refresh?: boolean;
             };
             header?: never;
@@ -3277,7 +3749,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3303,7 +3775,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3411,7 +3883,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3446,7 +3918,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3563,7 +4035,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3607,7 +4079,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3622,7 +4094,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                /** @description Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -3637,7 +4109,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description true, if a request before this one was the same and got the same answer */
+                    /** @description true: the response is the stored one of an earlier request with the same key. Absent: it is new. */
                     "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
@@ -3729,7 +4201,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3773,7 +4245,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3787,7 +4259,7 @@ export interface operations {
     harnessList: {
         parameters: {
             query?: {
-                /** @description the directory; all if absent */
+                /** @description Absolute path of the directory. Default: all directories. */
                 projectRoot?: string;
             };
             header?: never;
@@ -3844,7 +4316,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3870,7 +4342,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3886,7 +4358,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -3950,7 +4422,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -3976,7 +4448,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -3992,7 +4464,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -4056,7 +4528,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4082,7 +4554,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4096,11 +4568,11 @@ export interface operations {
     streamTurn: {
         parameters: {
             query?: {
-                /** @description what happens to the turn when the client goes. Default: detach, the turn goes on */
+                /** @description What happens to the turn when the client disconnects. detach: the turn continues. cancel: the turn is cancelled. Default: detach. */
                 onDisconnect?: "detach" | "cancel";
             };
             header?: {
-                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                /** @description Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -4115,7 +4587,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description true, if a request before this one was the same and got the same answer */
+                    /** @description true: the response is the stored one of an earlier request with the same key. Absent: it is new. */
                     "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
@@ -4207,7 +4679,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4251,7 +4723,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4307,7 +4779,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4397,7 +4869,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4423,7 +4895,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4522,7 +4994,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4548,7 +5020,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4638,7 +5110,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4664,7 +5136,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4752,7 +5224,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4778,7 +5250,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4837,7 +5309,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4863,7 +5335,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4877,7 +5349,7 @@ export interface operations {
     listProfiles: {
         parameters: {
             query?: {
-                /** @description directory of a project, whose own profiles are included if it is trusted */
+                /** @description Absolute path of a project's directory. Its own profiles are included if the directory is trusted. Default: only the server's profiles. */
                 projectDir?: string;
             };
             header?: never;
@@ -4943,7 +5415,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -4969,7 +5441,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -4983,12 +5455,12 @@ export interface operations {
     getProfile: {
         parameters: {
             query?: {
-                /** @description directory of a project, whose own profiles are included if it is trusted */
+                /** @description Absolute path of a project's directory. Its own profiles are included if the directory is trusted. Default: only the server's profiles. */
                 projectDir?: string;
             };
             header?: never;
             path: {
-                /** @description The name */
+                /** @description Name of the profile. */
                 name: string;
             };
             cookie?: never;
@@ -5052,7 +5524,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5078,7 +5550,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5137,7 +5609,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5163,7 +5635,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5222,7 +5694,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5248,7 +5720,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5338,7 +5810,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5364,7 +5836,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5454,7 +5926,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5480,7 +5952,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5496,7 +5968,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id */
+                /** @description Id of the rule. */
                 id: string;
             };
             cookie?: never;
@@ -5551,7 +6023,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5577,7 +6049,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5592,7 +6064,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                /** @description Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5607,7 +6079,7 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description true, if a request before this one was the same and got the same answer */
+                    /** @description true: the response is the stored one of an earlier request with the same key. Absent: it is new. */
                     "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
@@ -5699,7 +6171,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5743,7 +6215,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5757,11 +6229,11 @@ export interface operations {
     listSessions: {
         parameters: {
             query?: {
-                /** @description id of a project; * for all of them */
+                /** @description Id of a project, or * for all projects. Either projectId or projectDir is required. */
                 projectId?: string;
-                /** @description directory of a project, instead of its id */
+                /** @description Absolute path of a project's directory, instead of its id. */
                 projectDir?: string;
-                /** @description ended ones, too */
+                /** @description Whether to include ended sessions. Default: false. */
                 all?: boolean;
             };
             header?: never;
@@ -5809,7 +6281,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5835,7 +6307,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5851,9 +6323,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
-                /** @description The approvalId */
+                /** @description Id of the approval. */
                 approvalId: string;
             };
             cookie?: never;
@@ -5917,7 +6389,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5943,7 +6415,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -5959,9 +6431,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
-                /** @description The approvalId */
+                /** @description Id of the approval. */
                 approvalId: string;
             };
             cookie?: never;
@@ -6056,7 +6528,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6091,7 +6563,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6107,7 +6579,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6202,7 +6674,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6237,7 +6709,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6251,17 +6723,17 @@ export interface operations {
     followEvents: {
         parameters: {
             query?: {
-                /** @description position after which to begin */
+                /** @description Position to start after. Default: 0, the beginning of the log. */
                 after?: number;
-                /** @description of the log that the position is one of, as the first frame said; the stream begins anew if this is another log */
+                /** @description Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session. */
                 logId?: string;
             };
             header?: {
-                /** @description as after, and wins over it */
+                /** @description Same as after, and takes precedence over it. */
                 "Last-Event-ID"?: string;
             };
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6325,7 +6797,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6351,7 +6823,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6365,12 +6837,12 @@ export interface operations {
     exportSession: {
         parameters: {
             query: {
-                /** @description jsonl: the events; md or html: the items, for people */
+                /** @description jsonl: all events. md and html: the items, for people. */
                 format: "jsonl" | "md" | "html";
             };
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6436,7 +6908,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6462,7 +6934,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6477,11 +6949,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                /** @description Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409. */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6495,7 +6967,7 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description true, if a request before this one was the same and got the same answer */
+                    /** @description true: the response is the stored one of an earlier request with the same key. Absent: it is new. */
                     "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
@@ -6587,7 +7059,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6631,7 +7103,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6645,14 +7117,14 @@ export interface operations {
     listItems: {
         parameters: {
             query?: {
-                /** @description position after which to begin */
+                /** @description Position to start after. Default: 0, the beginning of the log. */
                 after?: number;
-                /** @description about how many at most; 200 if absent, and fewer where they are large */
+                /** @description Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer. */
                 limit?: number;
             };
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6716,7 +7188,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6742,7 +7214,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6758,7 +7230,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6853,7 +7325,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -6879,7 +7351,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -6895,7 +7367,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -6999,7 +7471,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7043,7 +7515,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7059,7 +7531,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -7163,7 +7635,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7207,7 +7679,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7222,11 +7694,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true */
+                /** @description Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409. */
                 "Idempotency-Key"?: string;
             };
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -7240,7 +7712,7 @@ export interface operations {
             /** @description Accepted */
             202: {
                 headers: {
-                    /** @description true, if a request before this one was the same and got the same answer */
+                    /** @description true: the response is the stored one of an earlier request with the same key. Absent: it is new. */
                     "Idempotency-Replayed"?: boolean;
                     [name: string]: unknown;
                 };
@@ -7332,7 +7804,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7376,7 +7848,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7392,7 +7864,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The sessionId, or cliType:agentSessionId for a conversation of an agent */
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
                 id: string;
             };
             cookie?: never;
@@ -7456,7 +7928,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7482,7 +7954,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7541,7 +8013,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7567,7 +8039,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7657,7 +8129,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7683,7 +8155,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7699,7 +8171,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id */
+                /** @description Id of the credential. */
                 id: string;
             };
             cookie?: never;
@@ -7785,7 +8257,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7811,7 +8283,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7825,7 +8297,7 @@ export interface operations {
     upload: {
         parameters: {
             query: {
-                /** @description its file name; the extension says what it is */
+                /** @description Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened. */
                 name: string;
             };
             header?: never;
@@ -7904,7 +8376,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -7930,7 +8402,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -7989,7 +8461,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -8015,7 +8487,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8074,7 +8546,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -8100,7 +8572,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -8158,7 +8630,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;

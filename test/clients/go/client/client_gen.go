@@ -1947,51 +1947,87 @@ func (e ExportSessionParamsFormat) Valid() bool {
 	}
 }
 
-// Activity defines model for Activity.
+// Activity What the session does now. waiting: the agent waits for an answer to an approval.
 type Activity string
 
 // Agent defines model for Agent.
 type Agent struct {
-	Aliases      []string `json:"aliases"`
+	// Aliases Other names that cliType accepts.
+	Aliases []string `json:"aliases"`
+
+	// Capabilities Capabilities of the agent, such as agent_api.session.resume.v1.
 	Capabilities []string `json:"capabilities"`
 
-	// CheckedAt when it was looked at last; absent: not yet
+	// CheckedAt When the agent was last checked. Absent: never.
 	CheckedAt *time.Time `json:"checkedAt,omitempty"`
 
-	// Checking it is being looked at; ask again for the news
+	// Checking The server is still checking this agent; request the list again for the result.
 	Checking *bool `json:"checking,omitempty"`
 
-	// CliType kind of agent
-	CliType     string             `json:"cliType"`
-	Config      *[]ConfigOption    `json:"config,omitempty"`
-	DisplayName string             `json:"displayName"`
-	Install     *string            `json:"install,omitempty"`
-	Installed   bool               `json:"installed"`
-	LoggedIn    *bool              `json:"loggedIn,omitempty"`
-	Login       *string            `json:"login,omitempty"`
-	ModeLabels  *map[string]string `json:"modeLabels,omitempty"`
-	Models      *[]Model           `json:"models,omitempty"`
-	Modes       *[]string          `json:"modes,omitempty"`
-	Path        *string            `json:"path,omitempty"`
-	Problem     *string            `json:"problem,omitempty"`
-	Version     *string            `json:"version,omitempty"`
+	// CliType Kind of agent.
+	CliType string `json:"cliType"`
+
+	// Config The agent's own settings, as far as the check could list them.
+	Config *[]ConfigOption `json:"config,omitempty"`
+
+	// DisplayName Name for people, such as Claude Code.
+	DisplayName string `json:"displayName"`
+
+	// Install Command that installs the agent.
+	Install *string `json:"install,omitempty"`
+
+	// Installed Whether the agent is installed on the server's machine.
+	Installed bool `json:"installed"`
+
+	// LoggedIn Whether the agent is logged in. Absent: unknown.
+	LoggedIn *bool `json:"loggedIn,omitempty"`
+
+	// Login Command that logs in to the agent.
+	Login *string `json:"login,omitempty"`
+
+	// ModeLabels Descriptions of the permission modes whose meaning differs from their name, by mode.
+	ModeLabels *map[string]string `json:"modeLabels,omitempty"`
+
+	// Models Models that the agent offers.
+	Models *[]Model `json:"models,omitempty"`
+
+	// Modes Permission modes that the agent has.
+	Modes *[]string `json:"modes,omitempty"`
+
+	// Path Path of the agent's program.
+	Path *string `json:"path,omitempty"`
+
+	// Problem Why the agent cannot be used, for people.
+	Problem *string `json:"problem,omitempty"`
+
+	// Version Version of the agent.
+	Version *string `json:"version,omitempty"`
 }
 
 // AgentCommand defines model for AgentCommand.
 type AgentCommand struct {
+	// Description What the command does.
 	Description *string `json:"description,omitempty"`
-	Hint        *string `json:"hint,omitempty"`
-	Name        string  `json:"name"`
+
+	// Hint Description of the command's argument.
+	Hint *string `json:"hint,omitempty"`
+
+	// Name Name of the command, such as compact.
+	Name string `json:"name"`
 }
 
 // AgentFile defines model for AgentFile.
 type AgentFile struct {
+	// Kind plan or skill.
 	Kind string `json:"kind"`
+
+	// Path Path of the file.
 	Path string `json:"path"`
 }
 
 // AgentsAnswer defines model for AgentsAnswer.
 type AgentsAnswer struct {
+	// Agents The kinds of agents that this server can run.
 	Agents []Agent `json:"agents"`
 }
 
@@ -2008,36 +2044,52 @@ type Append struct {
 
 // Approval defines model for Approval.
 type Approval struct {
-	// Arguments of the tool, any JSON
-	Arguments         interface{} `json:"arguments,omitempty"`
-	ArgumentsDigest   *string     `json:"argumentsDigest,omitempty"`
-	ArgumentsEditable *bool       `json:"argumentsEditable,omitempty"`
+	// Arguments The arguments that the call will use, any JSON value.
+	Arguments interface{} `json:"arguments,omitempty"`
 
-	// CallId joins the call of a tool and its output
-	CallId  *string   `json:"callId,omitempty"`
+	// ArgumentsDigest SHA-256 of the arguments, in hexadecimal. An answer that allows the call repeats it.
+	ArgumentsDigest *string `json:"argumentsDigest,omitempty"`
+
+	// ArgumentsEditable Whether the answer may replace the arguments.
+	ArgumentsEditable *bool `json:"argumentsEditable,omitempty"`
+
+	// CallId Id that connects a tool call with its output.
+	CallId *string `json:"callId,omitempty"`
+
+	// Changes Changes to files, in the same form for every agent.
 	Changes *[]Change `json:"changes,omitempty"`
 
-	// Choices what can be chosen
+	// Choices The possible answers.
 	Choices []Choice `json:"choices"`
-	Id      string   `json:"id"`
 
-	// ItemId id of the item, the same in all that is about it
-	ItemId   *string      `json:"itemId,omitempty"`
-	Kind     ApprovalKind `json:"kind"`
-	Title    string       `json:"title"`
-	ToolName *string      `json:"toolName,omitempty"`
-	Why      *string      `json:"why,omitempty"`
+	// Id Id of the approval, unique in the session.
+	Id string `json:"id"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Kind Subject of an approval. tool: permission to run a tool. plan: consent to a plan. question: questions to the user, in arguments. form: values to enter or a page to visit, described in arguments.
+	Kind ApprovalKind `json:"kind"`
+
+	// Title What the agent asks for, for people.
+	Title string `json:"title"`
+
+	// ToolName The agent's own name of the tool.
+	ToolName *string `json:"toolName,omitempty"`
+
+	// Why The agent's reason for asking.
+	Why *string `json:"why,omitempty"`
 }
 
 // ApprovalAnswer defines model for ApprovalAnswer.
 type ApprovalAnswer struct {
 	Approval Approval `json:"approval"`
 
-	// SuggestedRules rules that would allow calls like this one, the narrowest first; for remember
+	// SuggestedRules Rules that would allow calls like this one, narrowest first, for use in remember.
 	SuggestedRules []RuleFields `json:"suggestedRules"`
 }
 
-// ApprovalKind defines model for ApprovalKind.
+// ApprovalKind Subject of an approval. tool: permission to run a tool. plan: consent to a plan. question: questions to the user, in arguments. form: values to enter or a page to visit, described in arguments.
 type ApprovalKind string
 
 // ApprovalRequested defines model for ApprovalRequested.
@@ -2049,22 +2101,22 @@ type ApprovalRequested struct {
 // ApprovalRequestedType defines model for ApprovalRequested.Type.
 type ApprovalRequestedType string
 
-// ApprovalRequestedEvent The agent asks, and waits for one of the choices.
+// ApprovalRequestedEvent The agent waits for an answer to an approval.
 type ApprovalRequestedEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string            `json:"eventId"`
 	Payload ApprovalRequested `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                    `json:"turnId,omitempty"`
 	Type   ApprovalRequestedEventType `json:"type"`
 }
@@ -2074,34 +2126,45 @@ type ApprovalRequestedEventType string
 
 // ApprovalResolved defines model for ApprovalResolved.
 type ApprovalResolved struct {
-	ApprovalId       string               `json:"approvalId"`
-	By               Resolver             `json:"by"`
-	Choice           string               `json:"choice"`
-	Reason           *string              `json:"reason,omitempty"`
-	Rule             *int64               `json:"rule,omitempty"`
-	Type             ApprovalResolvedType `json:"type"`
-	UpdatedArguments interface{}          `json:"updatedArguments,omitempty"`
+	// ApprovalId Id of the approval.
+	ApprovalId string `json:"approvalId"`
+
+	// By Who answered an approval. policy: a stored rule or the session's profile.
+	By Resolver `json:"by"`
+
+	// Choice Id of the chosen choice, or withdrawn.
+	Choice string `json:"choice"`
+
+	// Reason Reason for the answer.
+	Reason *string `json:"reason,omitempty"`
+
+	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	Rule *int64               `json:"rule,omitempty"`
+	Type ApprovalResolvedType `json:"type"`
+
+	// UpdatedArguments Arguments that replace those of the approval.
+	UpdatedArguments interface{} `json:"updatedArguments,omitempty"`
 }
 
 // ApprovalResolvedType defines model for ApprovalResolved.Type.
 type ApprovalResolvedType string
 
-// ApprovalResolvedEvent The one answer to an approval, whoever gave it. The choice is withdrawn where nobody may answer any more.
+// ApprovalResolvedEvent The only answer to an approval. The choice is withdrawn if the approval can no longer be answered: the agent withdrew it, or its turn ended.
 type ApprovalResolvedEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string           `json:"eventId"`
 	Payload ApprovalResolved `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                   `json:"turnId,omitempty"`
 	Type   ApprovalResolvedEventType `json:"type"`
 }
@@ -2109,29 +2172,34 @@ type ApprovalResolvedEvent struct {
 // ApprovalResolvedEventType defines model for ApprovalResolvedEvent.Type.
 type ApprovalResolvedEventType string
 
-// ApprovalStatus defines model for ApprovalStatus.
+// ApprovalStatus Whether an approval waits for an answer or has one.
 type ApprovalStatus string
 
 // Attachment defines model for Attachment.
 type Attachment struct {
-	Path     *string `json:"path,omitempty"`
+	// Path Absolute path of the file.
+	Path *string `json:"path,omitempty"`
+
+	// UploadId Id of an upload.
 	UploadId *string `json:"uploadId,omitempty"`
 }
 
-// Auth defines model for Auth.
+// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
 type Auth string
 
 // Boot defines model for Boot.
 type Boot struct {
-	// Reason why it was not started, not resumed, or started again
+	// Reason Why the agent was not started, not resumed, or restarted.
 	Reason *BootReason `json:"reason,omitempty"`
 
-	// Resumed it goes on with its own conversation
+	// Resumed Whether the agent continues its previous conversation.
 	Resumed bool `json:"resumed"`
+
+	// Started Whether this request started an agent. false: an agent was already running.
 	Started bool `json:"started"`
 }
 
-// BootReason why it was not started, not resumed, or started again
+// BootReason Why the agent was not started, not resumed, or restarted.
 type BootReason string
 
 // BootAnswer defines model for BootAnswer.
@@ -2142,52 +2210,58 @@ type BootAnswer struct {
 
 // BootRequest defines model for BootRequest.
 type BootRequest struct {
-	// Force begin a new conversation instead of resuming
+	// Force Start a new conversation instead of resuming the previous one. Default: false.
 	Force *bool `json:"force,omitempty"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 }
 
-// CancelReason defines model for CancelReason.
+// CancelReason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 type CancelReason string
 
 // Change defines model for Change.
 type Change struct {
-	// Hunks what changed; empty where only the whole text is known
-	Hunks   []Hunk     `json:"hunks"`
-	Kind    ChangeKind `json:"kind"`
-	MovedTo *string    `json:"movedTo,omitempty"`
+	// Hunks The changed lines. Empty if only the complete texts are known.
+	Hunks []Hunk `json:"hunks"`
 
-	// NewText absent where the agent did not report it; an emptied file has an empty text
+	// Kind Kind of a change to a file.
+	Kind ChangeKind `json:"kind"`
+
+	// MovedTo New path of a file that was moved.
+	MovedTo *string `json:"movedTo,omitempty"`
+
+	// NewText Complete text after the change. Absent if the agent did not report it; empty for an empty file.
 	NewText *string `json:"newText,omitempty"`
 
-	// OldText absent where the agent did not report it; an emptied file has an empty text
+	// OldText Complete text before the change. Absent if the agent did not report it; empty for an empty file.
 	OldText *string `json:"oldText,omitempty"`
-	Path    string  `json:"path"`
+
+	// Path Path of the file.
+	Path string `json:"path"`
 }
 
-// ChangeKind defines model for ChangeKind.
+// ChangeKind Kind of a change to a file.
 type ChangeKind string
 
-// ChatCompleteFrame A message ends. The text is the whole of it, and counts.
+// ChatCompleteFrame A message is complete. text is its complete text and replaces the deltas.
 type ChatCompleteFrame struct {
 	Data  TextData               `json:"data"`
 	Event ChatCompleteFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
 // ChatCompleteFrameEvent defines model for ChatCompleteFrame.Event.
 type ChatCompleteFrameEvent string
 
-// ChatDeltaFrame Text is appended to a message.
+// ChatDeltaFrame Text to append to a message.
 type ChatDeltaFrame struct {
 	Data  TextData            `json:"data"`
 	Event ChatDeltaFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -2196,121 +2270,150 @@ type ChatDeltaFrameEvent string
 
 // Choice defines model for Choice.
 type Choice struct {
-	Id    string     `json:"id"`
-	Kind  ChoiceKind `json:"kind"`
-	Label string     `json:"label"`
+	// Id Id of the choice, for the answer.
+	Id string `json:"id"`
+
+	// Kind Meaning of a choice, whatever its label. deny_stop: deny, and end the turn.
+	Kind ChoiceKind `json:"kind"`
+
+	// Label The agent's text for the choice.
+	Label string `json:"label"`
 }
 
-// ChoiceKind defines model for ChoiceKind.
+// ChoiceKind Meaning of a choice, whatever its label. deny_stop: deny, and end the turn.
 type ChoiceKind string
 
 // CodeAnswer defines model for CodeAnswer.
 type CodeAnswer struct {
-	// Code goes into the fragment of the page's address; good once, for a minute
+	// Code One-time code for the fragment of the login link. It expires after one minute.
 	Code string `json:"code"`
 
-	// Url the page's address; the link that logs a browser in is URL/#c=CODE
+	// Url Address of the page. The login link is URL/#c=CODE.
 	Url string `json:"url"`
 }
 
 // CodeRequest defines model for CodeRequest.
 type CodeRequest struct {
-	// NewOrigin give the page another origin first; every browser is logged out
+	// NewOrigin Move the page to a new origin first, which logs out every browser. Default: false.
 	NewOrigin *bool `json:"newOrigin,omitempty"`
 }
 
 // CompleteData defines model for CompleteData.
 type CompleteData struct {
-	// CostUsd of the turn, in US dollars
+	// CostUsd Cost of the turn in US dollars.
 	CostUsd *float64 `json:"costUsd,omitempty"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq    int64      `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Status Outcome of a turn.
 	Status TurnStatus `json:"status"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 	Usage  *Usage `json:"usage,omitempty"`
 }
 
 // ConfigChoice defines model for ConfigChoice.
 type ConfigChoice struct {
+	// Description Description for people.
 	Description *string `json:"description,omitempty"`
-	Group       *string `json:"group,omitempty"`
-	Name        string  `json:"name"`
-	Value       string  `json:"value"`
+
+	// Group Heading of the group that the choice belongs to.
+	Group *string `json:"group,omitempty"`
+
+	// Name Name for people.
+	Name string `json:"name"`
+
+	// Value Value of the setting.
+	Value string `json:"value"`
 }
 
 // ConfigOption defines model for ConfigOption.
 type ConfigOption struct {
+	// Category Subject of the setting, if known: mode, model or effort.
 	Category *string `json:"category,omitempty"`
 
-	// Choices what can be chosen
-	Choices     *[]ConfigChoice  `json:"choices,omitempty"`
-	Description *string          `json:"description,omitempty"`
-	Id          string           `json:"id"`
-	Name        string           `json:"name"`
-	Type        ConfigOptionType `json:"type"`
-	Value       string           `json:"value"`
+	// Choices The possible values of a select.
+	Choices *[]ConfigChoice `json:"choices,omitempty"`
+
+	// Description Description for people.
+	Description *string `json:"description,omitempty"`
+
+	// Id Id of the setting, for the option config.
+	Id string `json:"id"`
+
+	// Name Name for people.
+	Name string `json:"name"`
+
+	// Type select: the value is one of the choices. boolean: it is true or false.
+	Type ConfigOptionType `json:"type"`
+
+	// Value Current value.
+	Value string `json:"value"`
 }
 
-// ConfigOptionType defines model for ConfigOption.Type.
+// ConfigOptionType select: the value is one of the choices. boolean: it is true or false.
 type ConfigOptionType string
 
 // CreateAnswer defines model for CreateAnswer.
 type CreateAnswer struct {
-	// CliType kind of agent
+	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
-	// Resolved the session's options by name, with the source that each is from
+	// Resolved The session's resolved options by name, each with its source.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Warnings about what was ignored or left out
+	// Warnings What was ignored or left out, for people.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // CreateRequest defines model for CreateRequest.
 type CreateRequest struct {
-	// CliType kind of agent, such as claude-code; GET /api/agents lists them
+	// CliType Kind of agent, such as claude-code. GET /api/agents lists the kinds.
 	CliType string `json:"cliType"`
 
-	// Options An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+	// Options An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Options *Options `json:"options,omitempty"`
 
-	// ProjectDir absolute path of the directory the agent works in
+	// ProjectDir Absolute path of the directory that the agent works in.
 	ProjectDir string `json:"projectDir"`
 }
 
 // DecideAnswer defines model for DecideAnswer.
 type DecideAnswer struct {
-	// Rule that was stored because of remember
+	// Rule The rule that was stored because of remember.
 	Rule *Rule `json:"rule,omitempty"`
 }
 
 // DecideRequest defines model for DecideRequest.
 type DecideRequest struct {
-	// ArgumentsDigest the approval's: of the arguments that this answer is about; required to approve
+	// ArgumentsDigest The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments.
 	ArgumentsDigest *string `json:"argumentsDigest,omitempty"`
 
-	// Choice id of one of the approval's choices
-	Choice string  `json:"choice"`
+	// Choice Id of one of the approval's choices.
+	Choice string `json:"choice"`
+
+	// Reason Reason for a denial, passed on to the agent.
 	Reason *string `json:"reason,omitempty"`
 
-	// Remember a rule to store, that decides calls like this one in the same way from now on
-	Remember         *RuleRequest `json:"remember,omitempty"`
-	UpdatedArguments interface{}  `json:"updatedArguments,omitempty"`
+	// Remember A rule to store, so that later calls like this one are decided in the same way.
+	Remember *RuleRequest `json:"remember,omitempty"`
+
+	// UpdatedArguments Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values.
+	UpdatedArguments interface{} `json:"updatedArguments,omitempty"`
 }
 
 // Done defines model for Done.
 type Done = map[string]interface{}
 
-// Effect defines model for Effect.
+// Effect What a rule does with a call that matches it.
 type Effect string
 
 // Empty defines model for Empty.
@@ -2318,24 +2421,26 @@ type Empty = map[string]interface{}
 
 // EndData defines model for EndData.
 type EndData struct {
-	Error  *Problem      `json:"error,omitempty"`
+	Error *Problem `json:"error,omitempty"`
+
+	// Reason server_shutdown: the server shuts down. error: see error.
 	Reason EndDataReason `json:"reason"`
 
-	// Seq the position to resume after
+	// Seq Position to resume after.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string      `json:"sessionId"`
 	Type      EndDataType `json:"type"`
 }
 
-// EndDataReason defines model for EndData.Reason.
+// EndDataReason server_shutdown: the server shuts down. error: see error.
 type EndDataReason string
 
 // EndDataType defines model for EndData.Type.
 type EndDataType string
 
-// Entry An entry of a session's history: the type and the payload of a message about the session.
+// Entry An entry of a session's history, with the type and the payload of the corresponding live message.
 type Entry struct {
 	union json.RawMessage
 }
@@ -2347,161 +2452,212 @@ type Error struct {
 
 // ErrorData defines model for ErrorData.
 type ErrorData struct {
-	Details   *map[string]interface{} `json:"details,omitempty"`
-	ErrorType string                  `json:"errorType"`
-	Fatal     bool                    `json:"fatal"`
+	// Details Further facts, such as the option that an agent does not accept.
+	Details *map[string]interface{} `json:"details,omitempty"`
 
-	// ItemId id of the item, the same in all that is about it
-	ItemId  *string        `json:"itemId,omitempty"`
+	// ErrorType Stable code of the error.
+	ErrorType string `json:"errorType"`
+
+	// Fatal Whether the error ended the turn.
+	Fatal bool `json:"fatal"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId *string `json:"itemId,omitempty"`
+
+	// Message The error, for people.
 	Message string         `json:"message"`
 	Phase   ErrorDataPhase `json:"phase"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq      int64             `json:"seq"`
-	Severity ErrorDataSeverity `json:"severity"`
-	Status   int64             `json:"status"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// Severity error if status is 500 or more, else warning.
+	Severity ErrorDataSeverity `json:"severity"`
+
+	// Status HTTP status of the error's type.
+	Status int64 `json:"status"`
+
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // ErrorDataPhase defines model for ErrorData.Phase.
 type ErrorDataPhase string
 
-// ErrorDataSeverity defines model for ErrorData.Severity.
+// ErrorDataSeverity error if status is 500 or more, else warning.
 type ErrorDataSeverity string
 
-// ErrorType defines model for ErrorType.
+// ErrorType Stable code of an error. x-statuses has the HTTP statuses of each.
 type ErrorType string
 
-// Event One entry of a session's log.
+// Event An event of a session's log.
 type Event struct {
 	union json.RawMessage
 }
 
 // EventFrame An event of the session's log.
 type EventFrame struct {
-	// Data One entry of a session's log.
-	Data  Event           `json:"data"`
+	// Data An event of a session's log.
+	Data Event `json:"data"`
+
+	// Event Type of the event.
 	Event EventFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
-// EventFrameEvent defines model for EventFrame.Event.
+// EventFrameEvent Type of the event.
 type EventFrameEvent string
 
 // ExitData defines model for ExitData.
 type ExitData struct {
-	// ExitCode of a process
-	ExitCode    int64 `json:"exitCode"`
+	// ExitCode 1 if the turn failed, else 0.
+	ExitCode int64 `json:"exitCode"`
+
+	// Interrupted Whether the turn was cancelled.
 	Interrupted *bool `json:"interrupted,omitempty"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // ExplainAnswer defines model for ExplainAnswer.
 type ExplainAnswer struct {
-	// Decision ask: a person decides, unless the profile of the session does
+	// Decision allow or deny: a rule decides. ask: a person decides, unless the session's profile does.
 	Decision Outcome `json:"decision"`
 
-	// Gates in the order in which a call passes them; the first that decides wins
+	// Gates The gates, in the order in which they are checked. The first gate that decides wins.
 	Gates []ExplainedGate `json:"gates"`
 
-	// Partial true: this credential sees only rules of its project, and others may decide
-	Partial *bool  `json:"partial,omitempty"`
-	Reason  string `json:"reason"`
+	// Partial true: the credential is limited to a project, so rules that it cannot see may decide otherwise.
+	Partial *bool `json:"partial,omitempty"`
 
-	// Rule id of the rule that decides. Absent: none does
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+
+	// Rule Id of the rule that decides. Absent: no rule does.
 	Rule *int64 `json:"rule,omitempty"`
 
-	// Rules that are about such a call, this tool or this folder: first those that deny, then those that allow, each oldest first
+	// Rules The rules for such a call, this tool or this directory: rules that deny, then rules that allow, each oldest first.
 	Rules []ExplainedRule `json:"rules"`
 }
 
 // ExplainRequest defines model for ExplainRequest.
 type ExplainRequest struct {
-	// Arguments a JSON object of at most 64 KiB, such as {"command": "git status"}; at most 20 files. Default: an empty one
+	// Arguments The arguments of the call: a JSON object of at most 64 KiB that names at most 20 files, such as {"command": "git status"}. Default: an empty object.
 	Arguments interface{} `json:"arguments,omitempty"`
 
-	// CliType the kind of agent
+	// CliType Kind of agent, such as claude-code.
 	CliType string `json:"cliType"`
 
-	// ProjectDir folder of the session; for a credential of a project, default: that project
+	// ProjectDir Directory of the session. Default for a credential that is limited to a project: that project.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
-	// Tool as the agent calls it, such as Bash
+	// Tool The agent's own name of the tool, such as Bash.
 	Tool string `json:"tool"`
 }
 
 // ExplainedGate defines model for ExplainedGate.
 type ExplainedGate struct {
-	Decides bool     `json:"decides"`
-	Gate    GateName `json:"gate"`
-	Reason  string   `json:"reason"`
+	// Decides Whether this gate decides the call.
+	Decides bool `json:"decides"`
+
+	// Gate A step of the decision about a tool call.
+	Gate GateName `json:"gate"`
+
+	// Reason Why the gate decides or does not, for people.
+	Reason string `json:"reason"`
 }
 
 // ExplainedRule defines model for ExplainedRule.
 type ExplainedRule struct {
-	// By name of the credential that made it
+	// By Name of the credential that created the rule.
 	By string `json:"by"`
 
-	// CliType absent: for all agents
-	CliType   *string   `json:"cliType,omitempty"`
-	CreatedAt time.Time `json:"createdAt"`
-	Effect    Effect    `json:"effect"`
+	// CliType Kind of agent that the rule applies to. Absent: all kinds.
+	CliType *string `json:"cliType,omitempty"`
 
-	// Id never used again for another rule
-	Id         int64      `json:"id"`
-	Kind       RuleKind   `json:"kind"`
+	// CreatedAt When the rule was stored.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Effect What a rule does with a call that matches it.
+	Effect Effect `json:"effect"`
+
+	// Id Id of the rule. The ids of deleted rules are not reused.
+	Id int64 `json:"id"`
+
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	Kind RuleKind `json:"kind"`
+
+	// LastUsedAt When the rule last decided an approval. Absent: never.
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
 
-	// Match unclear: a rule that denies might match, so a person decides
-	Match   Match   `json:"match"`
-	Note    *string `json:"note,omitempty"`
+	// Match unclear: a rule that denies might match, so a person decides.
+	Match Match `json:"match"`
+
+	// Note Note for people, at most 500 bytes.
+	Note *string `json:"note,omitempty"`
+
+	// Pattern What a call must match, in the form of RuleRequest.pattern. Absent for kind tool.
 	Pattern *string `json:"pattern,omitempty"`
 
-	// ProjectDir absent: for all folders
+	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
-	Reason     string  `json:"reason"`
-	Tool       *string `json:"tool,omitempty"`
 
-	// Uses how many approvals it has decided
+	// Reason Why the rule matches or does not, for people.
+	Reason string `json:"reason"`
+
+	// Tool The agent's own name of the tool. Absent: all tools of the kind.
+	Tool *string `json:"tool,omitempty"`
+
+	// Uses Number of approvals that the rule has decided.
 	Uses int64 `json:"uses"`
 }
 
 // Fault defines model for Fault.
 type Fault struct {
-	Code    string                  `json:"code"`
+	// Code Stable code of the error.
+	Code string `json:"code"`
+
+	// Details Further facts, such as the option that an agent does not accept.
 	Details *map[string]interface{} `json:"details,omitempty"`
-	Message string                  `json:"message"`
+
+	// Message The error, for people. It contains no secrets.
+	Message string `json:"message"`
 }
 
-// FinalItem The whole of a finished item.
+// FinalItem The complete content of a finished item.
 type FinalItem struct {
 	union json.RawMessage
 }
 
 // FunctionCallItem defines model for FunctionCallItem.
 type FunctionCallItem struct {
-	// Arguments of the tool, any JSON
+	// Arguments Arguments of the call, any JSON value.
 	Arguments interface{} `json:"arguments"`
 
-	// CallId joins the call of a tool and its output
-	CallId    string               `json:"callId"`
-	Kind      *ToolKind            `json:"kind,omitempty"`
-	Locations *[]Location          `json:"locations,omitempty"`
-	Name      string               `json:"name"`
-	Title     *string              `json:"title,omitempty"`
-	Type      FunctionCallItemType `json:"type"`
+	// CallId Id that connects a tool call with its output.
+	CallId string `json:"callId"`
+
+	// Kind Kind of work that a tool does. delegate: starts a subagent.
+	Kind *ToolKind `json:"kind,omitempty"`
+
+	// Locations Positions in files that the call concerns.
+	Locations *[]Location `json:"locations,omitempty"`
+
+	// Name The agent's own name of the tool.
+	Name string `json:"name"`
+
+	// Title Short description of the call, for people.
+	Title *string              `json:"title,omitempty"`
+	Type  FunctionCallItemType `json:"type"`
 }
 
 // FunctionCallItemType defines model for FunctionCallItem.Type.
@@ -2509,46 +2665,62 @@ type FunctionCallItemType string
 
 // FunctionCallOutputItem defines model for FunctionCallOutputItem.
 type FunctionCallOutputItem struct {
-	// CallId joins the call of a tool and its output
-	CallId  string      `json:"callId"`
-	Changes *[]Change   `json:"changes,omitempty"`
-	Detail  interface{} `json:"detail,omitempty"`
+	// CallId Id that connects a tool call with its output.
+	CallId string `json:"callId"`
 
-	// ExitCode of a process
-	ExitCode   *int64                     `json:"exitCode,omitempty"`
-	IsError    bool                       `json:"isError"`
-	Output     string                     `json:"output"`
-	TotalBytes *int64                     `json:"totalBytes,omitempty"`
-	Truncated  *bool                      `json:"truncated,omitempty"`
-	Type       FunctionCallOutputItemType `json:"type"`
+	// Changes Changes to files, in the same form for every agent.
+	Changes *[]Change `json:"changes,omitempty"`
+
+	// Detail The agent's structured result, any JSON value.
+	Detail interface{} `json:"detail,omitempty"`
+
+	// ExitCode Exit code of the process.
+	ExitCode *int64 `json:"exitCode,omitempty"`
+
+	// IsError Whether the call failed.
+	IsError bool `json:"isError"`
+
+	// Output Output of the tool, cut at 256 KiB.
+	Output string `json:"output"`
+
+	// TotalBytes Full length of the output in bytes, if it was cut.
+	TotalBytes *int64 `json:"totalBytes,omitempty"`
+
+	// Truncated Whether the output was cut.
+	Truncated *bool                      `json:"truncated,omitempty"`
+	Type      FunctionCallOutputItemType `json:"type"`
 }
 
 // FunctionCallOutputItemType defines model for FunctionCallOutputItem.Type.
 type FunctionCallOutputItemType string
 
-// GateName defines model for GateName.
+// GateName A step of the decision about a tool call.
 type GateName string
 
 // Governance defines model for Governance.
 type Governance struct {
-	// ApprovalRef names the approval; not blank
-	ApprovalRef         *string `json:"approvalRef,omitempty"`
-	ContextSealed       *bool   `json:"contextSealed,omitempty"`
-	PipelineRunApproved *bool   `json:"pipelineRunApproved,omitempty"`
+	// ApprovalRef Reference of the approval. Delegation requires one that is not blank.
+	ApprovalRef *string `json:"approvalRef,omitempty"`
+
+	// ContextSealed Delegation requires true.
+	ContextSealed *bool `json:"contextSealed,omitempty"`
+
+	// PipelineRunApproved Delegation requires true.
+	PipelineRunApproved *bool `json:"pipelineRunApproved,omitempty"`
 }
 
 // HarnessCreateRequest defines model for HarnessCreateRequest.
 type HarnessCreateRequest struct {
-	// CliType kind of agent; the server's first one if absent
+	// CliType Kind of agent. Default: the first kind that the server has.
 	CliType *string `json:"cliType,omitempty"`
 
-	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Options `json:"opts,omitempty"`
 
-	// Persona a profile of GET /api/profiles
+	// Persona Name of a profile; GET /api/profiles lists them.
 	Persona *string `json:"persona,omitempty"`
 
-	// ProjectRoot absolute path of the directory the agent works in
+	// ProjectRoot Absolute path of the directory that the agent works in.
 	ProjectRoot string `json:"projectRoot"`
 }
 
@@ -2556,53 +2728,67 @@ type HarnessCreateRequest struct {
 type HarnessSession struct {
 	Session SessionStatus `json:"session"`
 
-	// Warnings about what was ignored or left out
+	// Warnings What was ignored or left out, for people.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // HealthAnswer defines model for HealthAnswer.
 type HealthAnswer struct {
-	Status  string `json:"status"`
+	// Status ok while the server runs.
+	Status string `json:"status"`
+
+	// Version Version of the server.
 	Version string `json:"version"`
 }
 
 // Hunk defines model for Hunk.
 type Hunk struct {
-	Lines    []string `json:"lines"`
-	NewLines int64    `json:"newLines"`
-	NewStart int64    `json:"newStart"`
-	OldLines int64    `json:"oldLines"`
-	OldStart int64    `json:"oldStart"`
+	// Lines The lines. Each begins with a space (unchanged), - (removed) or + (added).
+	Lines []string `json:"lines"`
+
+	// NewLines Number of lines in the new text.
+	NewLines int64 `json:"newLines"`
+
+	// NewStart First line in the new text, counted from 1.
+	NewStart int64 `json:"newStart"`
+
+	// OldLines Number of lines in the old text.
+	OldLines int64 `json:"oldLines"`
+
+	// OldStart First line in the old text, counted from 1.
+	OldStart int64 `json:"oldStart"`
 }
 
 // InitData defines model for InitData.
 type InitData struct {
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// ModelId unknown, if nobody knows it yet
+	// ModelId The model in use; unknown until the agent has reported it.
 	ModelId string `json:"modelId"`
 
-	// Resolved the turn's options by name, with the source that each is from
+	// Resolved The turn's resolved options by name, each with its source.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// Resume always ok: the stream begins with its turn
+	// Resume Its status is always ok, because the stream begins with the turn.
 	Resume Resume `json:"resume"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // ItemCancelled defines model for ItemCancelled.
 type ItemCancelled struct {
-	// ItemId id of the item, the same in all that is about it
-	ItemId string            `json:"itemId"`
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId string `json:"itemId"`
+
+	// Reason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 	Reason *CancelReason     `json:"reason,omitempty"`
 	Type   ItemCancelledType `json:"type"`
 }
@@ -2610,22 +2796,22 @@ type ItemCancelled struct {
 // ItemCancelledType defines model for ItemCancelled.Type.
 type ItemCancelledType string
 
-// ItemCancelledEvent An item ends unfinished.
+// ItemCancelledEvent An item ended before it was complete.
 type ItemCancelledEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string        `json:"eventId"`
 	Payload ItemCancelled `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                `json:"turnId,omitempty"`
 	Type   ItemCancelledEventType `json:"type"`
 }
@@ -2635,9 +2821,10 @@ type ItemCancelledEventType string
 
 // ItemDelta defines model for ItemDelta.
 type ItemDelta struct {
+	// DeltaContent Text to append.
 	DeltaContent string `json:"deltaContent"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string        `json:"itemId"`
 	Type   ItemDeltaType `json:"type"`
 }
@@ -2645,22 +2832,22 @@ type ItemDelta struct {
 // ItemDeltaType defines model for ItemDelta.Type.
 type ItemDeltaType string
 
-// ItemDeltaEvent Text is appended to an item; for a function call to the JSON text of its arguments.
+// ItemDeltaEvent Text to append to the item; for a function call, to the JSON text of its arguments.
 type ItemDeltaEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string    `json:"eventId"`
 	Payload ItemDelta `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string            `json:"turnId,omitempty"`
 	Type   ItemDeltaEventType `json:"type"`
 }
@@ -2670,10 +2857,10 @@ type ItemDeltaEventType string
 
 // ItemDone defines model for ItemDone.
 type ItemDone struct {
-	// FinalItem The whole of a finished item.
+	// FinalItem The complete content of a finished item.
 	FinalItem FinalItem `json:"finalItem"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string       `json:"itemId"`
 	Type   ItemDoneType `json:"type"`
 }
@@ -2681,22 +2868,22 @@ type ItemDone struct {
 // ItemDoneType defines model for ItemDone.Type.
 type ItemDoneType string
 
-// ItemDoneEvent An item ends. finalItem is the whole of it and overrides the deltas.
+// ItemDoneEvent An item is complete. finalItem is its complete content and replaces the text of the deltas.
 type ItemDoneEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string   `json:"eventId"`
 	Payload ItemDone `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string           `json:"turnId,omitempty"`
 	Type   ItemDoneEventType `json:"type"`
 }
@@ -2708,7 +2895,7 @@ type ItemDoneEventType string
 type ItemError struct {
 	Error Fault `json:"error"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string        `json:"itemId"`
 	Type   ItemErrorType `json:"type"`
 }
@@ -2716,22 +2903,22 @@ type ItemError struct {
 // ItemErrorType defines model for ItemError.Type.
 type ItemErrorType string
 
-// ItemErrorEvent An item ends because it failed.
+// ItemErrorEvent An item failed.
 type ItemErrorEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string    `json:"eventId"`
 	Payload ItemError `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string            `json:"turnId,omitempty"`
 	Type   ItemErrorEventType `json:"type"`
 }
@@ -2741,17 +2928,25 @@ type ItemErrorEventType string
 
 // ItemStart defines model for ItemStart.
 type ItemStart struct {
-	// CallId joins the call of a tool and its output
-	CallId         *string `json:"callId,omitempty"`
+	// CallId Id that connects a tool call with its output.
+	CallId *string `json:"callId,omitempty"`
+
+	// InitialContent First text of the item.
 	InitialContent *string `json:"initialContent,omitempty"`
 
-	// ItemId id of the item, the same in all that is about it
-	ItemId   string             `json:"itemId"`
-	ItemType ItemType           `json:"itemType"`
-	Name     *string            `json:"name,omitempty"`
-	Native   *map[string]string `json:"native,omitempty"`
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId string `json:"itemId"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ItemType Type of an item.
+	ItemType ItemType `json:"itemType"`
+
+	// Name For a function call, the agent's own name of the tool.
+	Name *string `json:"name,omitempty"`
+
+	// Native The agent's own ids of the item, by kind.
+	Native *map[string]string `json:"native,omitempty"`
+
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string       `json:"parentCallId,omitempty"`
 	Type         ItemStartType `json:"type"`
 }
@@ -2759,22 +2954,22 @@ type ItemStart struct {
 // ItemStartType defines model for ItemStart.Type.
 type ItemStartType string
 
-// ItemStartEvent An item begins. A function call has its name and callId already.
+// ItemStartEvent An item starts. For a function call, name and callId are set; its arguments follow.
 type ItemStartEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string    `json:"eventId"`
 	Payload ItemStart `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string            `json:"turnId,omitempty"`
 	Type   ItemStartEventType `json:"type"`
 }
@@ -2782,83 +2977,104 @@ type ItemStartEvent struct {
 // ItemStartEventType defines model for ItemStartEvent.Type.
 type ItemStartEventType string
 
-// ItemType defines model for ItemType.
+// ItemType Type of an item.
 type ItemType string
 
 // ItemsAnswer defines model for ItemsAnswer.
 type ItemsAnswer struct {
-	// Items as the entries of session:history
+	// Items The entries, oldest first, in the form of session:history.
 	Items []Entry `json:"items"`
-	More  bool    `json:"more"`
 
-	// Seq the position to go on after
+	// More Whether the log has further entries after seq.
+	More bool `json:"more"`
+
+	// Seq Position to continue after.
 	Seq int64 `json:"seq"`
 }
 
 // ListAnswer defines model for ListAnswer.
 type ListAnswer struct {
+	// Sessions The sessions, newest activity first.
 	Sessions []SessionStatus `json:"sessions"`
 }
 
 // LoadRequest defines model for LoadRequest.
 type LoadRequest struct {
-	// ViewFilePath which transcript file of the agent's own to load from
+	// ViewFilePath Path of the agent's own transcript file to import. Default: the server searches for the file.
 	ViewFilePath *string `json:"viewFilePath,omitempty"`
 }
 
 // Location defines model for Location.
 type Location struct {
+	// Line Number of the line.
 	Line *int64 `json:"line,omitempty"`
+
+	// Path Path of the file.
 	Path string `json:"path"`
 }
 
 // LoginAnswer defines model for LoginAnswer.
 type LoginAnswer struct {
-	// Key for the header Runnel-Key, without which the cookie counts for nothing; shown this once
+	// Key Value for the header Runnel-Key, which every request must send together with the cookie. The server never returns it again.
 	Key string `json:"key"`
 
-	// Login id of the credential
+	// Login Id of the browser's new credential.
 	Login string `json:"login"`
 
-	// ProofKey with which the server proves who it is at /api/login/proof, in hexadecimal
+	// ProofKey Key of the proofs of POST /api/login/proof, in hexadecimal.
 	ProofKey string `json:"proofKey"`
 }
 
 // LoginRequest defines model for LoginRequest.
 type LoginRequest struct {
-	// Code the one-time code of the link
+	// Code The one-time code from the login link.
 	Code string `json:"code"`
 }
 
-// Match defines model for Match.
+// Match Whether a rule matches a call.
 type Match string
 
 // MeAnswer defines model for MeAnswer.
 type MeAnswer struct {
+	// Kind api: a token. browser: a login of the page. local: a caller on the server's own socket.
 	Kind MeAnswerKind `json:"kind"`
-	Name *string      `json:"name,omitempty"`
 
-	// ProjectDir whose sessions are all there is for this credential
+	// Name Name of the credential.
+	Name *string `json:"name,omitempty"`
+
+	// ProjectDir The only directory whose sessions this credential can access. Absent: it can access all.
 	ProjectDir *string `json:"projectDir,omitempty"`
-	Scopes     []Scope `json:"scopes"`
+
+	// Scopes What the credential permits.
+	Scopes []Scope `json:"scopes"`
 }
 
-// MeAnswerKind defines model for MeAnswer.Kind.
+// MeAnswerKind api: a token. browser: a login of the page. local: a caller on the server's own socket.
 type MeAnswerKind string
 
 // Message defines model for Message.
 type Message struct {
+	// Attachments Files that were sent with the prompt.
 	Attachments *[]SentAttachment `json:"attachments,omitempty"`
-	Content     string            `json:"content"`
-	Origin      Origin            `json:"origin"`
+
+	// Content The complete text.
+	Content string `json:"content"`
+
+	// Origin Author of a message.
+	Origin Origin `json:"origin"`
 }
 
 // MessageItem defines model for MessageItem.
 type MessageItem struct {
+	// Attachments Files that were sent with the prompt.
 	Attachments *[]SentAttachment `json:"attachments,omitempty"`
-	Content     string            `json:"content"`
-	Origin      Origin            `json:"origin"`
-	Type        MessageItemType   `json:"type"`
+
+	// Content The complete text.
+	Content string `json:"content"`
+
+	// Origin Author of a message.
+	Origin Origin          `json:"origin"`
+	Type   MessageItemType `json:"type"`
 }
 
 // MessageItemType defines model for MessageItem.Type.
@@ -2866,30 +3082,38 @@ type MessageItemType string
 
 // MessageUpsert defines model for MessageUpsert.
 type MessageUpsert struct {
-	// EmittedAt when the server made this
-	EmittedAt    time.Time `json:"emittedAt"`
-	ErrorCode    *string   `json:"errorCode,omitempty"`
-	ErrorMessage *string   `json:"errorMessage,omitempty"`
+	// EmittedAt When the server produced this state.
+	EmittedAt time.Time `json:"emittedAt"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ErrorCode Stable code of the error.
+	ErrorCode *string `json:"errorCode,omitempty"`
+
+	// ErrorMessage The error, for people.
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId  string  `json:"itemId"`
 	Message Message `json:"message"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
-	SessionId       string    `json:"sessionId"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// SourceTimestamp Time of the newest event that this state includes.
 	SourceTimestamp time.Time `json:"sourceTimestamp"`
 
-	// StartedAt when the item's first event was produced
-	StartedAt time.Time    `json:"startedAt"`
-	Status    UpsertStatus `json:"status"`
+	// StartedAt Time of the item's first event.
+	StartedAt time.Time `json:"startedAt"`
 
-	// TurnId id of the turn
+	// Status Progress of an item. After create and update, further states may follow; complete and error are final.
+	Status UpsertStatus `json:"status"`
+
+	// TurnId Id of the turn.
 	TurnId string            `json:"turnId"`
 	Type   MessageUpsertType `json:"type"`
 }
@@ -2899,17 +3123,27 @@ type MessageUpsertType string
 
 // Model defines model for Model.
 type Model struct {
+	// Description Description for people.
 	Description *string `json:"description,omitempty"`
-	Id          string  `json:"id"`
-	Name        *string `json:"name,omitempty"`
+
+	// Id Id of the model, for the option model.
+	Id string `json:"id"`
+
+	// Name Name for people.
+	Name *string `json:"name,omitempty"`
 }
 
 // Notice defines model for Notice.
 type Notice struct {
-	Code    string      `json:"code"`
-	Level   NoticeLevel `json:"level"`
-	Message string      `json:"message"`
-	Type    NoticeType  `json:"type"`
+	// Code Stable code of the notice.
+	Code string `json:"code"`
+
+	// Level Severity of a notice.
+	Level NoticeLevel `json:"level"`
+
+	// Message The notice, for people.
+	Message string     `json:"message"`
+	Type    NoticeType `json:"type"`
 }
 
 // NoticeType defines model for Notice.Type.
@@ -2917,36 +3151,41 @@ type NoticeType string
 
 // NoticeData defines model for NoticeData.
 type NoticeData struct {
+	// Code Stable code of the notice.
 	Code string `json:"code"`
 
-	// ItemId id of the item, the same in all that is about it
-	ItemId  *string     `json:"itemId,omitempty"`
-	Level   NoticeLevel `json:"level"`
-	Message string      `json:"message"`
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Level Severity of a notice.
+	Level NoticeLevel `json:"level"`
+
+	// Message The notice, for people.
+	Message string `json:"message"`
+
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// NoticeEvent Something that a reader may want to know and may ignore.
+// NoticeEvent Information that a client may show and may ignore.
 type NoticeEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string `json:"eventId"`
 	Payload Notice `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string         `json:"turnId,omitempty"`
 	Type   NoticeEventType `json:"type"`
 }
@@ -2954,23 +3193,24 @@ type NoticeEvent struct {
 // NoticeEventType defines model for NoticeEvent.Type.
 type NoticeEventType string
 
-// NoticeFrame Something that a reader may want to know and may ignore.
+// NoticeFrame Information that a client may show and may ignore.
 type NoticeFrame struct {
 	Data  NoticeData       `json:"data"`
 	Event NoticeFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
 // NoticeFrameEvent defines model for NoticeFrame.Event.
 type NoticeFrameEvent string
 
-// NoticeLevel defines model for NoticeLevel.
+// NoticeLevel Severity of a notice.
 type NoticeLevel string
 
 // OkAnswer defines model for OkAnswer.
 type OkAnswer struct {
+	// Ok Always true.
 	Ok bool `json:"ok"`
 }
 
@@ -2978,37 +3218,62 @@ type OkAnswer struct {
 type OpenData struct {
 	Resume Resume `json:"resume"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 }
 
-// OptionSource defines model for OptionSource.
+// OptionSource Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the server's environment, the server's configuration (global), or the agent's own default.
 type OptionSource string
 
-// Options An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+// Options An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Options struct {
-	AddDirs *[]string          `json:"addDirs,omitempty"`
-	Auth    *Auth              `json:"auth,omitempty"`
-	Config  *map[string]string `json:"config,omitempty"`
+	// AddDirs Absolute paths of further directories that the agent may use, at most 16. Default: none.
+	AddDirs *[]string `json:"addDirs,omitempty"`
+
+	// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
+	Auth *Auth `json:"auth,omitempty"`
+
+	// Config Values of the agent's own settings, by id, at most 100. Default: the agent's.
+	Config *map[string]string `json:"config,omitempty"`
 
 	// Delegation Who decides whether the agent may start subagents: the gates, or the agent. Default: governed on the harness routes, agent elsewhere.
-	Delegation        *OptionsDelegation      `json:"delegation,omitempty"`
-	DisallowedTools   *[]string               `json:"disallowedTools,omitempty"`
-	MaxThinkingTokens *int64                  `json:"maxThinkingTokens,omitempty"`
-	MaxTurns          *int64                  `json:"maxTurns,omitempty"`
-	McpServers        *map[string]interface{} `json:"mcpServers,omitempty"`
-	Model             *string                 `json:"model,omitempty"`
-	PermissionMode    *PermissionMode         `json:"permissionMode,omitempty"`
+	Delegation *OptionsDelegation `json:"delegation,omitempty"`
 
-	// Persona A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session.
-	Persona              *string                `json:"persona,omitempty"`
-	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
-	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
-	SystemPromptAppend   *string                `json:"systemPromptAppend,omitempty"`
-	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
+	// DisallowedTools Names of tools that the agent does not get, at most 100. Default: none.
+	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
+
+	// MaxThinkingTokens Maximum number of tokens for reasoning. Default: the agent's.
+	MaxThinkingTokens *int64 `json:"maxThinkingTokens,omitempty"`
+
+	// MaxTurns Maximum number of model calls in one prompt. Default: no limit.
+	MaxTurns *int64 `json:"maxTurns,omitempty"`
+
+	// McpServers MCP servers, in the agent's own form. Default: none.
+	McpServers *map[string]interface{} `json:"mcpServers,omitempty"`
+
+	// Model Name of the model, at most 128 bytes. Default: the agent's.
+	Model *string `json:"model,omitempty"`
+
+	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+	PermissionMode *PermissionMode `json:"permissionMode,omitempty"`
+
+	// Persona Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session.
+	Persona *string `json:"persona,omitempty"`
+
+	// ReasoningEffort Reasoning effort. Its values depend on the agent. Default: the agent's.
+	ReasoningEffort    *string     `json:"reasoningEffort,omitempty"`
+	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
+
+	// SystemPromptAppend Text to append to the agent's system prompt. Default: none.
+	SystemPromptAppend *string `json:"systemPromptAppend,omitempty"`
+
+	// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
+	ThinkingDisplay *ThinkingDisplay `json:"thinkingDisplay,omitempty"`
+
+	// Tools Names of the only tools that the agent gets, 1 to 100. Default: the agent's.
 	Tools                *[]string              `json:"tools,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -3018,113 +3283,138 @@ type OptionsDelegation string
 
 // OptionsAnswer defines model for OptionsAnswer.
 type OptionsAnswer struct {
+	// Activity waiting: the agent waits for an answer to an approval.
 	Activity Activity `json:"activity"`
 
-	// AgentSessionId the agent's own id of the conversation
+	// AgentSessionId The agent's own id of the conversation.
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
 
-	// BootFingerprint hash of what that agent was started with: profile, tools, model, directory and the other options
+	// BootFingerprint Hash of the profile, tools, model, directory and other options that the agent last started with.
 	BootFingerprint *string `json:"bootFingerprint,omitempty"`
 
-	// BootedAt when its agent was last started
+	// BootedAt When the session's agent last started.
 	BootedAt *time.Time `json:"bootedAt,omitempty"`
 
-	// CliType kind of agent
+	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
-	// Config what the agent offers to set, as it reported last; not in lists
-	Config    *[]ConfigOption `json:"config,omitempty"`
-	CreatedAt time.Time       `json:"createdAt"`
+	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
+	Config *[]ConfigOption `json:"config,omitempty"`
 
-	// Delegation who decides whether it may start subagents: the gates, or its agent
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *OptionsAnswerDelegation `json:"delegation,omitempty"`
 
-	// Files files of its own that the agent named, such as its plan; not in lists
+	// Files The agent's own files that it reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
 
-	// Given what was set of that, by id; it holds when the agent starts again, too
+	// Given Values of config that clients have set, by id. They stay in force when the agent restarts.
 	Given *map[string]string `json:"given,omitempty"`
 
-	// IsAlive the agent's process runs
-	IsAlive          bool        `json:"isAlive"`
-	LastActiveAt     time.Time   `json:"lastActiveAt"`
-	LastLine         *string     `json:"lastLine,omitempty"`
-	LastSeq          int64       `json:"lastSeq"`
-	LastTurn         *TurnStatus `json:"lastTurn,omitempty"`
-	ModelId          *string     `json:"modelId,omitempty"`
-	PendingApprovals []Approval  `json:"pendingApprovals"`
-	PermissionMode   *string     `json:"permissionMode,omitempty"`
+	// IsAlive Whether the agent's process runs.
+	IsAlive bool `json:"isAlive"`
 
-	// Persona its profile
-	Persona    *string `json:"persona,omitempty"`
-	ProjectDir string  `json:"projectDir"`
+	// LastActiveAt Time of the newest event.
+	LastActiveAt time.Time `json:"lastActiveAt"`
 
-	// ProjectId stable id of the project's directory
+	// LastLine One line of text from the newest activity, for lists.
+	LastLine *string `json:"lastLine,omitempty"`
+
+	// LastSeq Position of the newest event in the session's log. 0: the log is empty.
+	LastSeq int64 `json:"lastSeq"`
+
+	// LastTurn Outcome of the newest turn that has ended.
+	LastTurn *TurnStatus `json:"lastTurn,omitempty"`
+
+	// ModelId The model in use, as the agent reported it.
+	ModelId *string `json:"modelId,omitempty"`
+
+	// PendingApprovals Approvals that wait for an answer.
+	PendingApprovals []Approval `json:"pendingApprovals"`
+
+	// PermissionMode The permission mode in use.
+	PermissionMode *string `json:"permissionMode,omitempty"`
+
+	// Persona Name of the session's profile.
+	Persona *string `json:"persona,omitempty"`
+
+	// ProjectDir Absolute path of the directory that the agent works in.
+	ProjectDir string `json:"projectDir"`
+
+	// ProjectId Stable id of the project's directory.
 	ProjectId string `json:"projectId"`
-	Queued    int64  `json:"queued"`
 
-	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
+	// Queued Number of prompts that wait for the running turn to end.
+	Queued int64 `json:"queued"`
+
+	// Resolved The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// SessionId id of the session
-	SessionId string       `json:"sessionId"`
-	State     SessionState `json:"state"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
 
-	// Status same as state
+	// State open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it.
+	State SessionState `json:"state"`
+
+	// Status Same as state.
 	Status SessionState `json:"status"`
-	Title  string       `json:"title"`
 
-	// TurnId of the running turn
+	// Title Short description of the call, for people.
+	Title string `json:"title"`
+
+	// TurnId Id of the running turn. Absent if no turn runs.
 	TurnId *string `json:"turnId,omitempty"`
 
-	// Warnings about what was ignored or left out
+	// Warnings What was ignored or left out, for people.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
-// OptionsAnswerDelegation who decides whether it may start subagents: the gates, or its agent
+// OptionsAnswerDelegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 type OptionsAnswerDelegation string
 
-// Origin defines model for Origin.
+// Origin Author of a message.
 type Origin string
 
-// Outcome defines model for Outcome.
+// Outcome Decision about a tool call. ask: a person decides.
 type Outcome string
 
 // PermissionData defines model for PermissionData.
 type PermissionData struct {
 	Approval Approval `json:"approval"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// PermissionMode defines model for PermissionMode.
+// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
 type PermissionMode string
 
-// PermissionRequestFrame The agent asks, and waits for one of the choices.
+// PermissionRequestFrame The agent waits for an answer to an approval.
 type PermissionRequestFrame struct {
 	Data  PermissionData              `json:"data"`
 	Event PermissionRequestFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
 // PermissionRequestFrameEvent defines model for PermissionRequestFrame.Event.
 type PermissionRequestFrameEvent string
 
-// PermissionResolvedFrame The one answer to a permission:request.
+// PermissionResolvedFrame The only answer to a permission:request.
 type PermissionResolvedFrame struct {
 	Data  ResolvedData                 `json:"data"`
 	Event PermissionResolvedFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -3133,32 +3423,40 @@ type PermissionResolvedFrameEvent string
 
 // Plan defines model for Plan.
 type Plan struct {
+	// Entries The steps of the plan, in order.
 	Entries []PlanEntry `json:"entries"`
 }
 
 // PlanData defines model for PlanData.
 type PlanData struct {
+	// Entries The steps of the plan, in order.
 	Entries []PlanEntry `json:"entries"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // PlanEntry defines model for PlanEntry.
 type PlanEntry struct {
-	Content  string  `json:"content"`
+	// Content The step, for people.
+	Content string `json:"content"`
+
+	// Priority Priority of the step, as the agent reported it.
 	Priority *string `json:"priority,omitempty"`
-	Status   string  `json:"status"`
+
+	// Status pending, in_progress or completed.
+	Status string `json:"status"`
 }
 
 // PlanItem defines model for PlanItem.
 type PlanItem struct {
+	// Entries The steps of the plan, in order.
 	Entries []PlanEntry  `json:"entries"`
 	Type    PlanItemType `json:"type"`
 }
@@ -3166,12 +3464,12 @@ type PlanItem struct {
 // PlanItemType defines model for PlanItem.Type.
 type PlanItemType string
 
-// PlanUpdateFrame The agent's plan, as a whole.
+// PlanUpdateFrame The agent's complete plan. It replaces the previous plan.
 type PlanUpdateFrame struct {
 	Data  PlanData             `json:"data"`
 	Event PlanUpdateFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -3180,30 +3478,38 @@ type PlanUpdateFrameEvent string
 
 // PlanUpsert defines model for PlanUpsert.
 type PlanUpsert struct {
-	// EmittedAt when the server made this
-	EmittedAt    time.Time `json:"emittedAt"`
-	ErrorCode    *string   `json:"errorCode,omitempty"`
-	ErrorMessage *string   `json:"errorMessage,omitempty"`
+	// EmittedAt When the server produced this state.
+	EmittedAt time.Time `json:"emittedAt"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ErrorCode Stable code of the error.
+	ErrorCode *string `json:"errorCode,omitempty"`
+
+	// ErrorMessage The error, for people.
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 	Plan         Plan    `json:"plan"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
-	SessionId       string    `json:"sessionId"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// SourceTimestamp Time of the newest event that this state includes.
 	SourceTimestamp time.Time `json:"sourceTimestamp"`
 
-	// StartedAt when the item's first event was produced
-	StartedAt time.Time    `json:"startedAt"`
-	Status    UpsertStatus `json:"status"`
+	// StartedAt Time of the item's first event.
+	StartedAt time.Time `json:"startedAt"`
 
-	// TurnId id of the turn
+	// Status Progress of an item. After create and update, further states may follow; complete and error are final.
+	Status UpsertStatus `json:"status"`
+
+	// TurnId Id of the turn.
 	TurnId string         `json:"turnId"`
 	Type   PlanUpsertType `json:"type"`
 }
@@ -3213,21 +3519,22 @@ type PlanUpsertType string
 
 // Problem defines model for Problem.
 type Problem struct {
+	// Details Further facts, such as the option that an agent lacks.
 	Details *map[string]interface{} `json:"details,omitempty"`
 
-	// Message safe to show; says what to do next
+	// Message What happened and what to do next, for people. It contains no secrets.
 	Message string `json:"message"`
 
-	// Type code of the error; stable
+	// Type Stable code of the error.
 	Type ErrorType `json:"type"`
 }
 
-// ProcessExitFrame The last frame of a turn. The exitCode is 0 unless the turn failed.
+// ProcessExitFrame The last frame of a turn's stream. exitCode is 1 if the turn failed, else 0.
 type ProcessExitFrame struct {
 	Data  ExitData              `json:"data"`
 	Event ProcessExitFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -3236,118 +3543,144 @@ type ProcessExitFrameEvent string
 
 // Profile defines model for Profile.
 type Profile struct {
+	// AgentClass Class of the profile, such as TASK.
 	AgentClass *string `json:"agentClass,omitempty"`
 
-	// AgentType 2 permits delegation to this profile
+	// AgentType 2 permits delegation to this profile; any other value forbids it.
 	AgentType *string `json:"agentType,omitempty"`
 
-	// AutoApproveTools tools that are allowed without asking
+	// AutoApproveTools Tools that are allowed without asking a person.
 	AutoApproveTools *[]string `json:"autoApproveTools,omitempty"`
 
-	// Default new sessions have it unless they choose another
-	Default     *bool   `json:"default,omitempty"`
+	// Default Whether new sessions that choose no profile get this one.
+	Default *bool `json:"default,omitempty"`
+
+	// Description One line for people.
 	Description *string `json:"description,omitempty"`
 
-	// DisallowedTools tools that are never allowed
+	// DisallowedTools Tools that sessions with this profile never get.
 	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
 
-	// Error why it cannot be chosen, with the line
-	Error    *string `json:"error,omitempty"`
-	MaxTurns *int64  `json:"maxTurns,omitempty"`
-	Model    *string `json:"model,omitempty"`
+	// Error Why sessions cannot choose the profile, with the line of the file.
+	Error *string `json:"error,omitempty"`
 
-	// Name what persona calls it
+	// MaxTurns Maximum number of model calls in one prompt. Absent: no limit.
+	MaxTurns *int64 `json:"maxTurns,omitempty"`
+
+	// Model Model of sessions with this profile.
+	Model *string `json:"model,omitempty"`
+
+	// Name Name of the profile, for the option persona.
 	Name string `json:"name"`
 
-	// Path of its file
+	// Path Path of the profile's file.
 	Path string `json:"path"`
 
-	// Project it is the project's own
+	// Project Whether the profile is one of the project's own.
 	Project bool `json:"project"`
 
-	// Subagents profiles to which a governed session may delegate
+	// Subagents Profiles that a governed session may delegate to.
 	Subagents *[]string `json:"subagents,omitempty"`
-	Tools     *[]string `json:"tools,omitempty"`
+
+	// Tools The only tools that sessions with this profile get. Absent: the agent's default tools.
+	Tools *[]string `json:"tools,omitempty"`
 }
 
 // ProfileAnswer defines model for ProfileAnswer.
 type ProfileAnswer struct {
 	Profile Profile `json:"profile"`
 
-	// Text added to the agent's system prompt
+	// Text Text that is appended to the agent's system prompt.
 	Text string `json:"text"`
 }
 
 // Profiles defines model for Profiles.
 type Profiles struct {
+	// Profiles The profiles, by name.
 	Profiles []Profile `json:"profiles"`
 
-	// Warnings about what was ignored or left out
+	// Warnings What was ignored or left out, for people.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // Project defines model for Project.
 type Project struct {
+	// LastActiveAt Time of the newest event.
 	LastActiveAt time.Time `json:"lastActiveAt"`
-	ProjectDir   string    `json:"projectDir"`
 
-	// ProjectId stable id of the project's directory
+	// ProjectDir Absolute path of the directory that the agent works in.
+	ProjectDir string `json:"projectDir"`
+
+	// ProjectId Stable id of the project's directory.
 	ProjectId string `json:"projectId"`
-	Sessions  int64  `json:"sessions"`
+
+	// Sessions Number of sessions, including ended ones.
+	Sessions int64 `json:"sessions"`
 }
 
 // ProjectsAnswer defines model for ProjectsAnswer.
 type ProjectsAnswer struct {
+	// Projects The projects, newest activity first.
 	Projects []Project `json:"projects"`
 }
 
 // ProofAnswer defines model for ProofAnswer.
 type ProofAnswer struct {
-	// Proof HMAC-SHA256 with the proofKey over three lines without a last line end: runnel proof, the Origin of the request, the nonce; in hexadecimal
+	// Proof HMAC-SHA256, in hexadecimal, with the proofKey as key. The message has three lines, joined by line feeds, with none at the end: the text runnel proof, the Origin of the request, and the nonce.
 	Proof string `json:"proof"`
 }
 
 // ProofRequest defines model for ProofRequest.
 type ProofRequest struct {
-	// Login id of the browser's credential
+	// Login The login that POST /api/login returned.
 	Login string `json:"login"`
 
-	// Nonce new random text of the page, 22 to 100 characters
+	// Nonce Fresh random text, 22 to 100 characters.
 	Nonce string `json:"nonce"`
 }
 
 // RateLimit defines model for RateLimit.
 type RateLimit struct {
-	Kind        *string  `json:"kind,omitempty"`
-	ResetsAt    *int64   `json:"resetsAt,omitempty"`
-	Status      string   `json:"status"`
+	// Kind Which limit, such as five_hour.
+	Kind *string `json:"kind,omitempty"`
+
+	// ResetsAt When the limit resets, in Unix seconds.
+	ResetsAt *int64 `json:"resetsAt,omitempty"`
+
+	// Status allowed, allowed_warning or rejected.
+	Status string `json:"status"`
+
+	// Utilization Used share of the limit, from 0 to 1.
 	Utilization *float64 `json:"utilization,omitempty"`
 }
 
 // Reasoning defines model for Reasoning.
 type Reasoning struct {
-	Content    string `json:"content"`
+	// Content The complete text.
+	Content string `json:"content"`
+
+	// ProviderId Kind of agent that produced this.
 	ProviderId string `json:"providerId"`
 }
 
-// ReasoningCompleteFrame Reasoning ends. The text is the whole of it, and counts.
+// ReasoningCompleteFrame The reasoning is complete. text is its complete text and replaces the deltas.
 type ReasoningCompleteFrame struct {
 	Data  TextData                    `json:"data"`
 	Event ReasoningCompleteFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
 // ReasoningCompleteFrameEvent defines model for ReasoningCompleteFrame.Event.
 type ReasoningCompleteFrameEvent string
 
-// ReasoningDeltaFrame Text is appended to reasoning.
+// ReasoningDeltaFrame Text to append to the reasoning.
 type ReasoningDeltaFrame struct {
 	Data  TextData                 `json:"data"`
 	Event ReasoningDeltaFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -3356,7 +3689,10 @@ type ReasoningDeltaFrameEvent string
 
 // ReasoningItem defines model for ReasoningItem.
 type ReasoningItem struct {
-	Content    string            `json:"content"`
+	// Content The complete text.
+	Content string `json:"content"`
+
+	// ProviderId Kind of agent that produced this.
 	ProviderId string            `json:"providerId"`
 	Type       ReasoningItemType `json:"type"`
 }
@@ -3366,65 +3702,78 @@ type ReasoningItemType string
 
 // ResolvedData defines model for ResolvedData.
 type ResolvedData struct {
-	ApprovalId string   `json:"approvalId"`
-	By         Resolver `json:"by"`
-	Choice     string   `json:"choice"`
+	// ApprovalId Id of the approval.
+	ApprovalId string `json:"approvalId"`
 
-	// ItemId id of the item, the same in all that is about it
+	// By Who answered an approval. policy: a stored rule or the session's profile.
+	By Resolver `json:"by"`
+
+	// Choice Id of the chosen choice, or withdrawn.
+	Choice string `json:"choice"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
-	Reason *string `json:"reason,omitempty"`
-	Rule   *int64  `json:"rule,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Reason Reason for the answer.
+	Reason *string `json:"reason,omitempty"`
+
+	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	Rule *int64 `json:"rule,omitempty"`
+
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // ResolvedOption defines model for ResolvedOption.
 type ResolvedOption struct {
-	// Also further sources that are part of the value
+	// Also Other sources that contribute to the value.
 	Also *[]OptionSource `json:"also,omitempty"`
 
-	// From the strongest source that has the option
+	// From The source with the highest precedence that sets the option.
 	From OptionSource `json:"from"`
 
-	// Value absent if only the agent knows it; of mcpServers the names, of systemPromptAppend the beginning; tools: default are the agent's own
+	// Value The resolved value. Absent if only the agent knows it. For mcpServers, the names of the servers; for systemPromptAppend, the beginning of the text. The value default of tools stands for the agent's default tools.
 	Value interface{} `json:"value,omitempty"`
 }
 
-// Resolver defines model for Resolver.
+// Resolver Who answered an approval. policy: a stored rule or the session's profile.
 type Resolver string
 
 // ResponseDone defines model for ResponseDone.
 type ResponseDone struct {
-	Error        *Fault           `json:"error,omitempty"`
-	FinishReason *string          `json:"finishReason,omitempty"`
-	Status       TurnStatus       `json:"status"`
-	Type         ResponseDoneType `json:"type"`
-	Usage        *Usage           `json:"usage,omitempty"`
+	Error *Fault `json:"error,omitempty"`
+
+	// FinishReason The agent's own reason for the end of the turn.
+	FinishReason *string `json:"finishReason,omitempty"`
+
+	// Status Outcome of a turn.
+	Status TurnStatus       `json:"status"`
+	Type   ResponseDoneType `json:"type"`
+	Usage  *Usage           `json:"usage,omitempty"`
 }
 
 // ResponseDoneType defines model for ResponseDone.Type.
 type ResponseDoneType string
 
-// ResponseDoneEvent A turn ends that did not fail. It is the turn's last event.
+// ResponseDoneEvent A turn ended without failing. This is the turn's last event.
 type ResponseDoneEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string       `json:"eventId"`
 	Payload ResponseDone `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string               `json:"turnId,omitempty"`
 	Type   ResponseDoneEventType `json:"type"`
 }
@@ -3441,22 +3790,22 @@ type ResponseError struct {
 // ResponseErrorType defines model for ResponseError.Type.
 type ResponseErrorType string
 
-// ResponseErrorEvent A turn ends because it failed. It is the turn's last event.
+// ResponseErrorEvent A turn failed. This is the turn's last event.
 type ResponseErrorEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string        `json:"eventId"`
 	Payload ResponseError `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                `json:"turnId,omitempty"`
 	Type   ResponseErrorEventType `json:"type"`
 }
@@ -3466,7 +3815,10 @@ type ResponseErrorEventType string
 
 // ResponseStart defines model for ResponseStart.
 type ResponseStart struct {
-	ModelId    *string           `json:"modelId,omitempty"`
+	// ModelId The model in use, as the agent reported it.
+	ModelId *string `json:"modelId,omitempty"`
+
+	// ProviderId Kind of agent that produced this.
 	ProviderId string            `json:"providerId"`
 	Type       ResponseStartType `json:"type"`
 }
@@ -3474,22 +3826,22 @@ type ResponseStart struct {
 // ResponseStartType defines model for ResponseStart.Type.
 type ResponseStartType string
 
-// ResponseStartEvent A turn begins. The item of its prompt comes before.
+// ResponseStartEvent A turn starts. The item of its prompt precedes this event.
 type ResponseStartEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string        `json:"eventId"`
 	Payload ResponseStart `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                `json:"turnId,omitempty"`
 	Type   ResponseStartEventType `json:"type"`
 }
@@ -3499,40 +3851,61 @@ type ResponseStartEventType string
 
 // Resume defines model for Resume.
 type Resume struct {
+	// From First missing position, if status is gap.
 	From *int64 `json:"from,omitempty"`
 
-	// LogId of the log whose positions these are; a client gives it back with the position that it resumes after
-	LogId  *string      `json:"logId,omitempty"`
-	Reason *string      `json:"reason,omitempty"`
+	// LogId Id of the log that the positions belong to. A client sends it together with the position that it resumes after.
+	LogId *string `json:"logId,omitempty"`
+
+	// Reason Why status is reset, for people.
+	Reason *string `json:"reason,omitempty"`
+
+	// Status ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
 	Status ResumeStatus `json:"status"`
-	To     *int64       `json:"to,omitempty"`
+
+	// To Last missing position, if status is gap.
+	To *int64 `json:"to,omitempty"`
 }
 
-// ResumeStatus defines model for Resume.Status.
+// ResumeStatus ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
 type ResumeStatus string
 
 // Rule defines model for Rule.
 type Rule struct {
-	// By name of the credential that made it
+	// By Name of the credential that created the rule.
 	By string `json:"by"`
 
-	// CliType absent: for all agents
-	CliType   *string   `json:"cliType,omitempty"`
+	// CliType Kind of agent that the rule applies to. Absent: all kinds.
+	CliType *string `json:"cliType,omitempty"`
+
+	// CreatedAt When the rule was stored.
 	CreatedAt time.Time `json:"createdAt"`
-	Effect    Effect    `json:"effect"`
 
-	// Id never used again for another rule
-	Id         int64      `json:"id"`
-	Kind       RuleKind   `json:"kind"`
+	// Effect What a rule does with a call that matches it.
+	Effect Effect `json:"effect"`
+
+	// Id Id of the rule. The ids of deleted rules are not reused.
+	Id int64 `json:"id"`
+
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	Kind RuleKind `json:"kind"`
+
+	// LastUsedAt When the rule last decided an approval. Absent: never.
 	LastUsedAt *time.Time `json:"lastUsedAt,omitempty"`
-	Note       *string    `json:"note,omitempty"`
-	Pattern    *string    `json:"pattern,omitempty"`
 
-	// ProjectDir absent: for all folders
+	// Note Note for people, at most 500 bytes.
+	Note *string `json:"note,omitempty"`
+
+	// Pattern What a call must match, in the form of RuleRequest.pattern. Absent for kind tool.
+	Pattern *string `json:"pattern,omitempty"`
+
+	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
-	Tool       *string `json:"tool,omitempty"`
 
-	// Uses how many approvals it has decided
+	// Tool The agent's own name of the tool. Absent: all tools of the kind.
+	Tool *string `json:"tool,omitempty"`
+
+	// Uses Number of approvals that the rule has decided.
 	Uses int64 `json:"uses"`
 }
 
@@ -3543,94 +3916,115 @@ type RuleAnswer struct {
 
 // RuleFields defines model for RuleFields.
 type RuleFields struct {
-	// CliType absent: for all agents
-	CliType *string  `json:"cliType,omitempty"`
-	Effect  Effect   `json:"effect"`
-	Kind    RuleKind `json:"kind"`
-	Note    *string  `json:"note,omitempty"`
-	Pattern *string  `json:"pattern,omitempty"`
+	// CliType Kind of agent that the rule applies to. Absent: all kinds.
+	CliType *string `json:"cliType,omitempty"`
 
-	// ProjectDir absent: for all folders
+	// Effect What a rule does with a call that matches it.
+	Effect Effect `json:"effect"`
+
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	Kind RuleKind `json:"kind"`
+
+	// Note Note for people, at most 500 bytes.
+	Note *string `json:"note,omitempty"`
+
+	// Pattern What a call must match, in the form of RuleRequest.pattern. Absent for kind tool.
+	Pattern *string `json:"pattern,omitempty"`
+
+	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Absent: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
-	Tool       *string `json:"tool,omitempty"`
+
+	// Tool The agent's own name of the tool. Absent: all tools of the kind.
+	Tool *string `json:"tool,omitempty"`
 }
 
-// RuleKind defines model for RuleKind.
+// RuleKind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
 type RuleKind string
 
 // RuleRequest defines model for RuleRequest.
 type RuleRequest struct {
-	// CliType the kind of agent. Default: all
+	// CliType Kind of agent that the rule applies to. Default: all kinds.
 	CliType *string `json:"cliType,omitempty"`
 
-	// Effect with a decision, default: that of the choice
-	Effect *Effect  `json:"effect,omitempty"`
-	Kind   RuleKind `json:"kind"`
-	Note   *string  `json:"note,omitempty"`
+	// Effect Whether the rule allows or denies. Required, except in remember, where the default is the effect of the choice.
+	Effect *Effect `json:"effect,omitempty"`
 
-	// Pattern execute: a command, or its first words and *; edit, read: a file, or a folder with all below it; fetch: a host, or *. and a domain; tool: none
+	// Kind Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.
+	Kind RuleKind `json:"kind"`
+
+	// Note Note for people, at most 500 bytes.
+	Note *string `json:"note,omitempty"`
+
+	// Pattern What a call must match. For execute: a command, or its first words followed by *. For edit and read: a file, or a directory, which includes everything in it. For fetch: a host, or *. followed by a domain. For tool: no pattern.
 	Pattern *string `json:"pattern,omitempty"`
 
-	// ProjectDir for sessions in this folder and below. Default: all
+	// ProjectDir Directory of the sessions that the rule applies to, including its subdirectories. Default: all directories.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
-	// Tool as the agent calls it; required for kind tool. Default: all tools of the kind
+	// Tool The agent's own name of the tool. Required if kind is tool. Default: all tools of the kind.
 	Tool *string `json:"tool,omitempty"`
 }
 
 // RulesAnswer defines model for RulesAnswer.
 type RulesAnswer struct {
-	// Rules oldest first
+	// Rules The rules, oldest first.
 	Rules []Rule `json:"rules"`
 }
 
-// Scope defines model for Scope.
+// Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials. No scope includes another.
 type Scope string
 
 // SendAnswer defines model for SendAnswer.
 type SendAnswer struct {
+	// Queued true: the prompt waits for the running turn to end.
 	Queued *bool `json:"queued,omitempty"`
 
-	// Resolved the turn's options by name, with the source that each is from; absent if the prompt is queued
+	// Resolved The turn's resolved options by name, each with its source. Absent if the prompt is queued.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 
-	// Warnings about what was ignored or left out
+	// Warnings What was ignored or left out, for people.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // SendRequest defines model for SendRequest.
 type SendRequest struct {
+	// Attachments Files for the prompt: at most 10 MiB each and 18 MiB together.
 	Attachments *[]SendRequest_Attachments_Item `json:"attachments,omitempty"`
 
-	// Content may be blank if there are attachments
+	// Content Text of the prompt. It may be blank only if there are attachments.
 	Content *string `json:"content,omitempty"`
 
-	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Settings `json:"opts,omitempty"`
 
-	// Queue wait for the running turn instead of failing
+	// Queue If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS.
 	Queue *bool `json:"queue,omitempty"`
 
-	// TurnId a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn
+	// TurnId Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one.
 	TurnId *string `json:"turnId,omitempty"`
 }
 
 // SendRequestAttachments0 defines model for SendRequest.Attachments.0.
 type SendRequestAttachments0 = string
 
-// SendRequest_Attachments_Item An absolute path, alone or as path, or the uploadId of an upload.
+// SendRequest_Attachments_Item The absolute path of a file, or an object with either its path or the uploadId of an upload.
 type SendRequest_Attachments_Item struct {
 	union json.RawMessage
 }
 
 // SentAttachment defines model for SentAttachment.
 type SentAttachment struct {
-	MediaType string  `json:"mediaType"`
-	Name      *string `json:"name,omitempty"`
-	Size      *int64  `json:"size,omitempty"`
+	// MediaType Media type, such as image/png.
+	MediaType string `json:"mediaType"`
+
+	// Name Name of the file.
+	Name *string `json:"name,omitempty"`
+
+	// Size Size in bytes.
+	Size *int64 `json:"size,omitempty"`
 }
 
 // SessionAppendEntry defines model for SessionAppendEntry.
@@ -3651,29 +4045,29 @@ type SessionApprovalEntry struct {
 // SessionApprovalEntryType defines model for SessionApprovalEntry.Type.
 type SessionApprovalEntryType string
 
-// SessionCompleteFrame The turn ends and did not fail.
+// SessionCompleteFrame The turn ended without failing.
 type SessionCompleteFrame struct {
 	Data  CompleteData              `json:"data"`
 	Event SessionCompleteFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
 // SessionCompleteFrameEvent defines model for SessionCompleteFrame.Event.
 type SessionCompleteFrameEvent string
 
-// SessionFrame A frame of the stream of a session's events: stream:open, events of the log, and stream:end if the server ends the stream.
+// SessionFrame A frame of a session's event stream: first stream:open, then events of the log, and stream:end if the server ends the stream.
 type SessionFrame struct {
 	union json.RawMessage
 }
 
-// SessionInitFrame The first frame of a turn.
+// SessionInitFrame The first frame of a turn's stream.
 type SessionInitFrame struct {
 	Data  InitData              `json:"data"`
 	Event SessionInitFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -3691,86 +4085,122 @@ type SessionNoticeEntryType string
 
 // SessionRequest defines model for SessionRequest.
 type SessionRequest struct {
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 }
 
 // SessionSettings defines model for SessionSettings.
 type SessionSettings struct {
-	Config          *map[string]string `json:"config,omitempty"`
-	DisallowedTools *[]string          `json:"disallowedTools,omitempty"`
-	Model           *string            `json:"model,omitempty"`
-	PermissionMode  *string            `json:"permissionMode,omitempty"`
-	ReasoningEffort *string            `json:"reasoningEffort,omitempty"`
-	ThinkingDisplay *string            `json:"thinkingDisplay,omitempty"`
+	// Config Values of the agent's own settings, by id.
+	Config *map[string]string `json:"config,omitempty"`
+
+	// DisallowedTools Names of the tools that the agent does not get.
+	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
+
+	// Model Name of the model, at most 128 bytes.
+	Model *string `json:"model,omitempty"`
+
+	// PermissionMode The permission mode.
+	PermissionMode *string `json:"permissionMode,omitempty"`
+
+	// ReasoningEffort Reasoning effort. Its values depend on the agent.
+	ReasoningEffort *string `json:"reasoningEffort,omitempty"`
+
+	// ThinkingDisplay How the agent shows its reasoning.
+	ThinkingDisplay *string `json:"thinkingDisplay,omitempty"`
 }
 
-// SessionState defines model for SessionState.
+// SessionState State of a session. dead: it was ended.
 type SessionState string
 
 // SessionStatus defines model for SessionStatus.
 type SessionStatus struct {
+	// Activity waiting: the agent waits for an answer to an approval.
 	Activity Activity `json:"activity"`
 
-	// AgentSessionId the agent's own id of the conversation
+	// AgentSessionId The agent's own id of the conversation.
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
 
-	// BootFingerprint hash of what that agent was started with: profile, tools, model, directory and the other options
+	// BootFingerprint Hash of the profile, tools, model, directory and other options that the agent last started with.
 	BootFingerprint *string `json:"bootFingerprint,omitempty"`
 
-	// BootedAt when its agent was last started
+	// BootedAt When the session's agent last started.
 	BootedAt *time.Time `json:"bootedAt,omitempty"`
 
-	// CliType kind of agent
+	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
-	// Config what the agent offers to set, as it reported last; not in lists
-	Config    *[]ConfigOption `json:"config,omitempty"`
-	CreatedAt time.Time       `json:"createdAt"`
+	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
+	Config *[]ConfigOption `json:"config,omitempty"`
 
-	// Delegation who decides whether it may start subagents: the gates, or its agent
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *SessionStatusDelegation `json:"delegation,omitempty"`
 
-	// Files files of its own that the agent named, such as its plan; not in lists
+	// Files The agent's own files that it reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
 
-	// Given what was set of that, by id; it holds when the agent starts again, too
+	// Given Values of config that clients have set, by id. They stay in force when the agent restarts.
 	Given *map[string]string `json:"given,omitempty"`
 
-	// IsAlive the agent's process runs
-	IsAlive          bool        `json:"isAlive"`
-	LastActiveAt     time.Time   `json:"lastActiveAt"`
-	LastLine         *string     `json:"lastLine,omitempty"`
-	LastSeq          int64       `json:"lastSeq"`
-	LastTurn         *TurnStatus `json:"lastTurn,omitempty"`
-	ModelId          *string     `json:"modelId,omitempty"`
-	PendingApprovals []Approval  `json:"pendingApprovals"`
-	PermissionMode   *string     `json:"permissionMode,omitempty"`
+	// IsAlive Whether the agent's process runs.
+	IsAlive bool `json:"isAlive"`
 
-	// Persona its profile
-	Persona    *string `json:"persona,omitempty"`
-	ProjectDir string  `json:"projectDir"`
+	// LastActiveAt Time of the newest event.
+	LastActiveAt time.Time `json:"lastActiveAt"`
 
-	// ProjectId stable id of the project's directory
+	// LastLine One line of text from the newest activity, for lists.
+	LastLine *string `json:"lastLine,omitempty"`
+
+	// LastSeq Position of the newest event in the session's log. 0: the log is empty.
+	LastSeq int64 `json:"lastSeq"`
+
+	// LastTurn Outcome of the newest turn that has ended.
+	LastTurn *TurnStatus `json:"lastTurn,omitempty"`
+
+	// ModelId The model in use, as the agent reported it.
+	ModelId *string `json:"modelId,omitempty"`
+
+	// PendingApprovals Approvals that wait for an answer.
+	PendingApprovals []Approval `json:"pendingApprovals"`
+
+	// PermissionMode The permission mode in use.
+	PermissionMode *string `json:"permissionMode,omitempty"`
+
+	// Persona Name of the session's profile.
+	Persona *string `json:"persona,omitempty"`
+
+	// ProjectDir Absolute path of the directory that the agent works in.
+	ProjectDir string `json:"projectDir"`
+
+	// ProjectId Stable id of the project's directory.
 	ProjectId string `json:"projectId"`
-	Queued    int64  `json:"queued"`
 
-	// Resolved options by name, with the source that each is from: those of the agent that runs, or else of the next one; not in lists
+	// Queued Number of prompts that wait for the running turn to end.
+	Queued int64 `json:"queued"`
+
+	// Resolved The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// SessionId id of the session
-	SessionId string       `json:"sessionId"`
-	State     SessionState `json:"state"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
 
-	// Status same as state
+	// State open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it.
+	State SessionState `json:"state"`
+
+	// Status Same as state.
 	Status SessionState `json:"status"`
-	Title  string       `json:"title"`
 
-	// TurnId of the running turn
+	// Title Short description of the call, for people.
+	Title string `json:"title"`
+
+	// TurnId Id of the running turn. Absent if no turn runs.
 	TurnId *string `json:"turnId,omitempty"`
 }
 
-// SessionStatusDelegation who decides whether it may start subagents: the gates, or its agent
+// SessionStatusDelegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 type SessionStatusDelegation string
 
 // SessionTurnEntry defines model for SessionTurnEntry.
@@ -3785,41 +4215,60 @@ type SessionTurnEntryType string
 
 // SessionUpdated defines model for SessionUpdated.
 type SessionUpdated struct {
+	// Activity What the session does now. waiting: the agent waits for an answer to an approval.
 	Activity *Activity `json:"activity,omitempty"`
 
-	// AgentSessionId the agent's own id of the conversation
-	AgentSessionId *string            `json:"agentSessionId,omitempty"`
-	Commands       *[]AgentCommand    `json:"commands,omitempty"`
-	Config         *[]ConfigOption    `json:"config,omitempty"`
-	Files          *[]AgentFile       `json:"files,omitempty"`
-	ModelId        *string            `json:"modelId,omitempty"`
-	PermissionMode *string            `json:"permissionMode,omitempty"`
-	Restores       *SessionSettings   `json:"restores,omitempty"`
-	State          *SessionState      `json:"state,omitempty"`
-	Title          *string            `json:"title,omitempty"`
-	Tools          *[]string          `json:"tools,omitempty"`
-	Type           SessionUpdatedType `json:"type"`
+	// AgentSessionId The agent's own id of the conversation.
+	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
+	// Commands Commands that the agent offers.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
+
+	// Config All of the agent's own settings. Replaces the previous list.
+	Config *[]ConfigOption `json:"config,omitempty"`
+
+	// Files The agent's own files that it reported.
+	Files *[]AgentFile `json:"files,omitempty"`
+
+	// ModelId The model in use, as the agent reported it.
+	ModelId *string `json:"modelId,omitempty"`
+
+	// PermissionMode The permission mode in use.
+	PermissionMode *string `json:"permissionMode,omitempty"`
+
+	// Restores Present if the other fields apply to one turn: the settings that the session returns to after it.
+	Restores *SessionSettings `json:"restores,omitempty"`
+
+	// State State of a session. dead: it was ended.
+	State *SessionState `json:"state,omitempty"`
+
+	// Title Title of the session.
+	Title *string `json:"title,omitempty"`
+
+	// Tools Names of the agent's tools.
+	Tools *[]string          `json:"tools,omitempty"`
+	Type  SessionUpdatedType `json:"type"`
 }
 
 // SessionUpdatedType defines model for SessionUpdated.Type.
 type SessionUpdatedType string
 
-// SessionUpdatedEvent Facts about the session changed. An absent field did not.
+// SessionUpdatedEvent Properties of the session changed. An absent field did not change.
 type SessionUpdatedEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string         `json:"eventId"`
 	Payload SessionUpdated `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string                 `json:"turnId,omitempty"`
 	Type   SessionUpdatedEventType `json:"type"`
 }
@@ -3829,7 +4278,7 @@ type SessionUpdatedEventType string
 
 // SessionUpsertEntry defines model for SessionUpsertEntry.
 type SessionUpsertEntry struct {
-	// Payload A whole item as it stands now; it replaces everything that was known of the item.
+	// Payload The current state of an item. It replaces everything that a client knew about the item.
 	Payload Upsert                 `json:"payload"`
 	Type    SessionUpsertEntryType `json:"type"`
 }
@@ -3846,39 +4295,50 @@ type SessionUsageEntry struct {
 // SessionUsageEntryType defines model for SessionUsageEntry.Type.
 type SessionUsageEntryType string
 
-// Settings An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+// Settings An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Settings struct {
-	Config          *map[string]string `json:"config,omitempty"`
-	DisallowedTools *[]string          `json:"disallowedTools,omitempty"`
-	Model           *string            `json:"model,omitempty"`
-	PermissionMode  *PermissionMode    `json:"permissionMode,omitempty"`
+	// Config Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session.
+	Config *map[string]string `json:"config,omitempty"`
 
-	// Persona A profile of GET /api/profiles. Default: of a new session the server's default profile, of a turn that of its session.
-	Persona              *string                `json:"persona,omitempty"`
-	ReasoningEffort      *string                `json:"reasoningEffort,omitempty"`
-	SubagentGovernance   *Governance            `json:"subagentGovernance,omitempty"`
+	// DisallowedTools Names of further tools that the agent does not get in this turn, at most 100. Default: none.
+	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
+
+	// Model Name of the model for this turn, at most 128 bytes. Default: that of the session.
+	Model *string `json:"model,omitempty"`
+
+	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+	PermissionMode *PermissionMode `json:"permissionMode,omitempty"`
+
+	// Persona Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session.
+	Persona *string `json:"persona,omitempty"`
+
+	// ReasoningEffort Reasoning effort for this turn. Its values depend on the agent. Default: that of the session.
+	ReasoningEffort    *string     `json:"reasoningEffort,omitempty"`
+	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
+
+	// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
 	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// StreamEndFrame The last frame of a stream that the server ends. A client resumes after seq.
+// StreamEndFrame The last frame of a stream that the server ends. To continue, resume after seq.
 type StreamEndFrame struct {
 	Data  EndData             `json:"data"`
 	Event StreamEndFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id *string `json:"id,omitempty"`
 }
 
 // StreamEndFrameEvent defines model for StreamEndFrame.Event.
 type StreamEndFrameEvent string
 
-// StreamOpenFrame The first frame of a session's events: whether the client gets all that it lacks, and the position from which it reads.
+// StreamOpenFrame The first frame of an event stream. It has the position after which the stream starts, and reports whether the client gets every event that it lacks.
 type StreamOpenFrame struct {
 	Data  OpenData             `json:"data"`
 	Event StreamOpenFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id *string `json:"id,omitempty"`
 }
 
@@ -3887,49 +4347,59 @@ type StreamOpenFrameEvent string
 
 // TextData defines model for TextData.
 type TextData struct {
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq  int64  `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Text Text to append; in a frame whose name ends in complete, the complete text.
 	Text string `json:"text"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// ThinkingDisplay defines model for ThinkingDisplay.
+// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
 type ThinkingDisplay string
 
 // ThinkingUpsert defines model for ThinkingUpsert.
 type ThinkingUpsert struct {
-	// EmittedAt when the server made this
-	EmittedAt    time.Time `json:"emittedAt"`
-	ErrorCode    *string   `json:"errorCode,omitempty"`
-	ErrorMessage *string   `json:"errorMessage,omitempty"`
+	// EmittedAt When the server produced this state.
+	EmittedAt time.Time `json:"emittedAt"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ErrorCode Stable code of the error.
+	ErrorCode *string `json:"errorCode,omitempty"`
+
+	// ErrorMessage The error, for people.
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
-	SessionId       string    `json:"sessionId"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// SourceTimestamp Time of the newest event that this state includes.
 	SourceTimestamp time.Time `json:"sourceTimestamp"`
 
-	// StartedAt when the item's first event was produced
-	StartedAt time.Time    `json:"startedAt"`
-	Status    UpsertStatus `json:"status"`
-	Thinking  Reasoning    `json:"thinking"`
+	// StartedAt Time of the item's first event.
+	StartedAt time.Time `json:"startedAt"`
 
-	// TurnId id of the turn
+	// Status Progress of an item. After create and update, further states may follow; complete and error are final.
+	Status   UpsertStatus `json:"status"`
+	Thinking Reasoning    `json:"thinking"`
+
+	// TurnId Id of the turn.
 	TurnId string             `json:"turnId"`
 	Type   ThinkingUpsertType `json:"type"`
 }
@@ -3939,101 +4409,149 @@ type ThinkingUpsertType string
 
 // Token defines model for Token.
 type Token struct {
-	CreatedAt  time.Time  `json:"createdAt"`
-	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	Id         string     `json:"id"`
-	Kind       TokenKind  `json:"kind"`
-	LastUsedAt time.Time  `json:"lastUsedAt"`
-	Name       string     `json:"name"`
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"createdAt"`
 
-	// Parent id of the credential that made it, with which it ends
-	Parent     *string  `json:"parent,omitempty"`
-	ProjectDir *string  `json:"projectDir,omitempty"`
-	Scopes     []string `json:"scopes"`
+	// ExpiresAt Absent: the credential does not expire.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+
+	// Id Id of the credential, for revoking it.
+	Id string `json:"id"`
+
+	// Kind api: a token. browser: a login of the page.
+	Kind TokenKind `json:"kind"`
+
+	// LastUsedAt When it was last used.
+	LastUsedAt time.Time `json:"lastUsedAt"`
+
+	// Name Name of the credential.
+	Name string `json:"name"`
+
+	// Parent Id of the credential that created this one. Revoking the parent revokes this credential, too.
+	Parent *string `json:"parent,omitempty"`
+
+	// ProjectDir The only directory whose sessions the credential can access. Absent: it can access all.
+	ProjectDir *string `json:"projectDir,omitempty"`
+
+	// Scopes What the credential permits.
+	Scopes []string `json:"scopes"`
 }
 
-// TokenKind defines model for Token.Kind.
+// TokenKind api: a token. browser: a login of the page.
 type TokenKind string
 
 // TokenAnswer defines model for TokenAnswer.
 type TokenAnswer struct {
-	// ExpiresAt not after the credential that made it
+	// ExpiresAt Absent: the token does not expire. A token never outlives the credential that created it.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	Id        string     `json:"id"`
 
-	// Token shown this once
+	// Id Id of the token, for revoking it.
+	Id string `json:"id"`
+
+	// Token The token. The server never returns it again.
 	Token string `json:"token"`
 }
 
 // TokenRequest defines model for TokenRequest.
 type TokenRequest struct {
-	// LifeDays 0: until it is revoked
+	// LifeDays Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked.
 	LifeDays *int64 `json:"lifeDays,omitempty"`
-	Name     string `json:"name"`
 
-	// ProjectDir absolute path of a project: the token sees the sessions there, and no others
+	// Name Name for people, 1 to 100 bytes.
+	Name string `json:"name"`
+
+	// ProjectDir Absolute path of a project. The token can then access only the sessions of that project. Default: all sessions.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
-	// Scopes of read, send, approve, admin
+	// Scopes Any of read, send, approve and admin. The caller must have each of them itself.
 	Scopes []string `json:"scopes"`
 }
 
 // TokensAnswer defines model for TokensAnswer.
 type TokensAnswer struct {
+	// Tokens The credentials, without their secrets.
 	Tokens []Token `json:"tokens"`
 }
 
 // ToolCall defines model for ToolCall.
 type ToolCall struct {
-	// CallId joins the call of a tool and its output
-	CallId  string    `json:"callId"`
+	// CallId Id that connects a tool call with its output.
+	CallId string `json:"callId"`
+
+	// Changes Changes to files, in the same form for every agent.
 	Changes *[]Change `json:"changes,omitempty"`
 
-	// ExitCode of a process
-	ExitCode  *int64      `json:"exitCode,omitempty"`
-	Kind      *ToolKind   `json:"kind,omitempty"`
+	// ExitCode Exit code of the process.
+	ExitCode *int64 `json:"exitCode,omitempty"`
+
+	// Kind Kind of work that a tool does. delegate: starts a subagent.
+	Kind *ToolKind `json:"kind,omitempty"`
+
+	// Locations Positions in files that the call concerns.
 	Locations *[]Location `json:"locations,omitempty"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
-	Title        *string `json:"title,omitempty"`
 
-	// ToolArguments any JSON; absent until the arguments are final
-	ToolArguments     interface{} `json:"toolArguments,omitempty"`
-	ToolArgumentsText *string     `json:"toolArgumentsText,omitempty"`
-	ToolName          string      `json:"toolName"`
-	ToolOutput        *string     `json:"toolOutput,omitempty"`
-	ToolOutputIsError *bool       `json:"toolOutputIsError,omitempty"`
-	TotalBytes        *int64      `json:"totalBytes,omitempty"`
-	Truncated         *bool       `json:"truncated,omitempty"`
+	// Title Short description of the call, for people.
+	Title *string `json:"title,omitempty"`
+
+	// ToolArguments Final arguments of the call, any JSON value. Absent until they are final.
+	ToolArguments interface{} `json:"toolArguments,omitempty"`
+
+	// ToolArgumentsText JSON text of the arguments so far. Absent once they are final.
+	ToolArgumentsText *string `json:"toolArgumentsText,omitempty"`
+
+	// ToolName The agent's own name of the tool.
+	ToolName string `json:"toolName"`
+
+	// ToolOutput Output so far, cut at 256 KiB. Absent if there is none.
+	ToolOutput *string `json:"toolOutput,omitempty"`
+
+	// ToolOutputIsError Whether the call failed. Absent until the output is final.
+	ToolOutputIsError *bool `json:"toolOutputIsError,omitempty"`
+
+	// TotalBytes Full length of the output in bytes, if it was cut.
+	TotalBytes *int64 `json:"totalBytes,omitempty"`
+
+	// Truncated Whether the output was cut.
+	Truncated *bool `json:"truncated,omitempty"`
 }
 
 // ToolCallUpsert defines model for ToolCallUpsert.
 type ToolCallUpsert struct {
-	// EmittedAt when the server made this
-	EmittedAt    time.Time `json:"emittedAt"`
-	ErrorCode    *string   `json:"errorCode,omitempty"`
-	ErrorMessage *string   `json:"errorMessage,omitempty"`
+	// EmittedAt When the server produced this state.
+	EmittedAt time.Time `json:"emittedAt"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ErrorCode Stable code of the error.
+	ErrorCode *string `json:"errorCode,omitempty"`
+
+	// ErrorMessage The error, for people.
+	ErrorMessage *string `json:"errorMessage,omitempty"`
+
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
-	SessionId       string    `json:"sessionId"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// SourceTimestamp Time of the newest event that this state includes.
 	SourceTimestamp time.Time `json:"sourceTimestamp"`
 
-	// StartedAt when the item's first event was produced
-	StartedAt time.Time    `json:"startedAt"`
-	Status    UpsertStatus `json:"status"`
-	ToolCall  ToolCall     `json:"tool_call"`
+	// StartedAt Time of the item's first event.
+	StartedAt time.Time `json:"startedAt"`
 
-	// TurnId id of the turn
+	// Status Progress of an item. After create and update, further states may follow; complete and error are final.
+	Status   UpsertStatus `json:"status"`
+	ToolCall ToolCall     `json:"tool_call"`
+
+	// TurnId Id of the turn.
 	TurnId string             `json:"turnId"`
 	Type   ToolCallUpsertType `json:"type"`
 }
@@ -4041,31 +4559,33 @@ type ToolCallUpsert struct {
 // ToolCallUpsertType defines model for ToolCallUpsert.Type.
 type ToolCallUpsertType string
 
-// ToolKind defines model for ToolKind.
+// ToolKind Kind of work that a tool does. delegate: starts a subagent.
 type ToolKind string
 
 // ToolProgressData defines model for ToolProgressData.
 type ToolProgressData struct {
-	// CallId joins the call of a tool and its output
+	// CallId Id that connects a tool call with its output.
 	CallId string `json:"callId"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq  int64  `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Text Text to append; in a frame whose name ends in complete, the complete text.
 	Text string `json:"text"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// ToolProgressFrame Output is appended to that of a tool.
+// ToolProgressFrame Text to append to the output of a tool.
 type ToolProgressFrame struct {
 	Data  ToolProgressData       `json:"data"`
 	Event ToolProgressFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -4074,33 +4594,43 @@ type ToolProgressFrameEvent string
 
 // ToolResultData defines model for ToolResultData.
 type ToolResultData struct {
-	// CallId joins the call of a tool and its output
-	CallId  string    `json:"callId"`
+	// CallId Id that connects a tool call with its output.
+	CallId string `json:"callId"`
+
+	// Changes Changes to files, in the same form for every agent.
 	Changes *[]Change `json:"changes,omitempty"`
 
-	// ExitCode of a process
+	// ExitCode Exit code of the process.
 	ExitCode *int64 `json:"exitCode,omitempty"`
 
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId *string `json:"itemId,omitempty"`
-	Name   string  `json:"name"`
-	Ok     bool    `json:"ok"`
+
+	// Name The agent's own name of the tool.
+	Name string `json:"name"`
+
+	// Ok Whether the call succeeded.
+	Ok bool `json:"ok"`
+
+	// Output Output of the tool, cut at 256 KiB.
 	Output *string `json:"output,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq       int64 `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Truncated Whether the output was cut.
 	Truncated *bool `json:"truncated,omitempty"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// ToolResultFrame The call of a tool ends.
+// ToolResultFrame A tool call ended.
 type ToolResultFrame struct {
 	Data  ToolResultData       `json:"data"`
 	Event ToolResultFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -4109,34 +4639,40 @@ type ToolResultFrameEvent string
 
 // ToolStartData defines model for ToolStartData.
 type ToolStartData struct {
-	// Arguments of the tool, any JSON
+	// Arguments Arguments of the call, any JSON value.
 	Arguments interface{} `json:"arguments"`
 
-	// CallId joins the call of a tool and its output
+	// CallId Id that connects a tool call with its output.
 	CallId string `json:"callId"`
 
-	// ItemId id of the item, the same in all that is about it
-	ItemId *string   `json:"itemId,omitempty"`
-	Kind   *ToolKind `json:"kind,omitempty"`
-	Name   string    `json:"name"`
+	// ItemId Id of the item. Everything about the item has the same id.
+	ItemId *string `json:"itemId,omitempty"`
 
-	// ParentCallId the call whose subagent did this; absent on the main thread
+	// Kind Kind of work that a tool does. delegate: starts a subagent.
+	Kind *ToolKind `json:"kind,omitempty"`
+
+	// Name The agent's own name of the tool.
+	Name string `json:"name"`
+
+	// ParentCallId The call whose subagent produced this. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq   int64   `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Title Short description of the call, for people.
 	Title *string `json:"title,omitempty"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
-// ToolStartFrame A tool is called, with its final arguments.
+// ToolStartFrame The agent calls a tool with these final arguments.
 type ToolStartFrame struct {
 	Data  ToolStartData       `json:"data"`
 	Event ToolStartFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -4145,23 +4681,25 @@ type ToolStartFrameEvent string
 
 // TurnComplete defines model for TurnComplete.
 type TurnComplete struct {
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
-	SessionId string             `json:"sessionId"`
-	Status    TurnCompleteStatus `json:"status"`
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Status Outcome of the turn.
+	Status TurnCompleteStatus `json:"status"`
+
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string           `json:"turnId"`
 	Type   TurnCompleteType `json:"type"`
 	Usage  *Usage           `json:"usage,omitempty"`
 }
 
-// TurnCompleteStatus defines model for TurnComplete.Status.
+// TurnCompleteStatus Outcome of the turn.
 type TurnCompleteStatus string
 
 // TurnCompleteType defines model for TurnComplete.Type.
@@ -4169,19 +4707,22 @@ type TurnCompleteType string
 
 // TurnError defines model for TurnError.
 type TurnError struct {
-	ErrorCode    string `json:"errorCode"`
+	// ErrorCode Stable code of the error.
+	ErrorCode string `json:"errorCode"`
+
+	// ErrorMessage The error, for people.
 	ErrorMessage string `json:"errorMessage"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string        `json:"turnId"`
 	Type   TurnErrorType `json:"type"`
 }
@@ -4189,12 +4730,12 @@ type TurnError struct {
 // TurnErrorType defines model for TurnError.Type.
 type TurnErrorType string
 
-// TurnErrorFrame Something failed: the turn, if it is fatal, and otherwise an item.
+// TurnErrorFrame The turn failed, if fatal is true. Otherwise an item failed and the turn continues.
 type TurnErrorFrame struct {
 	Data  ErrorData           `json:"data"`
 	Event TurnErrorFrameEvent `json:"event"`
 
-	// Id the position to resume after
+	// Id Position to resume after.
 	Id string `json:"id"`
 }
 
@@ -4206,51 +4747,55 @@ type TurnEvent struct {
 	union json.RawMessage
 }
 
-// TurnFrame A frame of the stream of a turn.
+// TurnFrame A frame of a turn's stream.
 type TurnFrame struct {
 	union json.RawMessage
 }
 
 // TurnRequest defines model for TurnRequest.
 type TurnRequest struct {
+	// Attachments Files for the prompt: at most 10 MiB each and 18 MiB together.
 	Attachments *[]TurnRequest_Attachments_Item `json:"attachments,omitempty"`
 
-	// Message may be blank if there are attachments
+	// Message Text of the prompt. It may be blank only if there are attachments.
 	Message *string `json:"message,omitempty"`
 
-	// Opts An unknown field is ignored, with a warning in the answer. An option that the agent lacks is refused; so is a value that it does not have.
+	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Settings `json:"opts,omitempty"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// TurnId a UUID that the client chooses for the turn: sent again with the same id, the prompt makes no second turn
+	// TurnId Id for the new turn, chosen by the client: a UUID in lower case. A repeated request with the same id starts no second turn. Default: the server chooses one.
 	TurnId *string `json:"turnId,omitempty"`
 }
 
 // TurnRequestAttachments0 defines model for TurnRequest.Attachments.0.
 type TurnRequestAttachments0 = string
 
-// TurnRequest_Attachments_Item An absolute path, alone or as path, or the uploadId of an upload.
+// TurnRequest_Attachments_Item The absolute path of a file, or an object with either its path or the uploadId of an upload.
 type TurnRequest_Attachments_Item struct {
 	union json.RawMessage
 }
 
 // TurnStarted defines model for TurnStarted.
 type TurnStarted struct {
-	ModelId    *string `json:"modelId,omitempty"`
-	ProviderId string  `json:"providerId"`
+	// ModelId The model in use, as the agent reported it.
+	ModelId *string `json:"modelId,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// ProviderId Kind of agent that produced this.
+	ProviderId string `json:"providerId"`
+
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string          `json:"turnId"`
 	Type   TurnStartedType `json:"type"`
 }
@@ -4258,96 +4803,135 @@ type TurnStarted struct {
 // TurnStartedType defines model for TurnStarted.Type.
 type TurnStartedType string
 
-// TurnStatus defines model for TurnStatus.
+// TurnStatus Outcome of a turn.
 type TurnStatus string
 
 // Upload defines model for Upload.
 type Upload struct {
+	// MediaType Media type, such as image/png.
 	MediaType string `json:"mediaType"`
-	Name      string `json:"name"`
-	Path      string `json:"path"`
-	Size      int64  `json:"size"`
-	UploadId  string `json:"uploadId"`
+
+	// Name Name of the file.
+	Name string `json:"name"`
+
+	// Path Path of the stored file on the server's machine.
+	Path string `json:"path"`
+
+	// Size Size in bytes.
+	Size int64 `json:"size"`
+
+	// UploadId Id of the upload, for the attachments of a prompt.
+	UploadId string `json:"uploadId"`
 }
 
-// Upsert A whole item as it stands now; it replaces everything that was known of the item.
+// Upsert The current state of an item. It replaces everything that a client knew about the item.
 type Upsert struct {
 	union json.RawMessage
 }
 
 // UpsertApproval defines model for UpsertApproval.
 type UpsertApproval struct {
-	Approval Approval  `json:"approval"`
-	By       *Resolver `json:"by,omitempty"`
-	Choice   *string   `json:"choice,omitempty"`
-	Reason   *string   `json:"reason,omitempty"`
-	Rule     *int64    `json:"rule,omitempty"`
+	Approval Approval `json:"approval"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq    int64          `json:"seq"`
+	// By Who answered an approval. policy: a stored rule or the session's profile.
+	By *Resolver `json:"by,omitempty"`
+
+	// Choice Id of the chosen choice, or withdrawn.
+	Choice *string `json:"choice,omitempty"`
+
+	// Reason Reason for the answer.
+	Reason *string `json:"reason,omitempty"`
+
+	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	Rule *int64 `json:"rule,omitempty"`
+
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Status Whether an approval waits for an answer or has one.
 	Status ApprovalStatus `json:"status"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 }
 
 // UpsertNotice defines model for UpsertNotice.
 type UpsertNotice struct {
-	Code    string      `json:"code"`
-	Level   NoticeLevel `json:"level"`
-	Message string      `json:"message"`
+	// Code Stable code of the notice.
+	Code string `json:"code"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Level Severity of a notice.
+	Level NoticeLevel `json:"level"`
+
+	// Message The notice, for people.
+	Message string `json:"message"`
+
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string `json:"turnId,omitempty"`
 }
 
-// UpsertStatus defines model for UpsertStatus.
+// UpsertStatus Progress of an item. After create and update, further states may follow; complete and error are final.
 type UpsertStatus string
 
 // UpsertUsage defines model for UpsertUsage.
 type UpsertUsage struct {
+	// ContextTokens Number of tokens in the model's context.
 	ContextTokens *int64 `json:"contextTokens,omitempty"`
+
+	// ContextWindow Size of the model's context window in tokens.
 	ContextWindow *int64 `json:"contextWindow,omitempty"`
 
-	// CostUsd of the turn, in US dollars
+	// CostUsd Cost of the turn in US dollars.
 	CostUsd   *float64   `json:"costUsd,omitempty"`
 	RateLimit *RateLimit `json:"rateLimit,omitempty"`
 
-	// Seq position in the session's log: a client resumes after it
+	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string `json:"turnId,omitempty"`
 	Usage  *Usage  `json:"usage,omitempty"`
 }
 
 // Usage defines model for Usage.
 type Usage struct {
+	// CacheCreationInputTokens Number of input tokens that were written to the cache.
 	CacheCreationInputTokens *int64 `json:"cacheCreationInputTokens,omitempty"`
-	CacheReadInputTokens     *int64 `json:"cacheReadInputTokens,omitempty"`
-	InputTokens              int64  `json:"inputTokens"`
-	OutputTokens             int64  `json:"outputTokens"`
-	ReasoningTokens          *int64 `json:"reasoningTokens,omitempty"`
+
+	// CacheReadInputTokens Number of input tokens that were read from the cache.
+	CacheReadInputTokens *int64 `json:"cacheReadInputTokens,omitempty"`
+
+	// InputTokens Number of input tokens, without those of the cache.
+	InputTokens int64 `json:"inputTokens"`
+
+	// OutputTokens Number of output tokens.
+	OutputTokens int64 `json:"outputTokens"`
+
+	// ReasoningTokens Number of tokens that the model used for reasoning.
+	ReasoningTokens *int64 `json:"reasoningTokens,omitempty"`
 }
 
 // UsageUpdated defines model for UsageUpdated.
 type UsageUpdated struct {
+	// ContextTokens Number of tokens in the model's context.
 	ContextTokens *int64 `json:"contextTokens,omitempty"`
+
+	// ContextWindow Size of the model's context window in tokens.
 	ContextWindow *int64 `json:"contextWindow,omitempty"`
 
-	// CostUsd of the turn, in US dollars
+	// CostUsd Cost of the turn in US dollars.
 	CostUsd   *float64         `json:"costUsd,omitempty"`
 	RateLimit *RateLimit       `json:"rateLimit,omitempty"`
 	Type      UsageUpdatedType `json:"type"`
@@ -4357,22 +4941,22 @@ type UsageUpdated struct {
 // UsageUpdatedType defines model for UsageUpdated.Type.
 type UsageUpdatedType string
 
-// UsageUpdatedEvent What was used so far: usage is the turn's sum, contextTokens that of the last message of the main thread.
+// UsageUpdatedEvent The usage so far. usage is the sum over the turn; contextTokens belongs to the last message of the main thread.
 type UsageUpdatedEvent struct {
-	// EventId unique id of the event
+	// EventId Unique id of the event.
 	EventId string       `json:"eventId"`
 	Payload UsageUpdated `json:"payload"`
 
-	// Seq 1, 2, 3 and so on in each session; the cursor of every stream
+	// Seq Position of the event in the session's log: 1, 2, 3 and so on. It is the cursor of every stream.
 	Seq int64 `json:"seq"`
 
-	// SessionId id of the session
+	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Timestamp when the agent produced the event
+	// Timestamp When the agent produced the event.
 	Timestamp time.Time `json:"timestamp"`
 
-	// TurnId id of the turn
+	// TurnId Id of the turn.
 	TurnId *string               `json:"turnId,omitempty"`
 	Type   UsageUpdatedEventType `json:"type"`
 }
@@ -4382,28 +4966,28 @@ type UsageUpdatedEventType string
 
 // ListAgentsParams defines parameters for ListAgents.
 type ListAgentsParams struct {
-	// Refresh look again now, for up to twenty seconds; what is still looked at then says so (checking)
+	// Refresh Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
 }
 
 // HarnessCreateParams defines parameters for HarnessCreate.
 type HarnessCreateParams struct {
-	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // HarnessListParams defines parameters for HarnessList.
 type HarnessListParams struct {
-	// ProjectRoot the directory; all if absent
+	// ProjectRoot Absolute path of the directory. Default: all directories.
 	ProjectRoot *string `form:"projectRoot,omitempty" json:"projectRoot,omitempty"`
 }
 
 // StreamTurnParams defines parameters for StreamTurn.
 type StreamTurnParams struct {
-	// OnDisconnect what happens to the turn when the client goes. Default: detach, the turn goes on
+	// OnDisconnect What happens to the turn when the client disconnects. detach: the turn continues. cancel: the turn is cancelled. Default: detach.
 	OnDisconnect *StreamTurnParamsOnDisconnect `form:"onDisconnect,omitempty" json:"onDisconnect,omitempty"`
 
-	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -4412,49 +4996,49 @@ type StreamTurnParamsOnDisconnect string
 
 // ListProfilesParams defines parameters for ListProfiles.
 type ListProfilesParams struct {
-	// ProjectDir directory of a project, whose own profiles are included if it is trusted
+	// ProjectDir Absolute path of a project's directory. Its own profiles are included if the directory is trusted. Default: only the server's profiles.
 	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
 }
 
 // GetProfileParams defines parameters for GetProfile.
 type GetProfileParams struct {
-	// ProjectDir directory of a project, whose own profiles are included if it is trusted
+	// ProjectDir Absolute path of a project's directory. Its own profiles are included if the directory is trusted. Default: only the server's profiles.
 	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
 }
 
 // CreateSessionParams defines parameters for CreateSession.
 type CreateSessionParams struct {
-	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
-	// ProjectId id of a project; * for all of them
+	// ProjectId Id of a project, or * for all projects. Either projectId or projectDir is required.
 	ProjectId *string `form:"projectId,omitempty" json:"projectId,omitempty"`
 
-	// ProjectDir directory of a project, instead of its id
+	// ProjectDir Absolute path of a project's directory, instead of its id.
 	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
 
-	// All ended ones, too
+	// All Whether to include ended sessions. Default: false.
 	All *bool `form:"all,omitempty" json:"all,omitempty"`
 }
 
 // FollowEventsParams defines parameters for FollowEvents.
 type FollowEventsParams struct {
-	// After position after which to begin
+	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// LogId of the log that the position is one of, as the first frame said; the stream begins anew if this is another log
+	// LogId Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session.
 	LogId *string `form:"logId,omitempty" json:"logId,omitempty"`
 
-	// LastEventID as after, and wins over it
+	// LastEventID Same as after, and takes precedence over it.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ExportSessionParams defines parameters for ExportSession.
 type ExportSessionParams struct {
-	// Format jsonl: the events; md or html: the items, for people
+	// Format jsonl: all events. md and html: the items, for people.
 	Format ExportSessionParamsFormat `form:"format" json:"format"`
 }
 
@@ -4463,28 +5047,28 @@ type ExportSessionParamsFormat string
 
 // ForkSessionParams defines parameters for ForkSession.
 type ForkSessionParams struct {
-	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListItemsParams defines parameters for ListItems.
 type ListItemsParams struct {
-	// After position after which to begin
+	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// Limit about how many at most; 200 if absent, and fewer where they are large
+	// Limit Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // SendPromptParams defines parameters for SendPrompt.
 type SendPromptParams struct {
-	// IdempotencyKey marks requests that are the same: sent again within 24 hours, the request gets the first answer, with the header Idempotency-Replayed: true
+	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // UploadParams defines parameters for Upload.
 type UploadParams struct {
-	// Name its file name; the extension says what it is
+	// Name Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened.
 	Name string `form:"name" json:"name"`
 }
 
@@ -7215,91 +7799,91 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
-	// ListAgents List the kinds of agents and what is known of them here
+	// ListAgents List the kinds of agents
 	//
-	// Needs the scope read.
+	// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
 	//
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessInterruptWithBody End the running turn
+	// HarnessInterruptWithBody Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/harness/interrupt (the `HarnessInterrupt` operationId).
 	HarnessInterruptWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessInterrupt End the running turn
+	// HarnessInterrupt Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/harness/interrupt (the `HarnessInterrupt` operationId).
 	HarnessInterrupt(ctx context.Context, body HarnessInterruptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessBootWithBody Start or resume the session's agent
+	// HarnessBootWithBody Start or resume a session's agent
 	//
-	// Needs the scope send.
+	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/harness/session/boot (the `HarnessBoot` operationId).
 	HarnessBootWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessBoot Start or resume the session's agent
+	// HarnessBoot Start or resume a session's agent
 	//
-	// Needs the scope send.
+	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/harness/session/boot (the `HarnessBoot` operationId).
 	HarnessBoot(ctx context.Context, body HarnessBootJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessCreateWithBody Start an agent in a directory
+	// HarnessCreateWithBody Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
 	HarnessCreateWithBody(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessCreate Start an agent in a directory
+	// HarnessCreate Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
 	HarnessCreate(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// HarnessList List the sessions of a directory
+	// HarnessList List sessions
 	//
-	// Needs the scope read.
+	// Requires the scope read. Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.
 	//
 	// Corresponds with GET /api/harness/session/list (the `HarnessList` operationId).
 	HarnessList(ctx context.Context, params *HarnessListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// HarnessDelete Delete a session and its events
 	//
-	// Needs the scope send.
+	// Requires the scope send. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Corresponds with DELETE /api/harness/session/{id} (the `HarnessDelete` operationId).
 	HarnessDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// HarnessStatus Get session status
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /api/harness/session/{id} (the `HarnessStatus` operationId).
 	HarnessStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// StreamTurnWithBody Send a prompt and stream its turn
 	//
-	// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+	// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7308,7 +7892,7 @@ type ClientInterface interface {
 
 	// StreamTurn Send a prompt and stream its turn
 	//
-	// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+	// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7317,334 +7901,334 @@ type ClientInterface interface {
 
 	// Health Get server health
 	//
-	// Needs no credential.
+	// Requires no credential.
 	//
 	// Corresponds with GET /api/health (the `Health` operationId).
 	Health(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LoginWithBody Turn a one-time code into a cookie and a key
+	// LoginWithBody Log in a browser with a one-time code
 	//
-	// Needs no credential.
+	// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/login (the `Login` operationId).
 	LoginWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Login Turn a one-time code into a cookie and a key
+	// Login Log in a browser with a one-time code
 	//
-	// Needs no credential.
+	// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/login (the `Login` operationId).
 	Login(ctx context.Context, body LoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateLoginCodeWithBody Make a one-time login code
+	// CreateLoginCodeWithBody Create a one-time login code
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. The code logs in one browser and expires after one minute.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/login/code (the `CreateLoginCode` operationId).
 	CreateLoginCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateLoginCode Make a one-time login code
+	// CreateLoginCode Create a one-time login code
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. The code logs in one browser and expires after one minute.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/login/code (the `CreateLoginCode` operationId).
 	CreateLoginCode(ctx context.Context, body CreateLoginCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ProveServerWithBody Prove to a browser that this is the server it logged in to
+	// ProveServerWithBody Prove the server's identity to a browser
 	//
-	// Needs no credential.
+	// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/login/proof (the `ProveServer` operationId).
 	ProveServerWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ProveServer Prove to a browser that this is the server it logged in to
+	// ProveServer Prove the server's identity to a browser
 	//
-	// Needs no credential.
+	// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/login/proof (the `ProveServer` operationId).
 	ProveServer(ctx context.Context, body ProveServerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LogoutWithBody End the browser's credential
+	// LogoutWithBody Log out
 	//
-	// Needs the scope read.
+	// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/logout (the `Logout` operationId).
 	LogoutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Logout End the browser's credential
+	// Logout Log out
 	//
-	// Needs the scope read.
+	// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/logout (the `Logout` operationId).
 	Logout(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Me Get what this credential may do
+	// Me Get the calling credential and its scopes
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /api/me (the `Me` operationId).
 	Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProfiles List the profiles that sessions can choose, and what is wrong with the others
+	// ListProfiles List profiles
 	//
-	// Needs the scope read.
+	// Requires the scope read. An invalid profile is listed with its error.
 	//
 	// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
 	ListProfiles(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetProfile Get a profile with its text
+	// GetProfile Get a profile and its text
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
 	GetProfile(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListProjects List the directories with sessions
+	// ListProjects List projects
 	//
-	// Needs the scope read.
+	// Requires the scope read. A project is a directory that has sessions.
 	//
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListRules List the rules that decide approvals without a person
+	// ListRules List the stored rules
 	//
-	// Needs the scope read.
+	// Requires the scope read. The rules decide approvals without asking a person.
 	//
 	// Corresponds with GET /api/rules (the `ListRules` operationId).
 	ListRules(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRuleWithBody Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+	// CreateRuleWithBody Store a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRuleWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateRule Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+	// CreateRule Store a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRule(ctx context.Context, body CreateRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainRulesWithBody Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	// ExplainRulesWithBody Explain which rule would decide a tool call
 	//
-	// Needs the scope read.
+	// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
 	ExplainRulesWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainRules Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	// ExplainRules Explain which rule would decide a tool call
 	//
-	// Needs the scope read.
+	// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
 	ExplainRules(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DeleteRule Remove a rule
+	// DeleteRule Delete a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve.
 	//
 	// Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 	DeleteRule(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateSessionWithBody Start an agent in a directory
+	// CreateSessionWithBody Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSessionWithBody(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateSession Start an agent in a directory
+	// CreateSession Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSession(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListSessions List the sessions of a project
+	// ListSessions List sessions
 	//
-	// Needs the scope read.
+	// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
 	//
 	// Corresponds with GET /api/session/list (the `ListSessions` operationId).
 	ListSessions(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetApproval Get an approval that waits for its answer, with rules that would answer others like it
+	// GetApproval Get a pending approval
 	//
-	// Needs the scope read.
+	// Requires the scope read. Also returns suggested rules that would allow calls like it.
 	//
 	// Corresponds with GET /api/session/{id}/approvals/{approvalId} (the `GetApproval` operationId).
 	GetApproval(ctx context.Context, id string, approvalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DecideApprovalWithBody Answer what the agent asked; the first answer wins
+	// DecideApprovalWithBody Answer an approval
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApprovalWithBody(ctx context.Context, id string, approvalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// DecideApproval Answer what the agent asked; the first answer wins
+	// DecideApproval Answer an approval
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApproval(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelTurnWithBody End the running turn; the session stays usable
+	// CancelTurnWithBody Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurnWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CancelTurn End the running turn; the session stays usable
+	// CancelTurn Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurn(ctx context.Context, id string, body CancelTurnJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FollowEvents Follow the session's events
+	// FollowEvents Follow a session's events
 	//
-	// Needs the scope read.
+	// Requires the scope read. Streams the events after a position, and then new events as they happen.
 	//
 	// Corresponds with GET /api/session/{id}/events (the `FollowEvents` operationId).
 	FollowEvents(ctx context.Context, id string, params *FollowEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportSession Export a session
 	//
-	// Needs the scope read.
+	// Requires the scope read. Streams the whole history as one file.
 	//
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSession(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForkSessionWithBody Continue from a copy of the session
+	// ForkSessionWithBody Fork a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSessionWithBody(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ForkSession Continue from a copy of the session
+	// ForkSession Fork a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListItems Read the session's history as whole items
+	// ListItems Read a session's history
 	//
-	// Needs the scope read.
+	// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
 	//
 	// Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KillSessionWithBody End the session and everything it started; the transcript stays
+	// KillSessionWithBody End a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/kill (the `KillSession` operationId).
 	KillSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// KillSession End the session and everything it started; the transcript stays
+	// KillSession End a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/kill (the `KillSession` operationId).
 	KillSession(ctx context.Context, id string, body KillSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LoadSessionWithBody Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+	// LoadSessionWithBody Open a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// LoadSession Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+	// LoadSession Open a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSession(ctx context.Context, id string, body LoadSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOptionsWithBody Change options of the session
+	// SetOptionsWithBody Change a session's options
 	//
-	// Needs the scope send.
+	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SetOptions Change options of the session
+	// SetOptions Change a session's options
 	//
-	// Needs the scope send.
+	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptions(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SendPromptWithBody Begin a turn; answers once the prompt is durable
+	// SendPromptWithBody Send a prompt
 	//
-	// Needs the scope send.
+	// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
 	SendPromptWithBody(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// SendPrompt Begin a turn; answers once the prompt is durable
+	// SendPrompt Send a prompt
 	//
-	// Needs the scope send.
+	// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7653,48 +8237,48 @@ type ClientInterface interface {
 
 	// SessionStatus Get session status
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 	SessionStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListTokens List credentials, without secrets
+	// ListTokens List credentials
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Corresponds with GET /api/tokens (the `ListTokens` operationId).
 	ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateTokenWithBody Make a token for a program
+	// CreateTokenWithBody Create a token for a program
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateToken Make a token for a program
+	// CreateToken Create a token for a program
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateToken(ctx context.Context, body CreateTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RevokeTokenWithBody End a credential, all that it made, and every stream that relies on one of them
+	// RevokeTokenWithBody Revoke a credential
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/tokens/{id}/revoke (the `RevokeToken` operationId).
 	RevokeTokenWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RevokeToken End a credential, all that it made, and every stream that relies on one of them
+	// RevokeToken Revoke a credential
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7703,38 +8287,38 @@ type ClientInterface interface {
 
 	// UploadWithBody Upload a file
 	//
-	// Needs the scope send.
+	// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBody(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Docs Read the list of routes
+	// Docs Get the list of routes as a page
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /docs (the `Docs` operationId).
 	Docs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Metrics Metrics in Prometheus' format
+	// Metrics Get metrics in the Prometheus format
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// Openapi Read this document
+	// Openapi Get this document
 	//
-	// Needs no credential.
+	// Requires no credential.
 	//
 	// Corresponds with GET /openapi.json (the `Openapi` operationId).
 	Openapi(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-// ListAgents List the kinds of agents and what is known of them here
+// ListAgents List the kinds of agents
 //
-// Needs the scope read.
+// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
 //
 // Corresponds with GET /api/agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7749,9 +8333,9 @@ func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEd
 	return c.Client.Do(req)
 }
 
-// HarnessInterruptWithBody End the running turn
+// HarnessInterruptWithBody Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7768,9 +8352,9 @@ func (c *Client) HarnessInterruptWithBody(ctx context.Context, contentType strin
 	return c.Client.Do(req)
 }
 
-// HarnessInterrupt End the running turn
+// HarnessInterrupt Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7787,9 +8371,9 @@ func (c *Client) HarnessInterrupt(ctx context.Context, body HarnessInterruptJSON
 	return c.Client.Do(req)
 }
 
-// HarnessBootWithBody Start or resume the session's agent
+// HarnessBootWithBody Start or resume a session's agent
 //
-// Needs the scope send.
+// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7806,9 +8390,9 @@ func (c *Client) HarnessBootWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// HarnessBoot Start or resume the session's agent
+// HarnessBoot Start or resume a session's agent
 //
-// Needs the scope send.
+// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7825,9 +8409,9 @@ func (c *Client) HarnessBoot(ctx context.Context, body HarnessBootJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// HarnessCreateWithBody Start an agent in a directory
+// HarnessCreateWithBody Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7844,9 +8428,9 @@ func (c *Client) HarnessCreateWithBody(ctx context.Context, params *HarnessCreat
 	return c.Client.Do(req)
 }
 
-// HarnessCreate Start an agent in a directory
+// HarnessCreate Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7863,9 +8447,9 @@ func (c *Client) HarnessCreate(ctx context.Context, params *HarnessCreateParams,
 	return c.Client.Do(req)
 }
 
-// HarnessList List the sessions of a directory
+// HarnessList List sessions
 //
-// Needs the scope read.
+// Requires the scope read. Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.
 //
 // Corresponds with GET /api/harness/session/list (the `HarnessList` operationId).
 func (c *Client) HarnessList(ctx context.Context, params *HarnessListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7882,7 +8466,7 @@ func (c *Client) HarnessList(ctx context.Context, params *HarnessListParams, req
 
 // HarnessDelete Delete a session and its events
 //
-// Needs the scope send.
+// Requires the scope send. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Corresponds with DELETE /api/harness/session/{id} (the `HarnessDelete` operationId).
 func (c *Client) HarnessDelete(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7899,7 +8483,7 @@ func (c *Client) HarnessDelete(ctx context.Context, id string, reqEditors ...Req
 
 // HarnessStatus Get session status
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /api/harness/session/{id} (the `HarnessStatus` operationId).
 func (c *Client) HarnessStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7916,7 +8500,7 @@ func (c *Client) HarnessStatus(ctx context.Context, id string, reqEditors ...Req
 
 // StreamTurnWithBody Send a prompt and stream its turn
 //
-// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7935,7 +8519,7 @@ func (c *Client) StreamTurnWithBody(ctx context.Context, params *StreamTurnParam
 
 // StreamTurn Send a prompt and stream its turn
 //
-// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7954,7 +8538,7 @@ func (c *Client) StreamTurn(ctx context.Context, params *StreamTurnParams, body 
 
 // Health Get server health
 //
-// Needs no credential.
+// Requires no credential.
 //
 // Corresponds with GET /api/health (the `Health` operationId).
 func (c *Client) Health(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7969,9 +8553,9 @@ func (c *Client) Health(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 	return c.Client.Do(req)
 }
 
-// LoginWithBody Turn a one-time code into a cookie and a key
+// LoginWithBody Log in a browser with a one-time code
 //
-// Needs no credential.
+// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7988,9 +8572,9 @@ func (c *Client) LoginWithBody(ctx context.Context, contentType string, body io.
 	return c.Client.Do(req)
 }
 
-// Login Turn a one-time code into a cookie and a key
+// Login Log in a browser with a one-time code
 //
-// Needs no credential.
+// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8007,9 +8591,9 @@ func (c *Client) Login(ctx context.Context, body LoginJSONRequestBody, reqEditor
 	return c.Client.Do(req)
 }
 
-// CreateLoginCodeWithBody Make a one-time login code
+// CreateLoginCodeWithBody Create a one-time login code
 //
-// Needs the scope admin.
+// Requires the scope admin. The code logs in one browser and expires after one minute.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8026,9 +8610,9 @@ func (c *Client) CreateLoginCodeWithBody(ctx context.Context, contentType string
 	return c.Client.Do(req)
 }
 
-// CreateLoginCode Make a one-time login code
+// CreateLoginCode Create a one-time login code
 //
-// Needs the scope admin.
+// Requires the scope admin. The code logs in one browser and expires after one minute.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8045,9 +8629,9 @@ func (c *Client) CreateLoginCode(ctx context.Context, body CreateLoginCodeJSONRe
 	return c.Client.Do(req)
 }
 
-// ProveServerWithBody Prove to a browser that this is the server it logged in to
+// ProveServerWithBody Prove the server's identity to a browser
 //
-// Needs no credential.
+// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8064,9 +8648,9 @@ func (c *Client) ProveServerWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// ProveServer Prove to a browser that this is the server it logged in to
+// ProveServer Prove the server's identity to a browser
 //
-// Needs no credential.
+// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8083,9 +8667,9 @@ func (c *Client) ProveServer(ctx context.Context, body ProveServerJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// LogoutWithBody End the browser's credential
+// LogoutWithBody Log out
 //
-// Needs the scope read.
+// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8102,9 +8686,9 @@ func (c *Client) LogoutWithBody(ctx context.Context, contentType string, body io
 	return c.Client.Do(req)
 }
 
-// Logout End the browser's credential
+// Logout Log out
 //
-// Needs the scope read.
+// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8121,9 +8705,9 @@ func (c *Client) Logout(ctx context.Context, body LogoutJSONRequestBody, reqEdit
 	return c.Client.Do(req)
 }
 
-// Me Get what this credential may do
+// Me Get the calling credential and its scopes
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /api/me (the `Me` operationId).
 func (c *Client) Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8138,9 +8722,9 @@ func (c *Client) Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.R
 	return c.Client.Do(req)
 }
 
-// ListProfiles List the profiles that sessions can choose, and what is wrong with the others
+// ListProfiles List profiles
 //
-// Needs the scope read.
+// Requires the scope read. An invalid profile is listed with its error.
 //
 // Corresponds with GET /api/profiles (the `ListProfiles` operationId).
 func (c *Client) ListProfiles(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8155,9 +8739,9 @@ func (c *Client) ListProfiles(ctx context.Context, params *ListProfilesParams, r
 	return c.Client.Do(req)
 }
 
-// GetProfile Get a profile with its text
+// GetProfile Get a profile and its text
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
 func (c *Client) GetProfile(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8172,9 +8756,9 @@ func (c *Client) GetProfile(ctx context.Context, name string, params *GetProfile
 	return c.Client.Do(req)
 }
 
-// ListProjects List the directories with sessions
+// ListProjects List projects
 //
-// Needs the scope read.
+// Requires the scope read. A project is a directory that has sessions.
 //
 // Corresponds with GET /api/projects (the `ListProjects` operationId).
 func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8189,9 +8773,9 @@ func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// ListRules List the rules that decide approvals without a person
+// ListRules List the stored rules
 //
-// Needs the scope read.
+// Requires the scope read. The rules decide approvals without asking a person.
 //
 // Corresponds with GET /api/rules (the `ListRules` operationId).
 func (c *Client) ListRules(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8206,9 +8790,9 @@ func (c *Client) ListRules(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
-// CreateRuleWithBody Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+// CreateRuleWithBody Store a rule
 //
-// Needs the scope approve.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8225,9 +8809,9 @@ func (c *Client) CreateRuleWithBody(ctx context.Context, contentType string, bod
 	return c.Client.Do(req)
 }
 
-// CreateRule Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+// CreateRule Store a rule
 //
-// Needs the scope approve.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8244,9 +8828,9 @@ func (c *Client) CreateRule(ctx context.Context, body CreateRuleJSONRequestBody,
 	return c.Client.Do(req)
 }
 
-// ExplainRulesWithBody Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+// ExplainRulesWithBody Explain which rule would decide a tool call
 //
-// Needs the scope read.
+// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8263,9 +8847,9 @@ func (c *Client) ExplainRulesWithBody(ctx context.Context, contentType string, b
 	return c.Client.Do(req)
 }
 
-// ExplainRules Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+// ExplainRules Explain which rule would decide a tool call
 //
-// Needs the scope read.
+// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8282,9 +8866,9 @@ func (c *Client) ExplainRules(ctx context.Context, body ExplainRulesJSONRequestB
 	return c.Client.Do(req)
 }
 
-// DeleteRule Remove a rule
+// DeleteRule Delete a rule
 //
-// Needs the scope approve.
+// Requires the scope approve.
 //
 // Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 func (c *Client) DeleteRule(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8299,9 +8883,9 @@ func (c *Client) DeleteRule(ctx context.Context, id string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// CreateSessionWithBody Start an agent in a directory
+// CreateSessionWithBody Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8318,9 +8902,9 @@ func (c *Client) CreateSessionWithBody(ctx context.Context, params *CreateSessio
 	return c.Client.Do(req)
 }
 
-// CreateSession Start an agent in a directory
+// CreateSession Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8337,9 +8921,9 @@ func (c *Client) CreateSession(ctx context.Context, params *CreateSessionParams,
 	return c.Client.Do(req)
 }
 
-// ListSessions List the sessions of a project
+// ListSessions List sessions
 //
-// Needs the scope read.
+// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
 //
 // Corresponds with GET /api/session/list (the `ListSessions` operationId).
 func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8354,9 +8938,9 @@ func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, r
 	return c.Client.Do(req)
 }
 
-// GetApproval Get an approval that waits for its answer, with rules that would answer others like it
+// GetApproval Get a pending approval
 //
-// Needs the scope read.
+// Requires the scope read. Also returns suggested rules that would allow calls like it.
 //
 // Corresponds with GET /api/session/{id}/approvals/{approvalId} (the `GetApproval` operationId).
 func (c *Client) GetApproval(ctx context.Context, id string, approvalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8371,9 +8955,9 @@ func (c *Client) GetApproval(ctx context.Context, id string, approvalId string, 
 	return c.Client.Do(req)
 }
 
-// DecideApprovalWithBody Answer what the agent asked; the first answer wins
+// DecideApprovalWithBody Answer an approval
 //
-// Needs the scope approve.
+// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8390,9 +8974,9 @@ func (c *Client) DecideApprovalWithBody(ctx context.Context, id string, approval
 	return c.Client.Do(req)
 }
 
-// DecideApproval Answer what the agent asked; the first answer wins
+// DecideApproval Answer an approval
 //
-// Needs the scope approve.
+// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8409,9 +8993,9 @@ func (c *Client) DecideApproval(ctx context.Context, id string, approvalId strin
 	return c.Client.Do(req)
 }
 
-// CancelTurnWithBody End the running turn; the session stays usable
+// CancelTurnWithBody Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8428,9 +9012,9 @@ func (c *Client) CancelTurnWithBody(ctx context.Context, id string, contentType 
 	return c.Client.Do(req)
 }
 
-// CancelTurn End the running turn; the session stays usable
+// CancelTurn Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8447,9 +9031,9 @@ func (c *Client) CancelTurn(ctx context.Context, id string, body CancelTurnJSONR
 	return c.Client.Do(req)
 }
 
-// FollowEvents Follow the session's events
+// FollowEvents Follow a session's events
 //
-// Needs the scope read.
+// Requires the scope read. Streams the events after a position, and then new events as they happen.
 //
 // Corresponds with GET /api/session/{id}/events (the `FollowEvents` operationId).
 func (c *Client) FollowEvents(ctx context.Context, id string, params *FollowEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8466,7 +9050,7 @@ func (c *Client) FollowEvents(ctx context.Context, id string, params *FollowEven
 
 // ExportSession Export a session
 //
-// Needs the scope read.
+// Requires the scope read. Streams the whole history as one file.
 //
 // Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8481,9 +9065,9 @@ func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSes
 	return c.Client.Do(req)
 }
 
-// ForkSessionWithBody Continue from a copy of the session
+// ForkSessionWithBody Fork a session
 //
-// Needs the scope send.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8500,9 +9084,9 @@ func (c *Client) ForkSessionWithBody(ctx context.Context, id string, params *For
 	return c.Client.Do(req)
 }
 
-// ForkSession Continue from a copy of the session
+// ForkSession Fork a session
 //
-// Needs the scope send.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8519,9 +9103,9 @@ func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSession
 	return c.Client.Do(req)
 }
 
-// ListItems Read the session's history as whole items
+// ListItems Read a session's history
 //
-// Needs the scope read.
+// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
 //
 // Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8536,9 +9120,9 @@ func (c *Client) ListItems(ctx context.Context, id string, params *ListItemsPara
 	return c.Client.Do(req)
 }
 
-// KillSessionWithBody End the session and everything it started; the transcript stays
+// KillSessionWithBody End a session
 //
-// Needs the scope send.
+// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8555,9 +9139,9 @@ func (c *Client) KillSessionWithBody(ctx context.Context, id string, contentType
 	return c.Client.Do(req)
 }
 
-// KillSession End the session and everything it started; the transcript stays
+// KillSession End a session
 //
-// Needs the scope send.
+// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8574,9 +9158,9 @@ func (c *Client) KillSession(ctx context.Context, id string, body KillSessionJSO
 	return c.Client.Do(req)
 }
 
-// LoadSessionWithBody Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+// LoadSessionWithBody Open a session
 //
-// Needs the scope send.
+// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8593,9 +9177,9 @@ func (c *Client) LoadSessionWithBody(ctx context.Context, id string, contentType
 	return c.Client.Do(req)
 }
 
-// LoadSession Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+// LoadSession Open a session
 //
-// Needs the scope send.
+// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8612,9 +9196,9 @@ func (c *Client) LoadSession(ctx context.Context, id string, body LoadSessionJSO
 	return c.Client.Do(req)
 }
 
-// SetOptionsWithBody Change options of the session
+// SetOptionsWithBody Change a session's options
 //
-// Needs the scope send.
+// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8631,9 +9215,9 @@ func (c *Client) SetOptionsWithBody(ctx context.Context, id string, contentType 
 	return c.Client.Do(req)
 }
 
-// SetOptions Change options of the session
+// SetOptions Change a session's options
 //
-// Needs the scope send.
+// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8650,9 +9234,9 @@ func (c *Client) SetOptions(ctx context.Context, id string, body SetOptionsJSONR
 	return c.Client.Do(req)
 }
 
-// SendPromptWithBody Begin a turn; answers once the prompt is durable
+// SendPromptWithBody Send a prompt
 //
-// Needs the scope send.
+// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8669,9 +9253,9 @@ func (c *Client) SendPromptWithBody(ctx context.Context, id string, params *Send
 	return c.Client.Do(req)
 }
 
-// SendPrompt Begin a turn; answers once the prompt is durable
+// SendPrompt Send a prompt
 //
-// Needs the scope send.
+// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8690,7 +9274,7 @@ func (c *Client) SendPrompt(ctx context.Context, id string, params *SendPromptPa
 
 // SessionStatus Get session status
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 func (c *Client) SessionStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8705,9 +9289,9 @@ func (c *Client) SessionStatus(ctx context.Context, id string, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// ListTokens List credentials, without secrets
+// ListTokens List credentials
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Corresponds with GET /api/tokens (the `ListTokens` operationId).
 func (c *Client) ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8722,9 +9306,9 @@ func (c *Client) ListTokens(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// CreateTokenWithBody Make a token for a program
+// CreateTokenWithBody Create a token for a program
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8741,9 +9325,9 @@ func (c *Client) CreateTokenWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// CreateToken Make a token for a program
+// CreateToken Create a token for a program
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8760,9 +9344,9 @@ func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBod
 	return c.Client.Do(req)
 }
 
-// RevokeTokenWithBody End a credential, all that it made, and every stream that relies on one of them
+// RevokeTokenWithBody Revoke a credential
 //
-// Needs the scope admin.
+// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8779,9 +9363,9 @@ func (c *Client) RevokeTokenWithBody(ctx context.Context, id string, contentType
 	return c.Client.Do(req)
 }
 
-// RevokeToken End a credential, all that it made, and every stream that relies on one of them
+// RevokeToken Revoke a credential
 //
-// Needs the scope admin.
+// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8800,7 +9384,7 @@ func (c *Client) RevokeToken(ctx context.Context, id string, body RevokeTokenJSO
 
 // UploadWithBody Upload a file
 //
-// Needs the scope send.
+// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8817,9 +9401,9 @@ func (c *Client) UploadWithBody(ctx context.Context, params *UploadParams, conte
 	return c.Client.Do(req)
 }
 
-// Docs Read the list of routes
+// Docs Get the list of routes as a page
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /docs (the `Docs` operationId).
 func (c *Client) Docs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8834,9 +9418,9 @@ func (c *Client) Docs(ctx context.Context, reqEditors ...RequestEditorFn) (*http
 	return c.Client.Do(req)
 }
 
-// Metrics Metrics in Prometheus' format
+// Metrics Get metrics in the Prometheus format
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Corresponds with GET /metrics (the `Metrics` operationId).
 func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8851,9 +9435,9 @@ func (c *Client) Metrics(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
-// Openapi Read this document
+// Openapi Get this document
 //
-// Needs no credential.
+// Requires no credential.
 //
 // Corresponds with GET /openapi.json (the `Openapi` operationId).
 func (c *Client) Openapi(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10841,72 +11425,72 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
-	// ListAgentsWithResponse List the kinds of agents and what is known of them here
+	// ListAgentsWithResponse List the kinds of agents
 	//
-	// Needs the scope read.
+	// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
-	// HarnessInterruptWithBodyWithResponse End the running turn
+	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/interrupt (the `HarnessInterrupt` operationId).
 	HarnessInterruptWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessInterruptResponse, error)
 
-	// HarnessInterruptWithResponse End the running turn
+	// HarnessInterruptWithResponse Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/interrupt (the `HarnessInterrupt` operationId).
 	HarnessInterruptWithResponse(ctx context.Context, body HarnessInterruptJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessInterruptResponse, error)
 
-	// HarnessBootWithBodyWithResponse Start or resume the session's agent
+	// HarnessBootWithBodyWithResponse Start or resume a session's agent
 	//
-	// Needs the scope send.
+	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/boot (the `HarnessBoot` operationId).
 	HarnessBootWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessBootResponse, error)
 
-	// HarnessBootWithResponse Start or resume the session's agent
+	// HarnessBootWithResponse Start or resume a session's agent
 	//
-	// Needs the scope send.
+	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/boot (the `HarnessBoot` operationId).
 	HarnessBootWithResponse(ctx context.Context, body HarnessBootJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessBootResponse, error)
 
-	// HarnessCreateWithBodyWithResponse Start an agent in a directory
+	// HarnessCreateWithBodyWithResponse Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
 	HarnessCreateWithBodyWithResponse(ctx context.Context, params *HarnessCreateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
 
-	// HarnessCreateWithResponse Start an agent in a directory
+	// HarnessCreateWithResponse Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/harness/session/create (the `HarnessCreate` operationId).
 	HarnessCreateWithResponse(ctx context.Context, params *HarnessCreateParams, body HarnessCreateJSONRequestBody, reqEditors ...RequestEditorFn) (*HarnessCreateResponse, error)
 
-	// HarnessListWithResponse List the sessions of a directory
+	// HarnessListWithResponse List sessions
 	//
-	// Needs the scope read.
+	// Requires the scope read. Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10915,7 +11499,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessDeleteWithResponse Delete a session and its events
 	//
-	// Needs the scope send.
+	// Requires the scope send. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10924,7 +11508,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessStatusWithResponse Get session status
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -10933,7 +11517,7 @@ type ClientWithResponsesInterface interface {
 
 	// StreamTurnWithBodyWithResponse Send a prompt and stream its turn
 	//
-	// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+	// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10942,7 +11526,7 @@ type ClientWithResponsesInterface interface {
 
 	// StreamTurnWithResponse Send a prompt and stream its turn
 	//
-	// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+	// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10951,250 +11535,250 @@ type ClientWithResponsesInterface interface {
 
 	// HealthWithResponse Get server health
 	//
-	// Needs no credential.
+	// Requires no credential.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/health (the `Health` operationId).
 	HealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*HealthResponse, error)
 
-	// LoginWithBodyWithResponse Turn a one-time code into a cookie and a key
+	// LoginWithBodyWithResponse Log in a browser with a one-time code
 	//
-	// Needs no credential.
+	// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login (the `Login` operationId).
 	LoginWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LoginResponse, error)
 
-	// LoginWithResponse Turn a one-time code into a cookie and a key
+	// LoginWithResponse Log in a browser with a one-time code
 	//
-	// Needs no credential.
+	// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login (the `Login` operationId).
 	LoginWithResponse(ctx context.Context, body LoginJSONRequestBody, reqEditors ...RequestEditorFn) (*LoginResponse, error)
 
-	// CreateLoginCodeWithBodyWithResponse Make a one-time login code
+	// CreateLoginCodeWithBodyWithResponse Create a one-time login code
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. The code logs in one browser and expires after one minute.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login/code (the `CreateLoginCode` operationId).
 	CreateLoginCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateLoginCodeResponse, error)
 
-	// CreateLoginCodeWithResponse Make a one-time login code
+	// CreateLoginCodeWithResponse Create a one-time login code
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. The code logs in one browser and expires after one minute.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login/code (the `CreateLoginCode` operationId).
 	CreateLoginCodeWithResponse(ctx context.Context, body CreateLoginCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateLoginCodeResponse, error)
 
-	// ProveServerWithBodyWithResponse Prove to a browser that this is the server it logged in to
+	// ProveServerWithBodyWithResponse Prove the server's identity to a browser
 	//
-	// Needs no credential.
+	// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login/proof (the `ProveServer` operationId).
 	ProveServerWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ProveServerResponse, error)
 
-	// ProveServerWithResponse Prove to a browser that this is the server it logged in to
+	// ProveServerWithResponse Prove the server's identity to a browser
 	//
-	// Needs no credential.
+	// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/login/proof (the `ProveServer` operationId).
 	ProveServerWithResponse(ctx context.Context, body ProveServerJSONRequestBody, reqEditors ...RequestEditorFn) (*ProveServerResponse, error)
 
-	// LogoutWithBodyWithResponse End the browser's credential
+	// LogoutWithBodyWithResponse Log out
 	//
-	// Needs the scope read.
+	// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/logout (the `Logout` operationId).
 	LogoutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LogoutResponse, error)
 
-	// LogoutWithResponse End the browser's credential
+	// LogoutWithResponse Log out
 	//
-	// Needs the scope read.
+	// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/logout (the `Logout` operationId).
 	LogoutWithResponse(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*LogoutResponse, error)
 
-	// MeWithResponse Get what this credential may do
+	// MeWithResponse Get the calling credential and its scopes
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/me (the `Me` operationId).
 	MeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*MeResponse, error)
 
-	// ListProfilesWithResponse List the profiles that sessions can choose, and what is wrong with the others
+	// ListProfilesWithResponse List profiles
 	//
-	// Needs the scope read.
+	// Requires the scope read. An invalid profile is listed with its error.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/profiles (the `ListProfiles` operationId).
 	ListProfilesWithResponse(ctx context.Context, params *ListProfilesParams, reqEditors ...RequestEditorFn) (*ListProfilesResponse, error)
 
-	// GetProfileWithResponse Get a profile with its text
+	// GetProfileWithResponse Get a profile and its text
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/profiles/{name} (the `GetProfile` operationId).
 	GetProfileWithResponse(ctx context.Context, name string, params *GetProfileParams, reqEditors ...RequestEditorFn) (*GetProfileResponse, error)
 
-	// ListProjectsWithResponse List the directories with sessions
+	// ListProjectsWithResponse List projects
 	//
-	// Needs the scope read.
+	// Requires the scope read. A project is a directory that has sessions.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjectsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProjectsResponse, error)
 
-	// ListRulesWithResponse List the rules that decide approvals without a person
+	// ListRulesWithResponse List the stored rules
 	//
-	// Needs the scope read.
+	// Requires the scope read. The rules decide approvals without asking a person.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/rules (the `ListRules` operationId).
 	ListRulesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListRulesResponse, error)
 
-	// CreateRuleWithBodyWithResponse Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+	// CreateRuleWithBodyWithResponse Store a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRuleWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRuleResponse, error)
 
-	// CreateRuleWithResponse Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+	// CreateRuleWithResponse Store a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/rules (the `CreateRule` operationId).
 	CreateRuleWithResponse(ctx context.Context, body CreateRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRuleResponse, error)
 
-	// ExplainRulesWithBodyWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	// ExplainRulesWithBodyWithResponse Explain which rule would decide a tool call
 	//
-	// Needs the scope read.
+	// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
 	ExplainRulesWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error)
 
-	// ExplainRulesWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+	// ExplainRulesWithResponse Explain which rule would decide a tool call
 	//
-	// Needs the scope read.
+	// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/rules/explain (the `ExplainRules` operationId).
 	ExplainRulesWithResponse(ctx context.Context, body ExplainRulesJSONRequestBody, reqEditors ...RequestEditorFn) (*ExplainRulesResponse, error)
 
-	// DeleteRuleWithResponse Remove a rule
+	// DeleteRuleWithResponse Delete a rule
 	//
-	// Needs the scope approve.
+	// Requires the scope approve.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 	DeleteRuleWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteRuleResponse, error)
 
-	// CreateSessionWithBodyWithResponse Start an agent in a directory
+	// CreateSessionWithBodyWithResponse Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSessionWithBodyWithResponse(ctx context.Context, params *CreateSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
 
-	// CreateSessionWithResponse Start an agent in a directory
+	// CreateSessionWithResponse Create a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Starts an agent in a directory.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSessionWithResponse(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
 
-	// ListSessionsWithResponse List the sessions of a project
+	// ListSessionsWithResponse List sessions
 	//
-	// Needs the scope read.
+	// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/session/list (the `ListSessions` operationId).
 	ListSessionsWithResponse(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*ListSessionsResponse, error)
 
-	// GetApprovalWithResponse Get an approval that waits for its answer, with rules that would answer others like it
+	// GetApprovalWithResponse Get a pending approval
 	//
-	// Needs the scope read.
+	// Requires the scope read. Also returns suggested rules that would allow calls like it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/session/{id}/approvals/{approvalId} (the `GetApproval` operationId).
 	GetApprovalWithResponse(ctx context.Context, id string, approvalId string, reqEditors ...RequestEditorFn) (*GetApprovalResponse, error)
 
-	// DecideApprovalWithBodyWithResponse Answer what the agent asked; the first answer wins
+	// DecideApprovalWithBodyWithResponse Answer an approval
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApprovalWithBodyWithResponse(ctx context.Context, id string, approvalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DecideApprovalResponse, error)
 
-	// DecideApprovalWithResponse Answer what the agent asked; the first answer wins
+	// DecideApprovalWithResponse Answer an approval
 	//
-	// Needs the scope approve.
+	// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApprovalWithResponse(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*DecideApprovalResponse, error)
 
-	// CancelTurnWithBodyWithResponse End the running turn; the session stays usable
+	// CancelTurnWithBodyWithResponse Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurnWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelTurnResponse, error)
 
-	// CancelTurnWithResponse End the running turn; the session stays usable
+	// CancelTurnWithResponse Cancel the running turn
 	//
-	// Needs the scope send.
+	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurnWithResponse(ctx context.Context, id string, body CancelTurnJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelTurnResponse, error)
 
-	// FollowEventsWithResponse Follow the session's events
+	// FollowEventsWithResponse Follow a session's events
 	//
-	// Needs the scope read.
+	// Requires the scope read. Streams the events after a position, and then new events as they happen.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11203,106 +11787,106 @@ type ClientWithResponsesInterface interface {
 
 	// ExportSessionWithResponse Export a session
 	//
-	// Needs the scope read.
+	// Requires the scope read. Streams the whole history as one file.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSessionWithResponse(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*ExportSessionResponse, error)
 
-	// ForkSessionWithBodyWithResponse Continue from a copy of the session
+	// ForkSessionWithBodyWithResponse Fork a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSessionWithBodyWithResponse(ctx context.Context, id string, params *ForkSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
 
-	// ForkSessionWithResponse Continue from a copy of the session
+	// ForkSessionWithResponse Fork a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSessionWithResponse(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
 
-	// ListItemsWithResponse Read the session's history as whole items
+	// ListItemsWithResponse Read a session's history
 	//
-	// Needs the scope read.
+	// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 	ListItemsWithResponse(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*ListItemsResponse, error)
 
-	// KillSessionWithBodyWithResponse End the session and everything it started; the transcript stays
+	// KillSessionWithBodyWithResponse End a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/kill (the `KillSession` operationId).
 	KillSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*KillSessionResponse, error)
 
-	// KillSessionWithResponse End the session and everything it started; the transcript stays
+	// KillSessionWithResponse End a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/kill (the `KillSession` operationId).
 	KillSessionWithResponse(ctx context.Context, id string, body KillSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*KillSessionResponse, error)
 
-	// LoadSessionWithBodyWithResponse Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+	// LoadSessionWithBodyWithResponse Open a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LoadSessionResponse, error)
 
-	// LoadSessionWithResponse Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+	// LoadSessionWithResponse Open a session
 	//
-	// Needs the scope send.
+	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/load (the `LoadSession` operationId).
 	LoadSessionWithResponse(ctx context.Context, id string, body LoadSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*LoadSessionResponse, error)
 
-	// SetOptionsWithBodyWithResponse Change options of the session
+	// SetOptionsWithBodyWithResponse Change a session's options
 	//
-	// Needs the scope send.
+	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
 
-	// SetOptionsWithResponse Change options of the session
+	// SetOptionsWithResponse Change a session's options
 	//
-	// Needs the scope send.
+	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithResponse(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
 
-	// SendPromptWithBodyWithResponse Begin a turn; answers once the prompt is durable
+	// SendPromptWithBodyWithResponse Send a prompt
 	//
-	// Needs the scope send.
+	// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/session/{id}/send (the `SendPrompt` operationId).
 	SendPromptWithBodyWithResponse(ctx context.Context, id string, params *SendPromptParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SendPromptResponse, error)
 
-	// SendPromptWithResponse Begin a turn; answers once the prompt is durable
+	// SendPromptWithResponse Send a prompt
 	//
-	// Needs the scope send.
+	// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11311,52 +11895,52 @@ type ClientWithResponsesInterface interface {
 
 	// SessionStatusWithResponse Get session status
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/session/{id}/status (the `SessionStatus` operationId).
 	SessionStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*SessionStatusResponse, error)
 
-	// ListTokensWithResponse List credentials, without secrets
+	// ListTokensWithResponse List credentials
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/tokens (the `ListTokens` operationId).
 	ListTokensWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListTokensResponse, error)
 
-	// CreateTokenWithBodyWithResponse Make a token for a program
+	// CreateTokenWithBodyWithResponse Create a token for a program
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateTokenResponse, error)
 
-	// CreateTokenWithResponse Make a token for a program
+	// CreateTokenWithResponse Create a token for a program
 	//
-	// Needs the scope admin.
+	// Requires the scope admin.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateTokenWithResponse(ctx context.Context, body CreateTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateTokenResponse, error)
 
-	// RevokeTokenWithBodyWithResponse End a credential, all that it made, and every stream that relies on one of them
+	// RevokeTokenWithBodyWithResponse Revoke a credential
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/tokens/{id}/revoke (the `RevokeToken` operationId).
 	RevokeTokenWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeTokenResponse, error)
 
-	// RevokeTokenWithResponse End a credential, all that it made, and every stream that relies on one of them
+	// RevokeTokenWithResponse Revoke a credential
 	//
-	// Needs the scope admin.
+	// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11365,34 +11949,34 @@ type ClientWithResponsesInterface interface {
 
 	// UploadWithBodyWithResponse Upload a file
 	//
-	// Needs the scope send.
+	// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBodyWithResponse(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadResponse, error)
 
-	// DocsWithResponse Read the list of routes
+	// DocsWithResponse Get the list of routes as a page
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /docs (the `Docs` operationId).
 	DocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DocsResponse, error)
 
-	// MetricsWithResponse Metrics in Prometheus' format
+	// MetricsWithResponse Get metrics in the Prometheus format
 	//
-	// Needs the scope read.
+	// Requires the scope read.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /metrics (the `Metrics` operationId).
 	MetricsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*MetricsResponse, error)
 
-	// OpenapiWithResponse Read this document
+	// OpenapiWithResponse Get this document
 	//
-	// Needs no credential.
+	// Requires no credential.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16363,9 +16947,9 @@ func (r OpenapiResponse) ContentType() string {
 	return ""
 }
 
-// ListAgentsWithResponse List the kinds of agents and what is known of them here
+// ListAgentsWithResponse List the kinds of agents
 //
-// Needs the scope read.
+// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16378,9 +16962,9 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
-// HarnessInterruptWithBodyWithResponse End the running turn
+// HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16393,9 +16977,9 @@ func (c *ClientWithResponses) HarnessInterruptWithBodyWithResponse(ctx context.C
 	return ParseHarnessInterruptResponse(rsp)
 }
 
-// HarnessInterruptWithResponse End the running turn
+// HarnessInterruptWithResponse Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16408,9 +16992,9 @@ func (c *ClientWithResponses) HarnessInterruptWithResponse(ctx context.Context, 
 	return ParseHarnessInterruptResponse(rsp)
 }
 
-// HarnessBootWithBodyWithResponse Start or resume the session's agent
+// HarnessBootWithBodyWithResponse Start or resume a session's agent
 //
-// Needs the scope send.
+// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16423,9 +17007,9 @@ func (c *ClientWithResponses) HarnessBootWithBodyWithResponse(ctx context.Contex
 	return ParseHarnessBootResponse(rsp)
 }
 
-// HarnessBootWithResponse Start or resume the session's agent
+// HarnessBootWithResponse Start or resume a session's agent
 //
-// Needs the scope send.
+// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16438,9 +17022,9 @@ func (c *ClientWithResponses) HarnessBootWithResponse(ctx context.Context, body 
 	return ParseHarnessBootResponse(rsp)
 }
 
-// HarnessCreateWithBodyWithResponse Start an agent in a directory
+// HarnessCreateWithBodyWithResponse Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16453,9 +17037,9 @@ func (c *ClientWithResponses) HarnessCreateWithBodyWithResponse(ctx context.Cont
 	return ParseHarnessCreateResponse(rsp)
 }
 
-// HarnessCreateWithResponse Start an agent in a directory
+// HarnessCreateWithResponse Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16468,9 +17052,9 @@ func (c *ClientWithResponses) HarnessCreateWithResponse(ctx context.Context, par
 	return ParseHarnessCreateResponse(rsp)
 }
 
-// HarnessListWithResponse List the sessions of a directory
+// HarnessListWithResponse List sessions
 //
-// Needs the scope read.
+// Requires the scope read. Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16485,7 +17069,7 @@ func (c *ClientWithResponses) HarnessListWithResponse(ctx context.Context, param
 
 // HarnessDeleteWithResponse Delete a session and its events
 //
-// Needs the scope send.
+// Requires the scope send. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16500,7 +17084,7 @@ func (c *ClientWithResponses) HarnessDeleteWithResponse(ctx context.Context, id 
 
 // HarnessStatusWithResponse Get session status
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16515,7 +17099,7 @@ func (c *ClientWithResponses) HarnessStatusWithResponse(ctx context.Context, id 
 
 // StreamTurnWithBodyWithResponse Send a prompt and stream its turn
 //
-// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16530,7 +17114,7 @@ func (c *ClientWithResponses) StreamTurnWithBodyWithResponse(ctx context.Context
 
 // StreamTurnWithResponse Send a prompt and stream its turn
 //
-// Needs the scope send. A frame's id is the position to resume after with GET /api/session/{id}/events.
+// Requires the scope send. A repeated request streams the same turn from its beginning. To resume after a frame, pass its id as after to GET /api/session/{id}/events.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16545,7 +17129,7 @@ func (c *ClientWithResponses) StreamTurnWithResponse(ctx context.Context, params
 
 // HealthWithResponse Get server health
 //
-// Needs no credential.
+// Requires no credential.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16558,9 +17142,9 @@ func (c *ClientWithResponses) HealthWithResponse(ctx context.Context, reqEditors
 	return ParseHealthResponse(rsp)
 }
 
-// LoginWithBodyWithResponse Turn a one-time code into a cookie and a key
+// LoginWithBodyWithResponse Log in a browser with a one-time code
 //
-// Needs no credential.
+// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16573,9 +17157,9 @@ func (c *ClientWithResponses) LoginWithBodyWithResponse(ctx context.Context, con
 	return ParseLoginResponse(rsp)
 }
 
-// LoginWithResponse Turn a one-time code into a cookie and a key
+// LoginWithResponse Log in a browser with a one-time code
 //
-// Needs no credential.
+// Requires no credential. Sets a cookie and returns the key that requests must send together with it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16588,9 +17172,9 @@ func (c *ClientWithResponses) LoginWithResponse(ctx context.Context, body LoginJ
 	return ParseLoginResponse(rsp)
 }
 
-// CreateLoginCodeWithBodyWithResponse Make a one-time login code
+// CreateLoginCodeWithBodyWithResponse Create a one-time login code
 //
-// Needs the scope admin.
+// Requires the scope admin. The code logs in one browser and expires after one minute.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16603,9 +17187,9 @@ func (c *ClientWithResponses) CreateLoginCodeWithBodyWithResponse(ctx context.Co
 	return ParseCreateLoginCodeResponse(rsp)
 }
 
-// CreateLoginCodeWithResponse Make a one-time login code
+// CreateLoginCodeWithResponse Create a one-time login code
 //
-// Needs the scope admin.
+// Requires the scope admin. The code logs in one browser and expires after one minute.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16618,9 +17202,9 @@ func (c *ClientWithResponses) CreateLoginCodeWithResponse(ctx context.Context, b
 	return ParseCreateLoginCodeResponse(rsp)
 }
 
-// ProveServerWithBodyWithResponse Prove to a browser that this is the server it logged in to
+// ProveServerWithBodyWithResponse Prove the server's identity to a browser
 //
-// Needs no credential.
+// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16633,9 +17217,9 @@ func (c *ClientWithResponses) ProveServerWithBodyWithResponse(ctx context.Contex
 	return ParseProveServerResponse(rsp)
 }
 
-// ProveServerWithResponse Prove to a browser that this is the server it logged in to
+// ProveServerWithResponse Prove the server's identity to a browser
 //
-// Needs no credential.
+// Requires no credential. Returns a proof that this is the server that the browser logged in to, so that it can send its key.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16648,9 +17232,9 @@ func (c *ClientWithResponses) ProveServerWithResponse(ctx context.Context, body 
 	return ParseProveServerResponse(rsp)
 }
 
-// LogoutWithBodyWithResponse End the browser's credential
+// LogoutWithBodyWithResponse Log out
 //
-// Needs the scope read.
+// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16663,9 +17247,9 @@ func (c *ClientWithResponses) LogoutWithBodyWithResponse(ctx context.Context, co
 	return ParseLogoutResponse(rsp)
 }
 
-// LogoutWithResponse End the browser's credential
+// LogoutWithResponse Log out
 //
-// Needs the scope read.
+// Requires the scope read. Revokes the credential of the calling browser and deletes its cookie. Has no effect on tokens.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16678,9 +17262,9 @@ func (c *ClientWithResponses) LogoutWithResponse(ctx context.Context, body Logou
 	return ParseLogoutResponse(rsp)
 }
 
-// MeWithResponse Get what this credential may do
+// MeWithResponse Get the calling credential and its scopes
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16693,9 +17277,9 @@ func (c *ClientWithResponses) MeWithResponse(ctx context.Context, reqEditors ...
 	return ParseMeResponse(rsp)
 }
 
-// ListProfilesWithResponse List the profiles that sessions can choose, and what is wrong with the others
+// ListProfilesWithResponse List profiles
 //
-// Needs the scope read.
+// Requires the scope read. An invalid profile is listed with its error.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16708,9 +17292,9 @@ func (c *ClientWithResponses) ListProfilesWithResponse(ctx context.Context, para
 	return ParseListProfilesResponse(rsp)
 }
 
-// GetProfileWithResponse Get a profile with its text
+// GetProfileWithResponse Get a profile and its text
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16723,9 +17307,9 @@ func (c *ClientWithResponses) GetProfileWithResponse(ctx context.Context, name s
 	return ParseGetProfileResponse(rsp)
 }
 
-// ListProjectsWithResponse List the directories with sessions
+// ListProjectsWithResponse List projects
 //
-// Needs the scope read.
+// Requires the scope read. A project is a directory that has sessions.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16738,9 +17322,9 @@ func (c *ClientWithResponses) ListProjectsWithResponse(ctx context.Context, reqE
 	return ParseListProjectsResponse(rsp)
 }
 
-// ListRulesWithResponse List the rules that decide approvals without a person
+// ListRulesWithResponse List the stored rules
 //
-// Needs the scope read.
+// Requires the scope read. The rules decide approvals without asking a person.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16753,9 +17337,9 @@ func (c *ClientWithResponses) ListRulesWithResponse(ctx context.Context, reqEdit
 	return ParseListRulesResponse(rsp)
 }
 
-// CreateRuleWithBodyWithResponse Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+// CreateRuleWithBodyWithResponse Store a rule
 //
-// Needs the scope approve.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16768,9 +17352,9 @@ func (c *ClientWithResponses) CreateRuleWithBodyWithResponse(ctx context.Context
 	return ParseCreateRuleResponse(rsp)
 }
 
-// CreateRuleWithResponse Store a rule that decides approvals from now on; a rule that decides the same is returned instead
+// CreateRuleWithResponse Store a rule
 //
-// Needs the scope approve.
+// Requires the scope approve. The rule decides approvals from now on. If an equivalent rule exists, the server returns that rule.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16783,9 +17367,9 @@ func (c *ClientWithResponses) CreateRuleWithResponse(ctx context.Context, body C
 	return ParseCreateRuleResponse(rsp)
 }
 
-// ExplainRulesWithBodyWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+// ExplainRulesWithBodyWithResponse Explain which rule would decide a tool call
 //
-// Needs the scope read.
+// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16798,9 +17382,9 @@ func (c *ClientWithResponses) ExplainRulesWithBodyWithResponse(ctx context.Conte
 	return ParseExplainRulesResponse(rsp)
 }
 
-// ExplainRulesWithResponse Explain which rule would decide a call, and why others would not; nothing is asked, run or counted
+// ExplainRulesWithResponse Explain which rule would decide a tool call
 //
-// Needs the scope read.
+// Requires the scope read. Reports for every rule whether it matches the call, and why. Nothing runs, nobody is asked and no use is counted.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16813,9 +17397,9 @@ func (c *ClientWithResponses) ExplainRulesWithResponse(ctx context.Context, body
 	return ParseExplainRulesResponse(rsp)
 }
 
-// DeleteRuleWithResponse Remove a rule
+// DeleteRuleWithResponse Delete a rule
 //
-// Needs the scope approve.
+// Requires the scope approve.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16828,9 +17412,9 @@ func (c *ClientWithResponses) DeleteRuleWithResponse(ctx context.Context, id str
 	return ParseDeleteRuleResponse(rsp)
 }
 
-// CreateSessionWithBodyWithResponse Start an agent in a directory
+// CreateSessionWithBodyWithResponse Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16843,9 +17427,9 @@ func (c *ClientWithResponses) CreateSessionWithBodyWithResponse(ctx context.Cont
 	return ParseCreateSessionResponse(rsp)
 }
 
-// CreateSessionWithResponse Start an agent in a directory
+// CreateSessionWithResponse Create a session
 //
-// Needs the scope send.
+// Requires the scope send. Starts an agent in a directory.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16858,9 +17442,9 @@ func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, par
 	return ParseCreateSessionResponse(rsp)
 }
 
-// ListSessionsWithResponse List the sessions of a project
+// ListSessionsWithResponse List sessions
 //
-// Needs the scope read.
+// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16873,9 +17457,9 @@ func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, para
 	return ParseListSessionsResponse(rsp)
 }
 
-// GetApprovalWithResponse Get an approval that waits for its answer, with rules that would answer others like it
+// GetApprovalWithResponse Get a pending approval
 //
-// Needs the scope read.
+// Requires the scope read. Also returns suggested rules that would allow calls like it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16888,9 +17472,9 @@ func (c *ClientWithResponses) GetApprovalWithResponse(ctx context.Context, id st
 	return ParseGetApprovalResponse(rsp)
 }
 
-// DecideApprovalWithBodyWithResponse Answer what the agent asked; the first answer wins
+// DecideApprovalWithBodyWithResponse Answer an approval
 //
-// Needs the scope approve.
+// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16903,9 +17487,9 @@ func (c *ClientWithResponses) DecideApprovalWithBodyWithResponse(ctx context.Con
 	return ParseDecideApprovalResponse(rsp)
 }
 
-// DecideApprovalWithResponse Answer what the agent asked; the first answer wins
+// DecideApprovalWithResponse Answer an approval
 //
-// Needs the scope approve.
+// Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16918,9 +17502,9 @@ func (c *ClientWithResponses) DecideApprovalWithResponse(ctx context.Context, id
 	return ParseDecideApprovalResponse(rsp)
 }
 
-// CancelTurnWithBodyWithResponse End the running turn; the session stays usable
+// CancelTurnWithBodyWithResponse Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16933,9 +17517,9 @@ func (c *ClientWithResponses) CancelTurnWithBodyWithResponse(ctx context.Context
 	return ParseCancelTurnResponse(rsp)
 }
 
-// CancelTurnWithResponse End the running turn; the session stays usable
+// CancelTurnWithResponse Cancel the running turn
 //
-// Needs the scope send.
+// Requires the scope send. The session stays usable. Has no effect if no turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16948,9 +17532,9 @@ func (c *ClientWithResponses) CancelTurnWithResponse(ctx context.Context, id str
 	return ParseCancelTurnResponse(rsp)
 }
 
-// FollowEventsWithResponse Follow the session's events
+// FollowEventsWithResponse Follow a session's events
 //
-// Needs the scope read.
+// Requires the scope read. Streams the events after a position, and then new events as they happen.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16965,7 +17549,7 @@ func (c *ClientWithResponses) FollowEventsWithResponse(ctx context.Context, id s
 
 // ExportSessionWithResponse Export a session
 //
-// Needs the scope read.
+// Requires the scope read. Streams the whole history as one file.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -16978,9 +17562,9 @@ func (c *ClientWithResponses) ExportSessionWithResponse(ctx context.Context, id 
 	return ParseExportSessionResponse(rsp)
 }
 
-// ForkSessionWithBodyWithResponse Continue from a copy of the session
+// ForkSessionWithBodyWithResponse Fork a session
 //
-// Needs the scope send.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16993,9 +17577,9 @@ func (c *ClientWithResponses) ForkSessionWithBodyWithResponse(ctx context.Contex
 	return ParseForkSessionResponse(rsp)
 }
 
-// ForkSessionWithResponse Continue from a copy of the session
+// ForkSessionWithResponse Fork a session
 //
-// Needs the scope send.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17008,9 +17592,9 @@ func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id st
 	return ParseForkSessionResponse(rsp)
 }
 
-// ListItemsWithResponse Read the session's history as whole items
+// ListItemsWithResponse Read a session's history
 //
-// Needs the scope read.
+// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17023,9 +17607,9 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, id stri
 	return ParseListItemsResponse(rsp)
 }
 
-// KillSessionWithBodyWithResponse End the session and everything it started; the transcript stays
+// KillSessionWithBodyWithResponse End a session
 //
-// Needs the scope send.
+// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17038,9 +17622,9 @@ func (c *ClientWithResponses) KillSessionWithBodyWithResponse(ctx context.Contex
 	return ParseKillSessionResponse(rsp)
 }
 
-// KillSessionWithResponse End the session and everything it started; the transcript stays
+// KillSessionWithResponse End a session
 //
-// Needs the scope send.
+// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17053,9 +17637,9 @@ func (c *ClientWithResponses) KillSessionWithResponse(ctx context.Context, id st
 	return ParseKillSessionResponse(rsp)
 }
 
-// LoadSessionWithBodyWithResponse Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+// LoadSessionWithBodyWithResponse Open a session
 //
-// Needs the scope send.
+// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17068,9 +17652,9 @@ func (c *ClientWithResponses) LoadSessionWithBodyWithResponse(ctx context.Contex
 	return ParseLoadSessionResponse(rsp)
 }
 
-// LoadSessionWithResponse Open a session, and add what its conversation gained elsewhere; its history follows on the WebSocket
+// LoadSessionWithResponse Open a session
 //
-// Needs the scope send.
+// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17083,9 +17667,9 @@ func (c *ClientWithResponses) LoadSessionWithResponse(ctx context.Context, id st
 	return ParseLoadSessionResponse(rsp)
 }
 
-// SetOptionsWithBodyWithResponse Change options of the session
+// SetOptionsWithBodyWithResponse Change a session's options
 //
-// Needs the scope send.
+// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17098,9 +17682,9 @@ func (c *ClientWithResponses) SetOptionsWithBodyWithResponse(ctx context.Context
 	return ParseSetOptionsResponse(rsp)
 }
 
-// SetOptionsWithResponse Change options of the session
+// SetOptionsWithResponse Change a session's options
 //
-// Needs the scope send.
+// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17113,9 +17697,9 @@ func (c *ClientWithResponses) SetOptionsWithResponse(ctx context.Context, id str
 	return ParseSetOptionsResponse(rsp)
 }
 
-// SendPromptWithBodyWithResponse Begin a turn; answers once the prompt is durable
+// SendPromptWithBodyWithResponse Send a prompt
 //
-// Needs the scope send.
+// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17128,9 +17712,9 @@ func (c *ClientWithResponses) SendPromptWithBodyWithResponse(ctx context.Context
 	return ParseSendPromptResponse(rsp)
 }
 
-// SendPromptWithResponse Begin a turn; answers once the prompt is durable
+// SendPromptWithResponse Send a prompt
 //
-// Needs the scope send.
+// Requires the scope send. Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17145,7 +17729,7 @@ func (c *ClientWithResponses) SendPromptWithResponse(ctx context.Context, id str
 
 // SessionStatusWithResponse Get session status
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17158,9 +17742,9 @@ func (c *ClientWithResponses) SessionStatusWithResponse(ctx context.Context, id 
 	return ParseSessionStatusResponse(rsp)
 }
 
-// ListTokensWithResponse List credentials, without secrets
+// ListTokensWithResponse List credentials
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17173,9 +17757,9 @@ func (c *ClientWithResponses) ListTokensWithResponse(ctx context.Context, reqEdi
 	return ParseListTokensResponse(rsp)
 }
 
-// CreateTokenWithBodyWithResponse Make a token for a program
+// CreateTokenWithBodyWithResponse Create a token for a program
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17188,9 +17772,9 @@ func (c *ClientWithResponses) CreateTokenWithBodyWithResponse(ctx context.Contex
 	return ParseCreateTokenResponse(rsp)
 }
 
-// CreateTokenWithResponse Make a token for a program
+// CreateTokenWithResponse Create a token for a program
 //
-// Needs the scope admin.
+// Requires the scope admin.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17203,9 +17787,9 @@ func (c *ClientWithResponses) CreateTokenWithResponse(ctx context.Context, body 
 	return ParseCreateTokenResponse(rsp)
 }
 
-// RevokeTokenWithBodyWithResponse End a credential, all that it made, and every stream that relies on one of them
+// RevokeTokenWithBodyWithResponse Revoke a credential
 //
-// Needs the scope admin.
+// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17218,9 +17802,9 @@ func (c *ClientWithResponses) RevokeTokenWithBodyWithResponse(ctx context.Contex
 	return ParseRevokeTokenResponse(rsp)
 }
 
-// RevokeTokenWithResponse End a credential, all that it made, and every stream that relies on one of them
+// RevokeTokenWithResponse Revoke a credential
 //
-// Needs the scope admin.
+// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17235,7 +17819,7 @@ func (c *ClientWithResponses) RevokeTokenWithResponse(ctx context.Context, id st
 
 // UploadWithBodyWithResponse Upload a file
 //
-// Needs the scope send.
+// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17248,9 +17832,9 @@ func (c *ClientWithResponses) UploadWithBodyWithResponse(ctx context.Context, pa
 	return ParseUploadResponse(rsp)
 }
 
-// DocsWithResponse Read the list of routes
+// DocsWithResponse Get the list of routes as a page
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17263,9 +17847,9 @@ func (c *ClientWithResponses) DocsWithResponse(ctx context.Context, reqEditors .
 	return ParseDocsResponse(rsp)
 }
 
-// MetricsWithResponse Metrics in Prometheus' format
+// MetricsWithResponse Get metrics in the Prometheus format
 //
-// Needs the scope read.
+// Requires the scope read.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17278,9 +17862,9 @@ func (c *ClientWithResponses) MetricsWithResponse(ctx context.Context, reqEditor
 	return ParseMetricsResponse(rsp)
 }
 
-// OpenapiWithResponse Read this document
+// OpenapiWithResponse Get this document
 //
-// Needs no credential.
+// Requires no credential.
 //
 // Returns a wrapper object for the known response body format(s).
 //
