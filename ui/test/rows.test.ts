@@ -10,7 +10,7 @@ import {
 import { empty, reduce, type Turn } from "../src/model/transcript";
 import { changesOf } from "../src/stream/TurnEnd";
 import type { AgentFile, Entry } from "../src/wire/types";
-import { asked, call, ended, history, live, message, notice, sample, started } from "./stream";
+import { answered, asked, call, ended, history, live, message, notice, sample, started } from "./stream";
 
 const turnOf = (...es: Entry[]) => reduce(empty, es.map(live)).turns[0] as Turn;
 const none = new Set<string>();
@@ -113,6 +113,38 @@ describe("rows", () => {
     expect(state(call("t", "1:0", "c", 1, "complete", { ...run, exitCode: 1 }))).toBe("failed");
     expect(state(call("t", "1:0", "c", 1, "error", run))).toBe("failed");
     expect(state(call("t", "1:0", "c", 1, "complete", { ...run, exitCode: 0 }))).toBe("done");
+  });
+
+  it("shows a call that was denied as denied, not as failed", () => {
+    const state = (choice: string, ...more: Entry[]) =>
+      (
+        rowsOf(turnOf(asked("t", "a", 1, "c"), answered("t", "a", 2, choice), ...more), none).find(
+          (r) => r.kind === "tool",
+        ) as { state?: string }
+      ).state;
+    const run = { kind: "execute" };
+    const refused = call("t", "1:0", "c", 3, "complete", { ...run, toolOutputIsError: true });
+    expect(state("no", refused)).toBe("denied");
+    expect(state("deny", refused)).toBe("denied"); // a rule chose for a client that never saw the choices
+    expect(state("no", call("t", "1:0", "c", 3, "error", run))).toBe("denied");
+    expect(state("no", call("t", "1:0", "c", 3, "update", run), ended("t", 4, "cancelled"))).toBe("denied");
+    expect(state("yes", refused)).toBe("failed");
+    expect(state("withdrawn", refused)).toBe("failed");
+    expect(state("no", call("t", "1:0", "c", 3, "complete", { ...run, exitCode: 1 }))).toBe("failed"); // it ran
+    expect(state("no", call("t", "1:0", "c", 3, "complete", run))).toBe("done");
+    expect(state("no", asked("t", "b", 3, "c"), answered("t", "b", 4, "yes"), refused)).toBe("failed");
+    expect(state("yes", asked("t", "b", 3, "c"), answered("t", "b", 4, "no"), refused)).toBe("denied");
+  });
+
+  it("does not fold a call that was denied", () => {
+    const turn = turnOf(
+      call("t", "1:0", "a", 1, "complete"),
+      asked("t", "x", 2, "b"),
+      answered("t", "x", 3, "no"),
+      call("t", "1:1", "b", 4, "complete", { toolOutputIsError: true }),
+      call("t", "1:2", "c", 5, "complete"),
+    );
+    expect(kinds(turn)).toEqual(["tool", "tool", "approval", "tool", "working"]);
   });
 
   it("keeps a notice at its place", () => {

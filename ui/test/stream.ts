@@ -122,12 +122,15 @@ export const asked = (turn: string, id: string, seq: number, callId?: string): E
       title: "",
       callId,
       toolName: "Read",
-      choices: [{ id: "yes", kind: "allow_once", label: "Allow" }],
+      choices: [
+        { id: "yes", kind: "allow_once", label: "Allow" },
+        { id: "no", kind: "deny", label: "Deny" },
+      ],
     },
   },
 });
 
-export const answered = (turn: string, id: string, seq: number): Entry => ({
+export const answered = (turn: string, id: string, seq: number, choice = "yes"): Entry => ({
   type: "session:approval",
   payload: {
     turnId: turn,
@@ -135,7 +138,7 @@ export const answered = (turn: string, id: string, seq: number): Entry => ({
     timestamp: at(seq),
     status: "resolved",
     approval: { id, kind: "tool", title: "", choices: [] },
-    choice: "yes",
+    choice,
     by: "user",
   },
 });

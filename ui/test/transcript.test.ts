@@ -168,7 +168,11 @@ describe("reduce", () => {
     );
     expect(t.turns[0]?.ended?.type).toBe("turn_error");
     expect(t.turns[0]?.approvals).toMatchObject([
-      { status: "resolved", by: "user", approval: { toolName: "Read", choices: [{ id: "yes" }] } },
+      {
+        status: "resolved",
+        by: "user",
+        approval: { toolName: "Read", choices: [{ id: "yes" }, { id: "no" }] },
+      },
     ]);
     expect(pending(t)).toEqual([]);
   });

@@ -23,7 +23,7 @@ export type Row = { key: string; depth: number; turn: string } & (
   | { kind: "break"; text: string }
 );
 
-export type ToolState = "running" | "asks" | "done" | "failed" | "stopped";
+export type ToolState = "running" | "asks" | "done" | "failed" | "denied" | "stopped";
 
 /** What a subagent did, for the call that started it. */
 export interface Inside {
@@ -34,10 +34,28 @@ export interface Inside {
 export function stateOf(item: ToolItem, turn: Turn): ToolState {
   const t = item.tool_call;
   if (isOpen(item)) {
-    if (turn.ended) return "stopped";
+    if (turn.ended) return wasDenied(item, turn) ? "denied" : "stopped";
     return turn.approvals.some((a) => a.status === "pending" && isAbout(a, item)) ? "asks" : "running";
   }
-  return item.status === "error" || t.toolOutputIsError || (t.exitCode ?? 0) !== 0 ? "failed" : "done";
+  if ((t.exitCode ?? 0) !== 0) return "failed"; // it ran, whatever was denied
+  if (item.status !== "error" && !t.toolOutputIsError) return "done";
+  return wasDenied(item, turn) ? "denied" : "failed";
+}
+
+// wasDenied reports whether the last answer to the approvals of a call denied
+// it.
+function wasDenied(item: ToolItem, turn: Turn): boolean {
+  const last = turn.approvals.findLast((a) => a.status === "resolved" && isAbout(a, item));
+  return last !== undefined && denies(last);
+}
+
+/**
+ * Whether the answer to an approval denies it. The choices may be unknown, but
+ * the ids of the server's own denials begin with deny.
+ */
+function denies(a: ApprovalEvent): boolean {
+  const chosen = a.approval.choices.find((c) => c.id === a.choice);
+  return chosen ? chosen.kind.startsWith("deny") : (a.choice?.startsWith("deny") ?? false);
 }
 
 const isAbout = (a: ApprovalEvent, item: ToolItem): boolean =>
@@ -259,6 +277,7 @@ const foldable = (r: Row): r is Extract<Row, { kind: "tool" }> =>
   r.kind === "tool" &&
   !r.inside &&
   r.state !== "failed" &&
+  r.state !== "denied" &&
   (r.item.tool_call.kind === "read" || r.item.tool_call.kind === "search");
 
 // fold merges neighbouring reads and searches into one row. The row's key is

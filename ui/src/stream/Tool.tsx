@@ -1,5 +1,6 @@
 import {
   ArrowRightLeft,
+  Ban,
   Bot,
   Brain,
   Check,
@@ -96,7 +97,7 @@ function Line({
       type="button"
       aria-expanded={open}
       onClick={onToggle}
-      className={`group flex min-h-7 w-full items-center gap-2 rounded-md px-1 py-0.5 text-left hover:bg-panel [@media(pointer:coarse)]:min-h-11 ${state === "stopped" ? "text-muted" : ""}`}
+      className={`group flex min-h-7 w-full items-center gap-2 rounded-md px-1 py-0.5 text-left hover:bg-panel [@media(pointer:coarse)]:min-h-11 ${state === "stopped" || state === "denied" ? "text-muted" : ""}`}
     >
       <Icon size={15} aria-hidden className={`shrink-0 ${state === "failed" ? "text-del" : "text-muted"}`} />
       {children}
@@ -132,6 +133,12 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
         <span className="flex items-center gap-1 text-del">
           {t.exitCode ? `exit ${t.exitCode}` : "failed"}
           <X size={13} aria-hidden />
+        </span>
+      )}
+      {state === "denied" && (
+        <span className="flex items-center gap-1">
+          denied
+          <Ban size={12} aria-hidden />
         </span>
       )}
       {state === "asks" && <span className="text-accent">waits for you</span>}
@@ -187,7 +194,11 @@ function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: s
           />
         </Part>
       )}
-      {item.errorMessage && <p className="text-sm text-del">{plain(item.errorMessage, 1000)}</p>}
+      {item.errorMessage && (
+        <p className={`text-sm ${state === "denied" ? "text-muted" : "text-del"}`}>
+          {plain(item.errorMessage, 1000)}
+        </p>
+      )}
     </div>
   );
 }
