@@ -133,7 +133,7 @@ describe.skipIf(skip)("the page's origin", () => {
       onTestFinished(() => leave(squatter));
       squatters.push(squatter);
     }
-    await page.getByText("A different program answers at the server’s address.").waitFor();
+    await page.getByText("Another program is running at the server’s address.").waitFor();
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("did not prove that it is your server").waitFor();
     await page.bringToFront(); // a tab that wakes up connects at once

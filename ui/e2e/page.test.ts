@@ -382,7 +382,7 @@ describe.skipIf(skip)("the page", () => {
     await offers.first().waitFor();
     expect(await offers.allInnerTexts()).toEqual([
       "Always allow git log -p",
-      "Always allow git log * with any further words",
+      "Always allow git log * with any arguments",
     ]);
     await expectAccessible(page);
     await offers.last().click();
@@ -398,7 +398,7 @@ describe.skipIf(skip)("the page", () => {
     await page.getByText("Reason: allowed by rule 1, made by browser on").waitFor();
     await page.getByRole("button", { name: "Details" }).click();
     const details = page.getByRole("complementary", { name: "Details" });
-    await details.getByText("Allow git log * with any further words").waitFor();
+    await details.getByText("Allow git log * with any arguments").waitFor();
     await details.getByRole("button", { name: "Remove rule 1" }).click();
     await details.getByText("git log *").waitFor({ state: "detached" });
 
@@ -581,7 +581,7 @@ describe.skipIf(skip)("the page", () => {
   it("says keys, has no trap and shows the focus", async () => {
     await login();
     await page.keyboard.press("?");
-    const dialog = page.getByRole("dialog", { name: "Keys" });
+    const dialog = page.getByRole("dialog", { name: "Keyboard shortcuts" });
     await dialog.waitFor();
     await expectAccessible(page);
     await page.keyboard.press("Escape");

@@ -94,7 +94,7 @@ describe("a form", () => {
   it("is not sent before it is right, and says what is wrong", async () => {
     await show({ arguments: args });
     expect(host.textContent).toContain("About the service");
-    expect(host.textContent).toContain("What you enter goes to deployer");
+    expect(host.textContent).toContain("What you enter is sent to deployer");
     expect(host.querySelectorAll("[data-wrong]").length).toBe(0); // no errors before the first attempt to send
     await press("Send");
     expect(asked).toEqual([]);

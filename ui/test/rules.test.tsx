@@ -83,7 +83,7 @@ it("shows the exact pattern before it allows it from now on", async () => {
   await click(button("Always allow in this project…"));
   expect([...host.querySelectorAll("[data-rule]")].map((b) => b.textContent)).toEqual([
     "Always allow git log -p",
-    "Always allow git log * with any further words",
+    "Always allow git log * with any arguments",
   ]);
   await click(host.querySelectorAll<HTMLElement>("[data-rule]")[1] as HTMLElement);
   expect(JSON.parse(asked[1]?.replace("POST /api/session/s/approvals/a ", "") ?? "")).toEqual({
@@ -125,9 +125,9 @@ it("lists the rules of a session and removes one", async () => {
   });
   expect([...host.querySelectorAll("li p:first-child")].map((p) => p.textContent)).toEqual([
     "Allow git status",
-    "Deny rm * with any further words",
+    "Deny rm * with any arguments",
   ]);
-  expect(host.textContent).toContain("Rule 1, made by laptop on");
+  expect(host.textContent).toContain("Rule 1, created by laptop on");
   expect(host.textContent).toContain("used 2 times");
   answers["GET /api/rules"] = { rules: [] };
   await click(host.querySelector('[aria-label="Remove rule 1"]') as HTMLElement);
@@ -166,9 +166,9 @@ it("says what each kind of rule is about", () => {
     act(() => root.render(<RuleText rule={{ effect: "allow", kind: "execute", ...rule }} dir="/p" />));
     return host.textContent;
   };
-  expect(text({ kind: "edit", pattern: "/p" })).toBe("changes of everything in this project");
-  expect(text({ kind: "edit", pattern: "/p/src" })).toBe("changes of /p/src");
-  expect(text({ kind: "fetch", pattern: "*.example.com" })).toBe("fetches from *.example.com");
+  expect(text({ kind: "edit", pattern: "/p" })).toBe("changes to everything in this project");
+  expect(text({ kind: "edit", pattern: "/p/src" })).toBe("changes to /p/src");
+  expect(text({ kind: "fetch", pattern: "*.example.com" })).toBe("requests to *.example.com");
   expect(text({ kind: "tool", tool: "mcp__t__add" })).toBe("calls of mcp__t__add");
   expect(text({ pattern: "ls \u202etxt" })).not.toContain("\u202e");
 });

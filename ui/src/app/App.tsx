@@ -103,7 +103,7 @@ function LinkBar() {
     >
       {offline ? "This device is offline. " : ""}
       {link === "foreign"
-        ? "A different program answers at the server’s address. Nothing is sent to it; this page keeps what it shows."
+        ? "Another program is running at the server’s address. This page sends nothing to it and keeps showing what it has."
         : ever
           ? "Reconnecting. Missed events will follow."
           : "Connecting to the server."}

@@ -8,15 +8,15 @@ const keys: [string[], string][] = [
   [["Enter"], "Send, or queue while a turn runs"],
   [["Shift", "Enter"], "New line"],
   [["Esc", "Esc"], "Stop the turn"],
-  [["1", "2", "3", "4"], "Answer the approval (outside of text fields)"],
+  [["1", "2", "3", "4"], "Answer an approval (outside text fields)"],
   [["d"], "Session details"],
   [["Ctrl", "End"], "Jump to the end of the conversation"],
-  [["?"], "Show these keys"],
+  [["?"], "Show these shortcuts"],
 ];
 
 export function Keys({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-2">
         {keys.map(([ks, what]) => (
           <div key={what} className="contents">

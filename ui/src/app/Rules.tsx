@@ -42,7 +42,7 @@ export function Rules({ s }: { s: SessionStatus }) {
             <p className="flex items-center gap-2 text-xs text-muted">
               <span className="min-w-0">
                 Rule {r.id}
-                {r.by && `, made by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}, used{" "}
+                {r.by && `, created by ${plain(r.by, 60)}`} on {absolute(r.createdAt)}, used{" "}
                 {plural(r.uses, "time")}
               </span>
               <button
@@ -68,9 +68,9 @@ export function Rules({ s }: { s: SessionStatus }) {
 export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
   const what = {
     execute: "",
-    edit: "changes of ",
+    edit: "changes to ",
     read: "reads of ",
-    fetch: "fetches from ",
+    fetch: "requests to ",
     tool: "calls of ",
   };
   const pattern = rule.pattern ?? "";
@@ -83,7 +83,7 @@ export function RuleText({ rule, dir }: { rule: RuleFields; dir: string }) {
       <code className="font-mono break-words">
         <Visible text={rule.kind === "tool" ? (rule.tool ?? "") : pattern} />
       </code>
-      {rule.kind === "execute" && pattern.endsWith(" *") && " with any further words"}
+      {rule.kind === "execute" && pattern.endsWith(" *") && " with any arguments"}
     </span>
   );
 }

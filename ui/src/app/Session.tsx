@@ -137,13 +137,13 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
       {asking && s && (
         <Dialog title="End this session?" onClose={() => setAsking(false)}>
           <p>
-            The agent and everything it started are ended
-            {s.activity !== "idle" ? ", in the middle of its turn" : ""}. The record is kept, and the session
-            can be continued.
+            This stops the agent and everything it started
+            {s.activity !== "idle" ? ", in the middle of its turn" : ""}. The history stays, and you can
+            continue the session later.
           </p>
           <div className="mt-4 flex justify-end gap-2">
             <button type="button" className="button" onClick={() => setAsking(false)}>
-              Keep it
+              Cancel
             </button>
             <button
               type="button"

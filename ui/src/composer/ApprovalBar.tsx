@@ -135,7 +135,7 @@ function One({
           )}
           {extra === "why" && (
             <p className="isolate-text mt-2 text-sm text-muted">
-              The agent says: <Visible text={a.why ?? ""} />
+              The agent’s reason: <Visible text={a.why ?? ""} />
             </p>
           )}
         </div>

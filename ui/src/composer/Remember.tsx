@@ -36,7 +36,7 @@ export function Remember({
   if (rules.length === 0)
     return (
       <p className="mb-2 text-sm text-muted">
-        No rule can match exactly this call, so you are asked each time. A rule for a command allows one
+        No rule can match exactly this call, so the agent asks you each time. A rule for a command allows one
         simple command, without operators, substitutions or redirections.
       </p>
     );

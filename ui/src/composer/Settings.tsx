@@ -170,7 +170,7 @@ function Field({
     <div data-setting={s.key} aria-busy={busy}>
       <SettingField setting={s} value={shownOf(s, c)} onChange={onChange} busy={busy} id={id} />
       <p role="status" className="text-sm text-muted">
-        {busy && "Asking the agent…"}
+        {busy && "Applying…"}
         {c?.is === "kept" && `The agent kept ${plain(nameOf(s), 80) || "its own value"}.`}
       </p>
       {c?.is === "refused" && (

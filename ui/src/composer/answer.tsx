@@ -58,12 +58,12 @@ export function useAnswer(a: Approval): Answer | undefined {
             onChange={(key, e) => setValues((all) => new Map(all).set(key, e))}
           />
         ) : (
-          <p className="text-del">This form cannot be answered here: part of it is hidden.</p>
+          <p className="text-del">This form cannot be answered here, because part of it is not shown.</p>
         )}
         {ready && fields.length > 0 && (
           <p className="text-xs text-muted">
-            What you enter goes to {a.toolName ? asker(a.toolName) : "the agent"} and is kept in the record of
-            this session.
+            What you enter is sent to {a.toolName ? asker(a.toolName) : "the agent"} and stored in the history
+            of this session.
           </p>
         )}
       </div>

@@ -73,6 +73,6 @@ export function help(a: Agent): Help[] {
   if (a.login && (state === "missing" || state === "checking"))
     out.push({ text: "Then log in with", command: a.login });
   if (a.login && state === "ready" && a.loggedIn === undefined)
-    out.push({ text: "If it is not logged in", command: a.login });
+    out.push({ text: "If it is not logged in, log in with", command: a.login });
   return out;
 }

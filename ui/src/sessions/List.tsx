@@ -28,7 +28,13 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
-        <button type="button" className="quiet" onClick={onKeys} aria-label="Keys" title="Keys (?)">
+        <button
+          type="button"
+          className="quiet"
+          onClick={onKeys}
+          aria-label="Keyboard shortcuts"
+          title="Keyboard shortcuts (?)"
+        >
           <kbd>?</kbd>
         </button>
         <button type="button" className="button" onClick={() => go({ at: "new" })} title="New session (n)">

@@ -70,9 +70,9 @@ function outcome(e: ApprovalEvent, over: boolean): string {
     !c || c.kind === "deny" || c.kind === "deny_stop"
       ? "denied"
       : c?.kind === "allow_always"
-        ? "allowed always"
+        ? "always allowed"
         : c?.kind === "allow_session"
-          ? "allowed for this session"
+          ? "allowed in this session"
           : e.by === "user" && e.rule === undefined
             ? "allowed once"
             : "allowed";

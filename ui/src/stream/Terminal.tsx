@@ -83,7 +83,7 @@ export const Terminal = memo(function Terminal({
       )}
       {truncated && (
         <p className="mt-1 text-sm text-muted">
-          The output was cut{totalBytes ? `; all of it is ${bytes(totalBytes)}` : ""}.
+          The output was cut{totalBytes ? `; its full size is ${bytes(totalBytes)}` : ""}.
         </p>
       )}
     </div>
@@ -114,7 +114,7 @@ function ShownLine({ line }: { line: Line }) {
     <span>
       {(long ? cut(line) : line).map((s, i) =>
         s.mark ? (
-          <Mark key={i} label="not shown as it is, not obeyed">
+          <Mark key={i} label="control sequence, shown as text">
             {s.mark}
           </Mark>
         ) : s.className ? (

@@ -141,7 +141,7 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
           <Ban size={12} aria-hidden />
         </span>
       )}
-      {state === "asks" && <span className="text-accent">waits for you</span>}
+      {state === "asks" && <span className="text-accent">waiting for you</span>}
       {state === "stopped" && (
         <span className="flex items-center gap-1">
           stopped

@@ -75,7 +75,9 @@ async function send(
   const e = (v as { error?: { type?: unknown; message?: unknown; details?: unknown } } | undefined)?.error;
   throw new ApiError(
     typeof e?.type === "string" ? e.type : "INTERNAL",
-    typeof e?.message === "string" ? e.message : `The server answered with ${res.status} and no reason.`,
+    typeof e?.message === "string"
+      ? e.message
+      : `The server responded with status ${res.status} and no message.`,
     res.status,
     typeof e?.details === "object" && e.details !== null ? (e.details as Record<string, unknown>) : {},
   );
@@ -104,7 +106,7 @@ export const api = {
     const v = (await send("POST", "/api/login", body, {}, "same-origin")) as Record<string, unknown>;
     const { key, login: id, proofKey } = v;
     if (typeof key !== "string" || typeof id !== "string" || typeof proofKey !== "string")
-      throw new ApiError("INTERNAL", "The server’s login answer has no key.", 0);
+      throw new ApiError("INTERNAL", "The server’s login response has no key.", 0);
     keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
@@ -121,7 +123,7 @@ export const api = {
       sessionId?: unknown;
     };
     if (typeof v.sessionId !== "string")
-      throw new ApiError("INTERNAL", "The server’s answer has no session id.", 0);
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
   },
   load: (id: string) => post(`${session(id)}/load`, {}),
@@ -146,7 +148,7 @@ export const api = {
       uploadId?: unknown;
     };
     if (typeof v.uploadId !== "string")
-      throw new ApiError("INTERNAL", "The server’s answer has no upload id.", 0);
+      throw new ApiError("INTERNAL", "The server’s response has no upload id.", 0);
     return v.uploadId;
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),

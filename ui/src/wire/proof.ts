@@ -66,7 +66,7 @@ async function ask() {
   if (res.ok && (await verify(mine.proofKey, `runnel proof\n${location.origin}\n${nonce}`, given))) return;
   throw new ApiError(
     "SERVER_NOT_PROVEN",
-    "The program that answers at this address did not prove that it is your server. Nothing was sent to it.",
+    "The program at this address did not prove that it is your server. This page sent nothing to it.",
     0,
   );
 }
