@@ -1,6 +1,6 @@
 import { act } from "react";
-import { createRoot } from "react-dom/client";
-import { expect, it } from "vitest";
+import { createRoot, type Root } from "react-dom/client";
+import { afterEach, expect, it } from "vitest";
 import { ApprovalBar } from "../src/composer/ApprovalBar";
 import { empty, reduce } from "../src/model/transcript";
 import type { Approval } from "../src/wire/types";
@@ -8,13 +8,20 @@ import { call, live } from "./stream";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
+const roots: Root[] = [];
+afterEach(() =>
+  act(() => {
+    for (const root of roots.splice(0)) root.unmount(); // ends its timers
+  }),
+);
+
 function render(approval: Partial<Approval>, transcript = empty): HTMLElement {
   const host = document.createElement("div");
   const whole: Approval = { id: "a", kind: "tool", title: "title of the agent", choices: [], ...approval };
   const waiting = [{ turnId: "t", seq: 1, timestamp: "", status: "pending" as const, approval: whole }];
-  act(() =>
-    createRoot(host).render(<ApprovalBar session="s" transcript={transcript} dir="/p" waiting={waiting} />),
-  );
+  const root = createRoot(host);
+  roots.push(root);
+  act(() => root.render(<ApprovalBar session="s" transcript={transcript} dir="/p" waiting={waiting} />));
   return host;
 }
 
