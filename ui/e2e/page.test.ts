@@ -363,6 +363,7 @@ describe.skipIf(skip)("the page", () => {
     await bar.getByRole("button", { name: "Deny", exact: true }).click();
     await bar.waitFor({ state: "detached" });
     await page.getByText("Bash: denied by you").waitFor();
+    await page.getByRole("button", { name: /denied$/ }).waitFor(); // the call
     await page.getByText("not on this machine").waitFor();
     expectQuiet(watch);
   });
