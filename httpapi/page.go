@@ -2,12 +2,18 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"io/fs"
+	"mime"
 	"net/http"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
@@ -16,10 +22,16 @@ import (
 // folder whose name is random and new at each start of the server. A program
 // that had our port and name while the server was down can have left files in
 // the browser's cache, but not under a name that did not exist yet.
+//
+// For the same reason the random name is part of every ETag. A file that such a
+// program left, with the ETag that the file had before, is not confirmed. The
+// files do not change while the server runs, so an ETag needs no hash.
 type page struct {
 	files fs.FS
 	start string // name of that folder
 }
+
+const index = "index.html"
 
 func newPage(files fs.FS) page { return page{files, rand.Text()} }
 
@@ -31,11 +43,11 @@ func (p page) routes() ([]route, error) {
 	}
 	var list []route
 	err := fs.WalkDir(p.files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(path.Base(name), ".") || strings.HasPrefix(name, "assets/") {
+		if err != nil || d.IsDir() || hidden(name) || strings.HasPrefix(name, "assets/") {
 			return err
 		}
 		at := "/" + name
-		if name == "index.html" {
+		if name == index {
 			at = "/{$}"
 		}
 		list = append(list, route{method: http.MethodGet, path: at, page: true, serve: p.file(name)})
@@ -54,29 +66,80 @@ func (p page) routes() ([]route, error) {
 	return append(list, assets), nil
 }
 
-var errNoFile = reply.Refuse(http.StatusNotFound, "the page has no such file")
+// hidden reports whether a file has no address of its own: a file that is not
+// part of the page, or another file in a coding.
+func hidden(name string) bool {
+	return strings.HasPrefix(path.Base(name), ".") || slices.ContainsFunc(compressed, func(c coding) bool { return path.Ext(name) == c.ext })
+}
 
+var (
+	errNoFile   = reply.Refuse(http.StatusNotFound, "the page has no such file")
+	errNoCoding = reply.Refuse(http.StatusNotAcceptable, "this file has none of the codings that Accept-Encoding allows; allow identity")
+)
+
+// file returns a handler that serves one file, in the coding that the client
+// prefers. Ranges are those of the file in that coding.
 func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		info, err := fs.Stat(p.files, name)
-		if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(path.Base(name), ".") {
+		if hidden(name) || !p.has(name) {
 			return errNoFile
 		}
-		cache := "no-cache"
-		if strings.HasPrefix(name, "assets/") { // the name of an asset changes with its content
-			cache = "public, max-age=31536000, immutable"
+		h := w.Header()
+		h.Add("Vary", "Accept-Encoding")
+		c, ok := negotiate(r.Header.Values("Accept-Encoding"), p.codings(name))
+		if !ok {
+			return errNoCoding
 		}
-		w.Header().Set("Cache-Control", cache)
-		if name == "index.html" { // ServeFileFS would redirect it
-			data, err := fs.ReadFile(p.files, name)
+		content, err := p.open(name + c.ext)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		if c != identity { // http.ServeContent sets no length of a body with a coding
+			size, err := content.Seek(0, io.SeekEnd)
 			if err != nil {
 				return err
 			}
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = w.Write(bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/"))) // an error means that the client has disconnected
-			return nil
+			h.Set("Content-Encoding", c.name)
+			h.Set("Content-Length", strconv.FormatInt(size, 10))
 		}
-		http.ServeFileFS(w, r, p.files, name)
+		h.Set("ETag", strconv.Quote(p.start+c.ext))
+		h.Set("Content-Type", cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream"))
+		h.Set("Cache-Control", "no-cache")
+		if strings.HasPrefix(name, "assets/") { // the name of an asset changes with its content
+			h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		http.ServeContent(w, r, name, time.Time{}, content)
 		return nil
 	}
 }
+
+// codings returns the codings in which a file is stored.
+func (p page) codings(name string) (list []coding) {
+	for _, c := range compressed {
+		if name != index && p.has(name+c.ext) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (p page) has(name string) bool {
+	info, err := fs.Stat(p.files, name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// open opens a file. In index.html, the addresses of scripts and styles get the
+// random name of their folder, so the build cannot compress it.
+func (p page) open(name string) (io.ReadSeekCloser, error) {
+	if name != index {
+		return http.FS(p.files).Open(name)
+	}
+	data, err := fs.ReadFile(p.files, name)
+	data = bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/"))
+	return inMemory{bytes.NewReader(data)}, err
+}
+
+type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Close() error { return nil }

@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Gateway *gateway.Gateway
 	Keyring *auth.Keyring
-	UI      fs.FS  // the built page, index.html at its root. Default: none
+	UI      fs.FS  // the built page, index.html at its root; must not change while the server runs. Default: none
 	Version string // reported by /api/health
 
 	Bound       []netip.Addr // addresses beyond loopback that the server listens on. Default: none

@@ -18,6 +18,9 @@ import {
 } from "./browser";
 import { Server } from "./server";
 
+// All responses of the first load, from the login link to the first view.
+const mostBytes = 150_000;
+
 describe.skipIf(skip)("the page", () => {
   let server: Server;
   let browser: Browser;
@@ -497,6 +500,29 @@ describe.skipIf(skip)("the page", () => {
       await page.waitForLoadState("networkidle");
       expect(all()).toEqual([1, 1, 1]);
     }
+  });
+
+  it("is compressed, and loads with few bytes", async () => {
+    const answers: Promise<{ path: string; bytes: number; coding: string }>[] = [];
+    page.on("requestfinished", (r) => {
+      const measure = async () => {
+        const [size, res] = await Promise.all([r.sizes(), r.response()]);
+        return {
+          path: new URL(r.url()).pathname,
+          bytes: size.responseHeadersSize + size.responseBodySize,
+          coding: (await res?.headerValue("content-encoding")) ?? "none",
+        };
+      };
+      answers.push(measure());
+    });
+    await login();
+    await page.waitForLoadState("networkidle");
+    const all = await Promise.all(answers);
+    for (const ending of [".js", ".css"])
+      expect(all.filter((a) => a.path.endsWith(ending)).map((a) => a.coding)).toEqual(["br"]);
+    const bytes = all.reduce((sum, a) => sum + a.bytes, 0);
+    expect(bytes, JSON.stringify(all, null, 1)).toBeLessThan(mostBytes);
+    expectQuiet(watch);
   });
 
   it("shows the session that a key has led to in the list", async () => {
