@@ -251,7 +251,8 @@ type Agent = detect.Agent
 // Agents returns the kinds of agents in the order of Config.Providers, with
 // what is known about each on this machine. Without now, results may be some
 // minutes old; with now, all agents are probed again. See
-// [detect.Detector.Agents] for how long it waits.
+// [detect.Detector.Agents] for how long it waits; if ctx is done, it returns at
+// once.
 func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	list := g.detector.Agents(ctx, now)
 	if !g.cfg.AllowBypass {

@@ -115,6 +115,10 @@ func TestSessionIsolation(t *testing.T) {
 	if ps := call[projectsAnswer](rg, "GET", "/api/projects", "", 200); len(ps.Projects) != 1 || ps.Projects[0].ProjectDir != ownStatus.ProjectDir {
 		t.Errorf("projects %+v", ps)
 	}
+	if all := call[overviewAnswer](rg, "GET", "/api/overview", "", 200); len(all.Sessions) != 1 || all.Sessions[0].SessionID != own ||
+		len(all.Projects) != 1 || all.Projects[0].ProjectDir != ownStatus.ProjectDir {
+		t.Errorf("overview %+v", all)
+	}
 	if me := call[meAnswer](rg, "GET", "/api/me", "", 200); me.ProjectDir != ownStatus.ProjectDir {
 		t.Errorf("me %+v", me)
 	}

@@ -218,7 +218,7 @@ func TestAnswersOfTheAPIHaveNoCoding(t *testing.T) {
 	id := rg.create()
 	rg.events(id, rg.prompt(id, "tools"))
 	for _, path := range []string{
-		"/api/session/list?projectId=*", "/api/session/" + id + "/status", "/api/session/" + id + "/items", "/api/session/" + id + "/export?format=md",
+		"/api/overview", "/api/session/list?projectId=*", "/api/session/" + id + "/status", "/api/session/" + id + "/items", "/api/session/" + id + "/export?format=md",
 		"/api/agents", "/api/projects", "/api/profiles", "/api/rules", "/api/tokens", "/api/me", "/openapi.json", "/docs",
 	} {
 		if w := rg.do("GET", path, "", accept("br, gzip")); w.Code != http.StatusOK || w.Header().Get("Content-Encoding") != "" {

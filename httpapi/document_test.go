@@ -180,7 +180,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	of := func(path string) string { return strings.Replace(path, "{id}", id, 1) }
 	for _, path := range []string{
-		"/api/session/{id}/status", "/api/session/{id}/items", "/api/harness/session/{id}", "/api/agents", "/api/projects", "/api/me", "/api/health", "/api/tokens",
+		"/api/session/{id}/status", "/api/session/{id}/items", "/api/harness/session/{id}", "/api/agents", "/api/projects", "/api/overview", "/api/me", "/api/health", "/api/tokens",
 	} {
 		rg.answers(d, "GET", path, of(path), "")
 	}

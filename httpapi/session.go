@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -42,6 +43,11 @@ type (
 		Agents []gateway.Agent `json:"agents" doc:"The kinds of agents that this server can run."`
 	}
 	projectsAnswer struct {
+		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
+	}
+	overviewAnswer struct {
+		Sessions []gateway.Status  `json:"sessions" doc:"The sessions of all projects, ended ones included, newest activity first."`
+		Agents   []gateway.Agent   `json:"agents" doc:"The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent."`
 		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
 	}
 )
@@ -96,6 +102,8 @@ func (s *sessions) routes() []route {
 			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
+		handle(route{path: "/api/overview", scope: auth.Read, bound: true, name: "overview",
+			summary: "Get sessions, agents and projects", about: "All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true."}, s.overview),
 	}
 }
 
@@ -206,6 +214,19 @@ func (s *sessions) projects(r *http.Request) (projectsAnswer, error) {
 		list = slices.DeleteFunc(list, func(p gateway.Project) bool { return p.ProjectDir != own })
 	}
 	return projectsAnswer{list}, err
+}
+
+// overview returns everything that the page's first view shows. It waits for no
+// probe of an agent: the sessions are shown at once.
+func (s *sessions) overview(r *http.Request) (overviewAnswer, error) {
+	list, err := s.visible.List(r.Context(), gateway.Filter{Dead: true})
+	if err != nil {
+		return overviewAnswer{}, err
+	}
+	projects, err := s.projects(r)
+	at, done := context.WithCancel(r.Context())
+	done() // Agents returns once its context is done
+	return overviewAnswer{list, s.gw.Agents(at, false), projects.Projects}, err
 }
 
 const (

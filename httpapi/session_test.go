@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -12,6 +13,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -492,6 +497,62 @@ func TestExport(t *testing.T) {
 			!strings.HasPrefix(w.Header.Get("Content-Security-Policy"), "sandbox") || w.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("headers %v", w.Header)
 		}
+	}
+}
+
+// heldProbe is an agent whose probe ends when the test allows it.
+type heldProbe struct {
+	runnel.Provider
+	end chan struct{}
+}
+
+func (p heldProbe) Probe(ctx context.Context) runnel.Installation {
+	select {
+	case <-p.end:
+	case <-ctx.Done():
+	}
+	return runnel.Installation{Installed: true}
+}
+
+// The overview has what the three lists have, and does not wait for agents.
+func TestOverviewHasAllSessionsAgentsAndProjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := heldProbe{script.New(), make(chan struct{})}
+		rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{held} })
+		ended, open := rg.create(), rg.create()
+		call[reply.Empty](rg, "POST", "/api/session/"+ended+"/kill", "", 200)
+		began := time.Now()
+		early := call[overviewAnswer](rg, "GET", "/api/overview", "", 200)
+		if waited := time.Since(began); waited != 0 || len(early.Agents) != 1 || !early.Agents[0].Checking || len(early.Sessions) != 2 {
+			t.Errorf("before the probe has ended, after %v: %+v", waited, early)
+		}
+		close(held.end)
+		agents := call[agentsAnswer](rg, "GET", "/api/agents", "", 200).Agents
+		all := call[overviewAnswer](rg, "GET", "/api/overview", "", 200)
+		if !cmp.Equal(all.Agents, agents) || !all.Agents[0].Installed || all.Agents[0].Checking {
+			t.Errorf("agents %+v, want %+v", all.Agents, agents)
+		}
+		sessions := call[listAnswer](rg, "GET", "/api/session/list?projectId=*&all=true", "", 200).Sessions
+		if !cmp.Equal(all.Sessions, sessions) {
+			t.Errorf("sessions %+v, want %+v", all.Sessions, sessions)
+		}
+		var ids []string
+		for _, st := range all.Sessions {
+			ids = append(ids, st.SessionID)
+		}
+		if len(ids) != 2 || !slices.Contains(ids, ended) || !slices.Contains(ids, open) {
+			t.Errorf("sessions %v, want %s and %s", ids, ended, open)
+		}
+		if len(all.Projects) != 1 || all.Projects[0].Sessions != 2 {
+			t.Errorf("projects %+v", all.Projects)
+		}
+	})
+}
+
+func TestEmptyOverviewHasEmptyLists(t *testing.T) {
+	w := newRig(t).do("GET", "/api/overview", "")
+	if body := w.Body.String(); !strings.Contains(body, `"sessions":[]`) || !strings.Contains(body, `"projects":[]`) {
+		t.Errorf("got %d %s", w.Code, body)
 	}
 }
 

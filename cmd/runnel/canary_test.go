@@ -113,7 +113,7 @@ func TestSecretsAppearInNothingShownLoggedOrStored(t *testing.T) {
 	for _, path := range []string{"/items", "/items?limit=1", "/export", "/export?format=markdown", "/status"} {
 		s.call("GET", "/api/session/"+session.SessionID+path, "")
 	}
-	for _, path := range []string{"/api/session/list?projectId=*", "/api/agents", "/api/projects", "/api/tokens", "/metrics"} {
+	for _, path := range []string{"/api/session/list?projectId=*", "/api/agents", "/api/projects", "/api/overview", "/api/tokens", "/metrics"} {
 		s.call("GET", path, "")
 	}
 	s.end()

@@ -75,7 +75,8 @@ func New(ctx context.Context, work *sync.WaitGroup, ps []runnel.Provider) *Detec
 // is too old. It waits at most 1.5 seconds for agents that were never probed.
 //
 // With refresh it starts to probe all agents and waits at most 21 seconds for
-// them. An agent whose probe still runs is returned with Checking set.
+// them. It stops waiting when ctx is done, and probes continue. An agent whose
+// probe still runs is returned with Checking set.
 func (d *Detector) Agents(ctx context.Context, refresh bool) []Agent {
 	wait := firstWait
 	if refresh {

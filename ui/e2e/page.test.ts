@@ -485,21 +485,42 @@ describe.skipIf(skip)("the page", () => {
     await alert.waitFor({ state: "detached" });
   });
 
-  it("reads the list and the agents once when it is opened", async () => {
+  it("reads all that its first view shows with one request", async () => {
     await login();
-    await session(page, server, "text");
+    const id = await session(page, server, "text");
+    await page.evaluate(async () => {
+      // Agents that are known are not asked for again.
+      const headers = { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" };
+      await (await fetch("/api/agents?refresh=true", { headers })).text();
+    });
     const read: string[] = [];
     page.on("request", (r) => read.push(new URL(r.url()).pathname));
-    const times = (path: string) => read.filter((p) => p === path).length;
-    for (const address of ["/", "/?new"]) {
+    const more = { "/": [], "/?new": ["/api/profiles"], [`/?session=${id}`]: [`/api/session/${id}/status`] };
+    for (const [address, others] of Object.entries(more)) {
+      const connected = page.waitForEvent("websocket");
       read.length = 0;
       await page.goto(server.origin + address);
       await page.locator("[data-session]").first().waitFor();
-      const all = () => ["/api/session/list", "/api/agents", "/api/projects"].map(times);
-      await expect.poll(() => Math.min(...all())).toBeGreaterThan(0);
+      await connected;
+      for (const other of others) await expect.poll(() => read).toContain(other);
       await page.waitForLoadState("networkidle");
-      expect(all()).toEqual([1, 1, 1]);
+      const data = read.filter((p) => p.startsWith("/api/") && p !== "/api/login/proof");
+      expect(data, address).toEqual(["/api/overview", ...others]);
     }
+  });
+
+  it("shows why it cannot load the sessions, and loads them once it can", async () => {
+    await login();
+    const id = await session(page, server, "text");
+    const error = { type: "STORE_UNAVAILABLE", message: "the disk is full" };
+    await page.route("**/api/overview", (r) => r.fulfill({ status: 503, json: { error } }));
+    await page.reload();
+    const alert = page.getByRole("alert").filter({ hasText: "could not be loaded: the disk is full" });
+    await alert.waitFor();
+    await page.unroute("**/api/overview");
+    await page.locator(`[data-session="${id}"]`).waitFor();
+    await alert.waitFor({ state: "detached" });
+    expectQuiet(watch);
   });
 
   it("is compressed, and loads with few bytes", async () => {

@@ -75,11 +75,12 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           await page.getByRole("button", { name: "SQLite" }).and(page.locator(":enabled")).click();
           await page.getByRole("radio").first().waitFor();
           await take("questions");
-          await page.route("**/api/agents", (r) => r.fulfill({ json: { agents: sampleAgents } }));
+          await page.route("**/api/agents*", (r) => r.fulfill({ json: { agents: sampleAgents } }));
           await page.goto(`${server.origin}/?new`);
+          await page.getByRole("button", { name: "Check again" }).click();
           await page.getByText("checking…").waitFor();
           await take("agents");
-          await page.unroute("**/api/agents");
+          await page.unroute("**/api/agents*");
           await open("fail to deploy", "[data-row=end]");
           await take("failed");
           await page.keyboard.press("?");

@@ -13,7 +13,7 @@ it("reads the list again for who asks while it is being read: the answer on its 
     release = done;
   });
   vi.stubGlobal("fetch", async (path: string) => {
-    if (!path.startsWith("/api/session/list")) return new Response("{}");
+    if (path !== "/api/overview") return new Response("{}");
     lists++;
     const answer = JSON.stringify({ sessions: [{ sessionId: "s", cliType: "script", state, lastSeq: 5 }] });
     if (lists === 1) await held;

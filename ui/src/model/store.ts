@@ -25,7 +25,7 @@ export interface State {
   opened: ReadonlySet<string>; // keys of expanded elements
   agents?: Agent[];
   projects?: Project[];
-  problem?: { text: string; at: number; unreachable?: boolean }; // error of the last action
+  problem?: { text: string; at: number; unreachable?: boolean }; // error of the last action or load
   sent: number; // number of prompts sent from this tab
 }
 
@@ -87,21 +87,22 @@ async function admitted(): Promise<boolean> {
  * browser's existing login.
  */
 export async function begin(code: string | undefined) {
+  let known = false;
   try {
     if (code) await api.login(code);
-    await api.me();
+    await read();
+    known = true;
   } catch (e) {
     const err = e as ApiError;
-    if (err.status === 0)
-      set({ phase: "in" }); // the server is not reachable yet; a bar reports that
-    else {
-      // A used login link is ignored if the browser is already logged in.
-      if (!code || !(await admitted())) return out(code ? err.message : undefined);
-    }
+    const refused = err.status === 401 || err.status === 403;
+    // If the server is not reachable yet (0), a bar reports that. A used login
+    // link is ignored if the browser is already logged in.
+    if (err.status !== 0 && (code ? !(await admitted()) : refused))
+      return out(code ? err.message : undefined);
   }
   set({ phase: "in", why: undefined });
   link.start();
-  void refresh();
+  if (!known) void refresh();
 }
 
 function out(why?: string) {
@@ -152,20 +153,48 @@ export function refresh(fresh = 0): Promise<void> {
   if (!reading && performance.now() - readAt < fresh) return Promise.resolve();
   reading ??= readAll().finally(() => {
     reading = undefined;
-    readAt = performance.now();
   });
   return reading;
 }
 
 async function readAll() {
-  const results = await Promise.allSettled([
-    api.sessions().then((list) => set((s) => ({ listed: true, sessions: merge(s.sessions, list) }))),
-    api.agents().then(found),
-    api.projects().then((projects) => set({ projects })),
-  ]);
-  for (const r of results)
-    if (r.status === "rejected" && r.reason instanceof ApiError && r.reason.status === 401)
-      out("Your login has expired.");
+  try {
+    await read();
+    if (unread && get().problem?.text === unread) complain(undefined);
+    unread = undefined;
+  } catch (e) {
+    if (e instanceof ApiError && e.status === 401) return out("Your login has expired.");
+    // Without a connection, a bar reports that, and the lists are loaded once
+    // there is one.
+    if (e instanceof ApiError && e.status === 0 && get().link !== "open") return;
+    notRead(`The sessions could not be loaded: ${e instanceof Error ? e.message : String(e)}`);
+  }
+}
+
+let unread: string | undefined; // error of the last load
+let rereading: ReturnType<typeof setTimeout> | undefined;
+
+// notRead shows why the lists could not be loaded, and loads them again later.
+// An error that the user dismisses is not shown again.
+function notRead(error: string) {
+  if (unread !== error) complain(error);
+  unread = error;
+  clearTimeout(rereading);
+  rereading = setTimeout(() => {
+    if (get().phase === "in") void refresh();
+  }, askAgain);
+}
+
+// read loads what the first view shows, with one request. The server answers it
+// without waiting for its agents. It waits for agents that it has never checked
+// in the second request.
+async function read() {
+  const { sessions, agents, projects } = await api.overview();
+  readAt = performance.now();
+  set((s) => ({ listed: true, sessions: merge(s.sessions, sessions), projects }));
+  if (agents.every((a) => a.checkedAt)) return found(agents);
+  const unchecked = () => agents; // found requests them again
+  void api.agents().catch(unchecked).then(found);
 }
 
 function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
@@ -239,7 +268,7 @@ export function show(id: string | undefined) {
   });
   link.watch(id);
   look(id);
-  void tell(id);
+  if (get().link === "open") void tell(id); // else once the link is open
 }
 
 // Loads the full status of the session on the screen, because lists omit parts

@@ -94,6 +94,12 @@ export interface Decision {
   updatedArguments?: string; // JSON text, sent unchanged so that numbers keep their digits
 }
 
+export interface Overview {
+  sessions: SessionStatus[];
+  agents: Agent[];
+  projects: Project[];
+}
+
 /** A prompt that the server has accepted. */
 export interface Sent {
   turnId: string;
@@ -112,11 +118,13 @@ export const api = {
   me: () => call("GET", "/api/me"),
   agents: async (again = false): Promise<Agent[]> =>
     parseAgents(await call("GET", again ? "/api/agents?refresh=true" : "/api/agents")),
-  projects: async (): Promise<Project[]> => parseProjects(await call("GET", "/api/projects")),
+  /** Returns everything that the first view shows. */
+  overview: async (): Promise<Overview> => {
+    const v = await call("GET", "/api/overview");
+    return { sessions: parseSessions(v), agents: parseAgents(v), projects: parseProjects(v) };
+  },
   profiles: async (dir: string): Promise<Profile[]> =>
     parseProfiles(await call("GET", `/api/profiles${dir ? `?projectDir=${encodeURIComponent(dir)}` : ""}`)),
-  sessions: async (): Promise<SessionStatus[]> =>
-    parseSessions(await call("GET", "/api/session/list?projectId=*&all=true")),
 
   async create(cliType: string, projectDir: string, options: Options): Promise<string> {
     const v = (await post("/api/session/create", { cliType, projectDir, options })) as {

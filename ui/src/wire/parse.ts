@@ -419,6 +419,7 @@ function parseAgent(v: unknown): Agent | undefined {
     cliType: str(v.cliType),
     displayName: str(v.displayName) || str(v.cliType),
     checking: v.checking === true,
+    checkedAt: optStr(v.checkedAt),
     installed: v.installed === true,
     path: optStr(v.path),
     version: optStr(v.version),

@@ -149,7 +149,7 @@ export type Profile = With<
  * not.
  */
 export type Agent = With<
-  Omit<Schemas["Agent"], "aliases" | "capabilities" | "checkedAt" | "config">,
+  Omit<Schemas["Agent"], "aliases" | "capabilities" | "config">,
   "checking" | "models" | "modes" | "modeLabels"
 > & { config: ConfigOption[] };
 
