@@ -16,24 +16,25 @@ import (
 )
 
 // A Finding is a key that makes git run a program or overwrite files elsewhere,
-// a hook that the pins do not stop, or a configuration that could not be
-// checked.
+// a hook or a stopped rebase that the pins do not stop, or a configuration that
+// could not be checked.
 type Finding struct {
 	Key     string // as git lists it; "" if Problem is set
-	File    string // absolute path of the configuration or the hook
-	Problem string // what the hook does, or why the configuration could not be checked
+	File    string // absolute path of the configuration, of the hook or of the steps of the rebase
+	Problem string // what the hook or the rebase does, or why the file could not be checked
 }
 
 // ErrNoGit means that git is required to read a configuration and is not
 // installed.
 var ErrNoGit = errors.New("git is not installed, or not in PATH")
 
-// Find returns the findings in the configurations and hooks that git would use
-// in dir, in the folders below it and in those above it: of repositories,
-// worktrees, submodules and bare repositories. It reads every included file, whatever its
-// condition. If a repository contains dir, Find follows links from dir to other
-// parts of that repository. dir must be absolute. Find runs the git in the PATH
-// of env to parse the files, and no other program.
+// Find returns the findings in the configurations, hooks and stopped rebases
+// that git would use in dir, in the folders below it and in those above it: of
+// repositories, worktrees, submodules and bare repositories. It reads every
+// included file, whatever its condition. If a repository contains dir, Find
+// follows links from dir to other parts of that repository. dir must be
+// absolute. Find runs the git in the PATH of env to parse the files, and no
+// other program.
 //
 // Find checks up to maxEntries entries below dir, nearest first. It checks as
 // many again in git directories and behind links, and as many in object

@@ -122,7 +122,8 @@ func beside(file, to string) string {
 	return filepath.Join(dir, name)
 }
 
-// gitDir checks the configurations of a git directory.
+// gitDir checks the configurations, the hooks and the stopped rebase of a git
+// directory.
 func (f *finder) gitDir(dir string) {
 	if f.stopped() {
 		return
@@ -133,6 +134,7 @@ func (f *finder) gitDir(dir string) {
 	f.config(filepath.Join(dir, "config"), dir)
 	f.config(filepath.Join(dir, "config.worktree"), dir)
 	f.hooks(dir)
+	f.stoppedRebase(dir)
 	if common := f.readPath(filepath.Join(dir, "commondir"), ""); common != "" {
 		f.config(filepath.Join(common, "config"), common)
 		f.hooks(common)
@@ -157,6 +159,24 @@ func (f *finder) hooks(dir string) {
 		if st, err := os.Lstat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 != 0) {
 			f.add(Finding{File: path, Problem: hookProblem})
 		}
+	}
+}
+
+// runLine matches a step of a rebase that runs a program.
+var runLine = regexp.MustCompile(`(?m)^[ \t]*(exec|x)[ \t]`)
+
+const rebaseProblem = "git runs the programs in this file when the stopped rebase continues"
+
+// stoppedRebase reports the remaining steps of a stopped rebase if one of them
+// runs a program. The pins do not stop it.
+func (f *finder) stoppedRebase(dir string) {
+	path := filepath.Join(dir, "rebase-merge", "git-rebase-todo")
+	switch steps, err := readRegular(path, maxConfig); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // no rebase stopped
+	case err != nil:
+		f.add(Finding{File: path, Problem: reason(err)})
+	case runLine.Match(steps):
+		f.add(Finding{File: path, Problem: rebaseProblem})
 	}
 }
 
