@@ -68,6 +68,10 @@ type startupQuirks struct {
 	// noSubagents returns env, changed so that the agent offers the model no
 	// tools for subagents.
 	noSubagents func(env []string) []string
+	// noHelpers returns env, changed so that the agent starts no language
+	// servers and no formatters. It is for agents that run those of an untrusted
+	// folder.
+	noHelpers func(env []string) ([]string, error)
 	// pinGit returns env, changed so that the commands of the agent get the
 	// variables in pins. It is for agents that may not pass all of their
 	// variables to commands.

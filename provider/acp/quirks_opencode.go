@@ -22,6 +22,7 @@ func opencode() *quirks {
 			startModes:   []runnel.PermissionMode{runnel.ModeAcceptEdits, runnel.ModeDontAsk, runnel.ModeBypass},
 			notFoundText: "OpenCode service failure",
 			environ:      opencodePermissions,
+			noHelpers:    opencodeNoHelpers,
 
 			passesDisallowed: true,
 			subagentTools:    []string{"task"},
@@ -180,6 +181,26 @@ func opencodePermissions(opt runnel.Options) []string {
 		env = append(env, "OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_DISABLE_EXTERNAL_SKILLS=1")
 	}
 	return env
+}
+
+// opencodeNoHelpers disables language servers and formatters. If the user's
+// configuration enables them, opencode runs, for example,
+// node_modules/.bin/biome of the folder when it reads a file (1.18.33). The
+// JSON in OPENCODE_CONFIG_CONTENT overrides the user's configuration.
+func opencodeNoHelpers(env []string) ([]string, error) {
+	const name = "OPENCODE_CONFIG_CONTENT="
+	config := map[string]json.RawMessage{}
+	env = slices.Clone(env)
+	if at := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name) }); at >= 0 {
+		given := strings.TrimPrefix(env[at], name)
+		if given != "" && (json.Unmarshal([]byte(given), &config) != nil || config == nil) {
+			return nil, runnel.Fail(runnel.SessionCreateFailed, "OPENCODE_CONFIG_CONTENT is not a JSON object, so Runnel cannot keep opencode from running programs of an untrusted folder. "+
+				"Remove comments and trailing commas from it, or trust the folder (trusted-folders in the configuration).")
+		}
+		env = slices.Delete(env, at, at+1)
+	}
+	config["lsp"], config["formatter"] = json.RawMessage("false"), json.RawMessage("false")
+	return append(env, name+string(translate.Object(config))), nil
 }
 
 // opencodeRule returns the name of the permission for a tool. All tools that
