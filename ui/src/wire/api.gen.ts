@@ -276,8 +276,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get all sessions, agents and projects in one answer, at once
-         * @description Needs the scope read.
+         * Get sessions, agents and projects
+         * @description Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
          */
         get: operations["overview"];
         put?: never;
@@ -869,15 +869,16 @@ export interface components {
             agents: components["schemas"]["Agent"][];
         };
         Append: {
-            /** @description id of the item, the same in all that is about it */
+            /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
             /** Format: int64 */
             offset: number;
             /**
              * Format: int64
-             * @description position in the session's log: a client resumes after it
+             * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
+            /** @description Text to append; in a frame whose name ends in complete, the complete text. */
             text: string;
         };
         Approval: {
@@ -1201,7 +1202,7 @@ export interface components {
             type: "stream:end";
         };
         /** @description An entry of a session's history, with the type and the payload of the corresponding live message. */
-        Entry: components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
+        Entry: components["schemas"]["SessionAppendEntry"] | components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
         Error: {
             error: components["schemas"]["Problem"];
         };
@@ -2026,10 +2027,11 @@ export interface components {
          */
         Outcome: "allow" | "deny" | "ask";
         OverviewAnswer: {
-            /** @description what is known of them now; GET /api/agents waits for those that are being probed for the first time (checking) */
+            /** @description The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent. */
             agents: components["schemas"]["Agent"][];
+            /** @description The projects, newest activity first. */
             projects: components["schemas"]["Project"][];
-            /** @description of every project, ended ones too */
+            /** @description The sessions of all projects, ended ones included, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
         };
         PermissionData: {
@@ -2592,7 +2594,26 @@ export interface components {
             size?: number;
         };
         /** @description A message from the server on the WebSocket. */
-        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
+        ServerMessage: components["schemas"]["ErrorMessage"] | components["schemas"]["ResponseMessage"] | components["schemas"]["SessionAppendMessage"] | components["schemas"]["SessionApprovalMessage"] | components["schemas"]["SessionEndMessage"] | components["schemas"]["SessionEventMessage"] | components["schemas"]["SessionHelloAckMessage"] | components["schemas"]["SessionHistoryMessage"] | components["schemas"]["SessionNoticeMessage"] | components["schemas"]["SessionStatusMessage"] | components["schemas"]["SessionTurnMessage"] | components["schemas"]["SessionUpsertMessage"] | components["schemas"]["SessionUsageMessage"];
+        SessionAppendEntry: {
+            payload: components["schemas"]["Append"];
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:append";
+        };
+        /** @description Text to add to the end of an item that the client has, in the family upsert-v1. The server sends it only if session:hello requested appends. */
+        SessionAppendMessage: {
+            payload: components["schemas"]["Append"];
+            /** @description Id of the session. */
+            sessionId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:append";
+        };
         SessionApprovalEntry: {
             payload: components["schemas"]["UpsertApproval"];
             /**
@@ -2695,6 +2716,8 @@ export interface components {
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
         /** @description The response to session:hello, with the family of the connection. */
         SessionHelloAckMessage: {
+            /** @description the growth of items is sent as session:append */
+            append?: boolean;
             /** @description All families that the server has. */
             protocols: string[];
             /**
@@ -2710,6 +2733,8 @@ export interface components {
         };
         /** @description Chooses the family of the connection. Allowed only as the first message. */
         SessionHelloMessage: {
+            /** @description the growth of items is sent as session:append; only in upsert-v1 */
+            append?: boolean;
             /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
@@ -5421,7 +5446,7 @@ export interface operations {
             /** @description Too Many Requests: RATE_LIMITED */
             429: {
                 headers: {
-                    /** @description Seconds to wait */
+                    /** @description Seconds to wait before the next request. */
                     "Retry-After"?: number;
                     [name: string]: unknown;
                 };
@@ -5447,7 +5472,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Any other error */
+            /** @description Any other error. */
             default: {
                 headers: {
                     [name: string]: unknown;

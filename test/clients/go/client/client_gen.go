@@ -2033,12 +2033,14 @@ type AgentsAnswer struct {
 
 // Append defines model for Append.
 type Append struct {
-	// ItemId id of the item, the same in all that is about it
+	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string `json:"itemId"`
 	Offset int64  `json:"offset"`
 
-	// Seq position in the session's log: a client resumes after it
-	Seq  int64  `json:"seq"`
+	// Seq Position in the session's log. A client resumes after it.
+	Seq int64 `json:"seq"`
+
+	// Text Text to append; in a frame whose name ends in complete, the complete text.
 	Text string `json:"text"`
 }
 
@@ -3382,11 +3384,13 @@ type Outcome string
 
 // OverviewAnswer defines model for OverviewAnswer.
 type OverviewAnswer struct {
-	// Agents what is known of them now; GET /api/agents waits for those that are being probed for the first time (checking)
-	Agents   []Agent   `json:"agents"`
+	// Agents The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent.
+	Agents []Agent `json:"agents"`
+
+	// Projects The projects, newest activity first.
 	Projects []Project `json:"projects"`
 
-	// Sessions of every project, ended ones too
+	// Sessions The sessions of all projects, ended ones included, newest activity first.
 	Sessions []SessionStatus `json:"sessions"`
 }
 
@@ -7995,6 +7999,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/me (the `Me` operationId).
 	Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// Overview Get sessions, agents and projects
+	//
+	// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+	//
+	// Corresponds with GET /api/overview (the `Overview` operationId).
+	Overview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListProfiles List profiles
 	//
 	// Requires the scope read. An invalid profile is listed with its error.
@@ -8722,6 +8733,23 @@ func (c *Client) Logout(ctx context.Context, body LogoutJSONRequestBody, reqEdit
 // Corresponds with GET /api/me (the `Me` operationId).
 func (c *Client) Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewMeRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Overview Get sessions, agents and projects
+//
+// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+//
+// Corresponds with GET /api/overview (the `Overview` operationId).
+func (c *Client) Overview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOverviewRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -11659,6 +11687,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/me (the `Me` operationId).
 	MeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*MeResponse, error)
+
+	// OverviewWithResponse Get sessions, agents and projects
+	//
+	// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/overview (the `Overview` operationId).
+	OverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OverviewResponse, error)
 
 	// ListProfilesWithResponse List profiles
 	//
@@ -17409,6 +17446,21 @@ func (c *ClientWithResponses) MeWithResponse(ctx context.Context, reqEditors ...
 		return nil, err
 	}
 	return ParseMeResponse(rsp)
+}
+
+// OverviewWithResponse Get sessions, agents and projects
+//
+// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/overview (the `Overview` operationId).
+func (c *ClientWithResponses) OverviewWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OverviewResponse, error) {
+	rsp, err := c.Overview(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOverviewResponse(rsp)
 }
 
 // ListProfilesWithResponse List profiles
