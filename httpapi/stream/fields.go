@@ -91,6 +91,8 @@ func eventFields() map[string]string {
 		"Location.path":                  "Path of the file.",
 		"Message.attachments":            "Files that were sent with the prompt.",
 		"MessageItem.attachments":        "Files that were sent with the prompt.",
+		"Append.offset":                  "Length of the text that the client has, in UTF-8 bytes. The new text begins there.",
+		"Append.text":                    "Text to add to the end: of the content, of toolOutput, or of toolArgumentsText while toolArguments is absent.",
 		"Notice.code":                    "Stable code of the notice.",
 		"Notice.message":                 "The notice, for people.",
 		"PlanEntry.content":              "The step, for people.",

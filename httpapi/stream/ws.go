@@ -254,7 +254,7 @@ type (
 	helloMessage struct {
 		Message
 		StreamProtocol string `json:"streamProtocol,omitempty" enum:"upsert-v1,events-v1"`
-		Append         bool   `json:"append,omitempty" doc:"the growth of items is sent as session:append; only in upsert-v1"`
+		Append         bool   `json:"append,omitempty" doc:"Whether the server sends the growth of items as session:append. Only in the family upsert-v1. Default: false."`
 	}
 	subscribeMessage struct {
 		Message
@@ -286,7 +286,7 @@ type (
 		Type           string   `json:"type"`
 		SelectedFamily string   `json:"selectedFamily" enum:"upsert-v1,events-v1"`
 		Protocols      []string `json:"protocols"`
-		Append         bool     `json:"append,omitempty" doc:"the growth of items is sent as session:append"`
+		Append         bool     `json:"append,omitempty" doc:"Whether the server sends the growth of items as session:append."`
 	}
 	response struct {
 		Type      string `json:"type"`

@@ -871,14 +871,17 @@ export interface components {
         Append: {
             /** @description Id of the item. Everything about the item has the same id. */
             itemId: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Length of the text that the client has, in UTF-8 bytes. The new text begins there.
+             */
             offset: number;
             /**
              * Format: int64
              * @description Position in the session's log. A client resumes after it.
              */
             seq: number;
-            /** @description Text to append; in a frame whose name ends in complete, the complete text. */
+            /** @description Text to add to the end: of the content, of toolOutput, or of toolArgumentsText while toolArguments is absent. */
             text: string;
         };
         Approval: {
@@ -2716,7 +2719,7 @@ export interface components {
         SessionFrame: components["schemas"]["EventFrame"] | components["schemas"]["StreamEndFrame"] | components["schemas"]["StreamOpenFrame"];
         /** @description The response to session:hello, with the family of the connection. */
         SessionHelloAckMessage: {
-            /** @description the growth of items is sent as session:append */
+            /** @description Whether the server sends the growth of items as session:append. */
             append?: boolean;
             /** @description All families that the server has. */
             protocols: string[];
@@ -2733,7 +2736,7 @@ export interface components {
         };
         /** @description Chooses the family of the connection. Allowed only as the first message. */
         SessionHelloMessage: {
-            /** @description the growth of items is sent as session:append; only in upsert-v1 */
+            /** @description Whether the server sends the growth of items as session:append. Only in the family upsert-v1. Default: false. */
             append?: boolean;
             /** @description Chosen by the client. The response has the same requestId. */
             requestId?: string;

@@ -2035,12 +2035,14 @@ type AgentsAnswer struct {
 type Append struct {
 	// ItemId Id of the item. Everything about the item has the same id.
 	ItemId string `json:"itemId"`
-	Offset int64  `json:"offset"`
+
+	// Offset Length of the text that the client has, in UTF-8 bytes. The new text begins there.
+	Offset int64 `json:"offset"`
 
 	// Seq Position in the session's log. A client resumes after it.
 	Seq int64 `json:"seq"`
 
-	// Text Text to append; in a frame whose name ends in complete, the complete text.
+	// Text Text to add to the end: of the content, of toolOutput, or of toolArgumentsText while toolArguments is absent.
 	Text string `json:"text"`
 }
 
