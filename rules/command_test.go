@@ -67,7 +67,7 @@ func TestPatternAllows(t *testing.T) {
 		{"git read-tree *", "git read-tree HEAD", "git read-tree --index-output=x HEAD"},
 		{"git repack *", "git repack -a -d", "git repack --filter=x --filter-to=/x|git repack --cruft --expire-to=/x"},
 		{"git init *", "git init .", "git init --separate-git-dir=/x ."},
-		{"git merge *", "git merge --no-ff x|git merge -m x y", "git merge -s x y|git merge --strategy=x y|git merge --strat x y"},
+		{"git merge *", "git merge --no-ff x|git merge -m x y", "git merge -s x y|git merge --strategy=x y|git merge --strateg x y"},
 		{"git commit *", "git commit -s -m x", "git commit --template=x"},
 		{"git ls-files *", "git ls-files -o", "git ls-files --outp=x"},
 		{"git fetch *", "git fetch origin", "git fetch --upload-pack=x|git fetch --upload-p x|git fetch ext::sh"},

@@ -69,13 +69,13 @@ func TestShownEventsReachTheDatabaseWithinASecond(t *testing.T) {
 		if n := count(t, s, "s"); n != 20 {
 			t.Errorf("readers get %d events, want 20", n)
 		}
-		time.Sleep(foldAfter)
+		<-time.After(foldAfter)
 		synctest.Wait()
 		if n := inDatabase(t, s, "s"); n != 20 {
 			t.Errorf("the database has %d events after a second, want 20", n)
 		}
 		addDeltas(t, s, "s", head, 5)
-		time.Sleep(foldAfter)
+		<-time.After(foldAfter)
 		synctest.Wait()
 		if n := inDatabase(t, s, "s"); n != 25 {
 			t.Errorf("the database has %d events after another second, want 25", n)
