@@ -13,16 +13,16 @@ import (
 
 // liveTurn is a turn that has not ended.
 type liveTurn struct {
-	rules    *rules
-	handle   *Turn
-	prompt   *Input               // not yet sent to the agent; nil: sent
-	chosen   Settings             // settings for this turn only
-	set      Settings             // the part of chosen not yet sent to the agent
-	restores *Settings            // settings to restore after the turn; nil: none
-	heard    time.Time            // when the agent last emitted an event
-	asked    map[string]*question // pending approvals by id
-	overdue  time.Time            // deadline of a cancelled turn; zero: not cancelled
-	enforced bool                 // the session is stopping the agent to end the turn
+	rules       *rules
+	handle      *Turn
+	prompt      *Input               // not yet sent to the agent; nil: sent
+	chosen      Settings             // settings for this turn only
+	set         Settings             // the part of chosen not yet sent to the agent
+	restores    *Settings            // settings to restore after the turn; nil: none
+	lastEventAt time.Time            // when the agent last emitted an event
+	asked       map[string]*question // pending approvals by id
+	overdue     time.Time            // deadline of a cancelled turn; zero: not cancelled
+	enforced    bool                 // the session is stopping the agent to end the turn
 }
 
 // facts is the state of the conversation that belongs to no turn, as last
@@ -91,8 +91,8 @@ func (s *Session) handle(m message) {
 	case sendMsg:
 		t, err := s.begin(m.in, m.set)
 		m.reply <- answer[*Turn]{t, err}
-	case refuseMsg:
-		m.reply <- answer[struct{}]{err: s.refuse(m.in, m.why)}
+	case failPromptMsg:
+		m.reply <- answer[struct{}]{err: s.failPrompt(m.in, m.cause)}
 	case startMsg:
 		s.start(m.reply)
 	case cancelMsg:
@@ -133,7 +133,7 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[bool]{value: s.detach()}
 	case closeMsg:
 		s.closing = append(s.closing, m.reply)
-		s.shut(time.Now())
+		s.beginClose(time.Now())
 	}
 }
 
@@ -144,11 +144,11 @@ func (s *Session) drain(a arrival) {
 	in := s.link.in
 	for n := 1; ; n++ {
 		if a.err != nil {
-			s.agentGone(a.err)
+			s.onAgentExit(a.err)
 			s.flush()
 			return
 		}
-		s.arrive(a.ev)
+		s.handleEvent(a.ev)
 		if n == batch {
 			break
 		}
@@ -176,14 +176,14 @@ func (s *Session) enforce() {
 		}
 		if err := s.cfg.Exceeded(lt.rules.turn); err != nil {
 			s.fail(lt, err)
-			s.dismiss(errDismissed())
+			s.endTurns(errDismissed())
 			return
 		}
 	}
 }
 
-// arrive processes one event of the agent.
-func (s *Session) arrive(ev event.Event) {
+// handleEvent processes one event of the agent.
+func (s *Session) handleEvent(ev event.Event) {
 	if ev.At.IsZero() {
 		ev.At = time.Now()
 	}
@@ -194,12 +194,12 @@ func (s *Session) arrive(ev event.Event) {
 		s.given.noticed(b)
 	}
 	if ev.Turn == "" {
-		s.between(ev)
+		s.handleOutOfTurn(ev)
 		return
 	}
 	lt := s.find(ev.Turn)
 	if lt == nil {
-		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil || s.over[ev.Turn] {
+		if _, ok := ev.Body.(event.ResponseStart); !ok || s.recover != nil || s.endedTurns[ev.Turn] {
 			if s.recover == nil {
 				s.counters.Events.Add(1)
 			}
@@ -214,17 +214,18 @@ func (s *Session) arrive(ev event.Event) {
 // the events that the rules return.
 func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	dropped := lt.rules.dropped
-	lt.heard = time.Now()
-	s.take(lt, lt.rules.admit(ev))
+	lt.lastEventAt = time.Now()
+	s.stageAll(lt, lt.rules.admit(ev))
 	if n := lt.rules.dropped - dropped; n > 0 { // avoids an atomic write per event
 		s.counters.Events.Add(int64(n))
 	}
 }
 
-// between stages an out-of-turn fact: settings, usage or a notice. While a turn
-// runs, the fact becomes part of that turn, so the log has the order of
-// arrival. A turn whose terminal event is already staged accepts no more facts.
-func (s *Session) between(ev event.Event) {
+// handleOutOfTurn stages an out-of-turn fact: settings, usage or a notice.
+// While a turn runs, the fact becomes part of that turn, so the log has the
+// order of arrival. A turn whose terminal event is already staged accepts no
+// more facts.
+func (s *Session) handleOutOfTurn(ev event.Event) {
 	if !isFact(ev.Body) {
 		s.counters.Events.Add(1)
 		return
@@ -242,9 +243,9 @@ func (s *Session) between(ev event.Event) {
 	}
 }
 
-// take stages events that the rules returned. It also starts the search for an
-// answer to each new approval and settles each resolved one.
-func (s *Session) take(lt *liveTurn, evs []event.Event) {
+// stageAll stages events that the rules returned. It also starts the search for
+// an answer to each new approval and settles each resolved one.
+func (s *Session) stageAll(lt *liveTurn, evs []event.Event) {
 	for _, ev := range evs {
 		s.stage(ev)
 		if event.Ends(ev.Body) {
@@ -278,7 +279,7 @@ func (s *Session) annotate(lt *liveTurn, ev event.Event) {
 // changes no setting: begin checks everything and logs the prompt before it
 // sends the first setting to the agent.
 func (s *Session) begin(in Input, set Settings) (*Turn, error) {
-	if err := s.free(in.Turn); err != nil {
+	if err := s.checkCanStart(in.Turn); err != nil {
 		return nil, err
 	}
 	if in.Turn == "" {
@@ -290,9 +291,9 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	}
 	in.After = s.head + int64(len(s.batch))
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
-	s.take(lt, lt.rules.user(time.Now(), in))
+	s.stageAll(lt, lt.rules.user(time.Now(), in))
 	for _, w := range s.cfg.warnings {
-		s.take(lt, lt.rules.admit(event.Event{At: time.Now(), Body: w}))
+		s.stageAll(lt, lt.rules.admit(event.Event{At: time.Now(), Body: w}))
 	}
 	s.cfg.warnings = nil
 	s.beginSettings(lt, set)
@@ -304,9 +305,10 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 	return lt.handle, nil
 }
 
-// free returns an error if no turn with this id can start now: the session is
-// closing, its log is unavailable, a turn runs, or the id was used before.
-func (s *Session) free(turn string) error {
+// checkCanStart returns an error if no turn with this id can start now: the
+// session is closing, its log is unavailable, a turn runs, or the id was used
+// before.
+func (s *Session) checkCanStart(turn string) error {
 	if len(s.closing) > 0 {
 		return Fail(SessionDead, "the session is closing; start a new one or load it again")
 	}
@@ -319,7 +321,7 @@ func (s *Session) free(turn string) error {
 		return &Error{Code: TurnInProgress, Message: "a turn is already running; wait for its end, or cancel it",
 			Details: map[string]string{"turnId": s.live[0].rules.turn}}
 	}
-	if s.over[turn] {
+	if s.endedTurns[turn] {
 		return Fail(InvalidRequest, "turn: a turn with this id has already ended; use a new id")
 	}
 	return nil
@@ -339,7 +341,7 @@ func (s *Session) prompt(lt *liveTurn) {
 		return
 	}
 	in := *lt.prompt
-	lt.prompt, lt.heard = nil, time.Now()
+	lt.prompt, lt.lastEventAt = nil, time.Now()
 	if err := s.link.conn.Prompt(s.ctx, lt.rules.turn, in); err != nil {
 		s.fail(lt, Safe(err))
 	}
@@ -354,9 +356,9 @@ func (s *Session) cancel(now time.Time) {
 		}
 		lt.rules.cancelling = true
 		lt.overdue = now.Add(s.cfg.InterruptGrace)
-		s.take(lt, lt.rules.withdraw(now, WithdrawnByCancel))
+		s.stageAll(lt, lt.rules.withdraw(now, WithdrawnByCancel))
 		if lt.prompt != nil { // the agent did not receive the prompt
-			s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+			s.stageAll(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
 			continue
 		}
 		if s.link == nil {
@@ -400,7 +402,7 @@ func (s *Session) apply(set Settings) error {
 			return err
 		}
 	}
-	s.own(set)
+	s.mergeSettings(set)
 	if set.PermissionMode != "" {
 		warnOfBypass(s.opt)
 	}
@@ -411,12 +413,12 @@ func (s *Session) apply(set Settings) error {
 // agent itself reports new values of the other settings.
 func (s *Session) recordSettings(set Settings) {
 	if set.Model != "" || set.PermissionMode != "" {
-		s.between(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
+		s.handleOutOfTurn(event.Event{At: time.Now(), Body: event.SessionUpdated{ModelID: set.Model, PermissionMode: string(set.PermissionMode)}})
 	}
 }
 
 // alive reports whether an agent runs and accepts prompts and settings.
-func (s *Session) alive() bool { return s.link != nil && !s.link.leaving }
+func (s *Session) alive() bool { return s.link != nil && !s.link.closing }
 
 func (s *Session) release() error {
 	if len(s.live) > 0 {
@@ -452,9 +454,9 @@ func (s *Session) status() Status {
 	return st
 }
 
-// agentGone ends the turns of an agent that has exited or failed. It then
+// onAgentExit ends the turns of an agent that has exited or failed. It then
 // starts a new agent if a prompt is waiting.
-func (s *Session) agentGone(cause error) {
+func (s *Session) onAgentExit(cause error) {
 	exit, err := s.noteExit(s.link.conn), Safe(cause)
 	if errors.Is(cause, io.EOF) {
 		err = Fail(ProcessCrash, "the agent ended in the middle of the turn; send again to resume the conversation", cause)
@@ -462,18 +464,18 @@ func (s *Session) agentGone(cause error) {
 			err.Details = exit
 		}
 	}
-	s.dismiss(err)
+	s.endTurns(err)
 	for _, lt := range s.live { // its prompt waited for this agent to exit
 		s.prompt(lt)
 	}
 }
 
-// dismiss ends every turn that the agent has received with err, and stops the
+// endTurns ends every turn that the agent has received with err, and stops the
 // agent.
-func (s *Session) dismiss(err *Error) {
+func (s *Session) endTurns(err *Error) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.prompt == nil {
-			s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
+			s.stageAll(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
 		}
 	}
 	_ = s.flush()
@@ -482,12 +484,13 @@ func (s *Session) dismiss(err *Error) {
 
 // fail ends a turn with an error that the session, not the agent, reports.
 func (s *Session) fail(lt *liveTurn, err *Error) {
-	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
+	s.stageAll(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(err)}))
 	_ = s.flush()
 }
 
-// shut begins to close the session: it cancels the turns and stops the agent.
-func (s *Session) shut(now time.Time) {
+// beginClose begins to close the session: it cancels the turns and stops the
+// agent.
+func (s *Session) beginClose(now time.Time) {
 	s.cancel(now)
 	for _, lt := range s.live {
 		lt.enforced, lt.overdue = true, now.Add(s.cfg.InterruptGrace+closeGrace)
@@ -496,7 +499,7 @@ func (s *Session) shut(now time.Time) {
 		s.opening()
 	}
 	if s.link != nil {
-		s.link.leave(s)
+		s.link.beginClose(s)
 	}
 }
 
@@ -506,9 +509,9 @@ const overtime = "the run took longer than its timeout allows"
 // lifetime is over.
 func (s *Session) expire(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
-		s.take(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: overtime}}))
+		s.stageAll(lt, lt.rules.end(now, event.ResponseError{Error: event.Fault{Code: string(Timeout), Message: overtime}}))
 	}
 	_ = s.flush()
 	s.closing = append(s.closing, make(chan error, 1))
-	s.shut(now)
+	s.beginClose(now)
 }

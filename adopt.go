@@ -82,7 +82,7 @@ func (s *Session) adopt(ctx context.Context) error {
 		return Safe(err)
 	}
 	if err := s.recall(ctx, back); err != nil {
-		s.live, s.over, s.adopting = nil, make(map[string]bool), nil
+		s.live, s.endedTurns, s.adopting = nil, make(map[string]bool), nil
 		if d, ok := conn.(Detacher); !ok || !d.Detach() {
 			_ = conn.Close()
 		}
@@ -92,16 +92,16 @@ func (s *Session) adopt(ctx context.Context) error {
 	s.link = makeLink(s, conn, release)
 	for _, ev := range back.Events {
 		for _, out := range s.link.screened(ev, nil) {
-			s.arrive(out.ev)
+			s.handleEvent(out.ev)
 		}
 	}
-	told := s.adopting
+	adopted := s.adopting
 	s.adopting = nil
 	if err := s.flush(); err != nil {
 		return nil // the session continues in the state of a failed log
 	}
 	s.link.start(s)
-	s.tell(ctx, back, told)
+	s.sendPending(ctx, back, adopted)
 	return nil
 }
 
@@ -150,16 +150,16 @@ func (s *Session) recall(ctx context.Context, back Backlog) error {
 		if s.cfg.Annotate != nil {
 			s.cfg.Annotate(ev)
 		}
-		s.over[ev.Turn] = s.over[ev.Turn] || event.Ends(ev.Body)
+		s.endedTurns[ev.Turn] = s.endedTurns[ev.Turn] || event.Ends(ev.Body)
 	}
 	for _, open := range st.Open {
 		if r := known[open.Turn]; r != nil {
 			s.resume(r, open, restores)
 		}
 	}
-	for turn, over := range s.over {
+	for turn, over := range s.endedTurns {
 		if !over {
-			delete(s.over, turn)
+			delete(s.endedTurns, turn)
 		}
 	}
 	return nil
@@ -178,9 +178,9 @@ func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSetting
 	}
 }
 
-// tell sends the agent the prompts and the answers to approvals that are in the
-// log but that the agent did not receive.
-func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
+// sendPending sends the agent the prompts and the answers to approvals that are
+// in the log but that the agent did not receive.
+func (s *Session) sendPending(ctx context.Context, back Backlog, adopted *adoption) {
 	for _, lt := range slices.Clone(s.live) {
 		if lt.rules.started || slices.Contains(back.Prompts, lt.rules.turn) {
 			continue
@@ -197,7 +197,7 @@ func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 		s.prompt(lt)
 	}
 	for _, id := range back.Waiting {
-		answer, ok := told.answers[id]
+		answer, ok := adopted.answers[id]
 		if !ok || s.link == nil {
 			continue
 		}
@@ -210,7 +210,7 @@ func (s *Session) tell(ctx context.Context, back Backlog, told *adoption) {
 			})
 		}
 		if err != nil { // without its answer the agent would wait for ever
-			s.dismiss(Safe(err))
+			s.endTurns(Safe(err))
 			return
 		}
 	}
@@ -245,7 +245,7 @@ func errPromptLost() error {
 // session. It reports false and changes nothing if no turn runs, if a turn is
 // being cancelled, or if the agent cannot be detached.
 func (s *Session) detach() bool {
-	if len(s.live) == 0 || s.link == nil || s.link.leaving || s.opening != nil || len(s.closing) > 0 {
+	if len(s.live) == 0 || s.link == nil || s.link.closing || s.opening != nil || len(s.closing) > 0 {
 		return false
 	}
 	if slices.ContainsFunc(s.live, func(lt *liveTurn) bool { return lt.rules.cancelling }) {

@@ -379,13 +379,13 @@ func TestAdoptSendsPromptThatTheAgentDidNotReceive(t *testing.T) {
 	})
 }
 
-// ill is a log that refuses while it is ill.
-type ill struct {
+// failingLog is a log that refuses while it is ill.
+type failingLog struct {
 	runnel.Memory
 	ill atomic.Bool
 }
 
-func (l *ill) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+func (l *failingLog) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
 	if l.ill.Load() {
 		return errors.New("no space")
 	}
@@ -396,7 +396,7 @@ func (l *ill) Append(ctx context.Context, session string, head int64, evs ...eve
 // returned.
 func TestLogFailureEndsTurnWithItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := new(ill)
+		log := new(failingLog)
 		s, err := runnel.Open(t.Context(), &script.Provider{Script: script.Script{Steps: adopted}}, runnel.Options{}, runnel.Config{ID: "s", Log: log})
 		if err != nil {
 			t.Fatal(err)
@@ -417,20 +417,20 @@ func TestLogFailureEndsTurnWithItsError(t *testing.T) {
 	})
 }
 
-// numb takes no notice of being asked to end its turn.
-type numb struct{ *keeper }
+// uninterruptible takes no notice of being asked to end its turn.
+type uninterruptible struct{ *keeper }
 
-func (n numb) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (n uninterruptible) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	c, err := n.keeper.Open(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
-	return numbConn{c.(*kept)}, nil
+	return uninterruptibleConn{c.(*kept)}, nil
 }
 
-type numbConn struct{ *kept }
+type uninterruptibleConn struct{ *kept }
 
-func (numbConn) Interrupt(context.Context) error { return nil }
+func (uninterruptibleConn) Interrupt(context.Context) error { return nil }
 
 // TestDetachLeavesNoTurnThatWasCancelled: the next process could not know that
 // the turn is to end, and as what.
@@ -438,7 +438,7 @@ func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
 		log := new(runnel.Memory)
-		s, err := runnel.Open(t.Context(), numb{k}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		s, err := runnel.Open(t.Context(), uninterruptible{k}, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -179,17 +179,17 @@ func (s *Session) decide(id string, d Decision) error {
 	}
 	now := time.Now()
 	lt.asked[id].maker = d.Maker
-	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
+	s.stageAll(lt, lt.rules.admit(event.Event{At: now, Body: event.ApprovalResolved{
 		ApprovalID: id, Choice: d.Choice, By: d.By, Reason: d.Reason, Rule: d.Maker.Rule, UpdatedArguments: d.UpdatedArguments,
 	}}))
 	stop := i < 0 || a.Choices[i].Kind == event.ChoiceDenyStop
 	if stop {
-		s.take(lt, lt.rules.withdraw(now, WithdrawnByCancel))
+		s.stageAll(lt, lt.rules.withdraw(now, WithdrawnByCancel))
 	}
 	if err := s.flush(); err != nil {
 		return err
 	}
-	lt.heard = now
+	lt.lastEventAt = now
 	if stop {
 		lt.rules.cancelling, lt.overdue = true, now.Add(s.cfg.InterruptGrace)
 	}
@@ -207,7 +207,7 @@ func (s *Session) decide(id string, d Decision) error {
 	}
 	if CodeOf(err) != ApprovalGone { // without its answer the agent would wait for ever
 		s.fail(lt, Safe(err))
-		s.dismiss(errDismissed())
+		s.endTurns(errDismissed())
 	}
 	return Safe(err)
 }

@@ -65,18 +65,18 @@ func TestTitlesDoNotBeginWithTheWarning(t *testing.T) {
 	}
 }
 
-// choosy is an agent that takes no PDF. It notes what it was given.
-type choosy struct {
+// pdfRejecter is an agent that takes no PDF. It notes what it was given.
+type pdfRejecter struct {
 	runnel.Provider
 	given []runnel.Input
 }
 
-func (a *choosy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (a *pdfRejecter) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	conn, err := a.Provider.Open(ctx, opt)
-	return choosyConn{conn, a}, err
+	return pdfRejecterConn{conn, a}, err
 }
 
-func (a *choosy) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
+func (a *pdfRejecter) Accepts(context.Context, runnel.Options) (func(runnel.Attachment) string, error) {
 	return func(at runnel.Attachment) string {
 		if at.MediaType == "application/pdf" {
 			return "it takes no PDF"
@@ -85,12 +85,12 @@ func (a *choosy) Accepts(context.Context, runnel.Options) (func(runnel.Attachmen
 	}, nil
 }
 
-type choosyConn struct {
+type pdfRejecterConn struct {
 	runnel.Conn
-	a *choosy
+	a *pdfRejecter
 }
 
-func (c choosyConn) Prompt(ctx context.Context, turn string, in runnel.Input) error {
+func (c pdfRejecterConn) Prompt(ctx context.Context, turn string, in runnel.Input) error {
 	c.a.given = append(c.a.given, in)
 	return c.Conn.Prompt(ctx, turn, in)
 }
@@ -101,7 +101,7 @@ func TestRejectedAttachmentsAreNoticedOnce(t *testing.T) {
 		{Notice: &event.Notice{Level: event.LevelWarning, Code: runnel.AttachmentsRejected, Message: "again"}}, {Text: "Done."},
 	}}
 	for name, agent := range map[string]runnel.Provider{
-		"agent that starts": speaker(), "agent that does not start": &moody{Provider: speaker()}, "agent that repeats it": &script.Provider{Script: repeats},
+		"agent that starts": speaker(), "agent that does not start": &planModeRejecter{Provider: speaker()}, "agent that repeats it": &script.Provider{Script: repeats},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := runnel.Open(t.Context(), agent, runnel.Options{PermissionMode: runnel.ModePlan}, runnel.Config{Dormant: true})
@@ -147,7 +147,7 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 		"blank text alone": {in: runnel.Input{Text: "\t", Attachments: []runnel.Attachment{pdf}}, code: runnel.AttachmentFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
-			agent := &choosy{Provider: speaker()}
+			agent := &pdfRejecter{Provider: speaker()}
 			s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{})
 			if err != nil {
 				t.Fatal(err)

@@ -59,7 +59,7 @@ func TestInvalidOptionsHaveTheWordsOfTheUniversalAPI(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	_, err := runnel.Open(t.Context(), lost{script.New()}, runnel.Options{Resume: "x"}, runnel.Config{})
+	_, err := runnel.Open(t.Context(), failingResume{script.New()}, runnel.Options{Resume: "x"}, runnel.Config{})
 	if runnel.CodeOf(err) != runnel.SessionNotFound || !strings.HasPrefix(runnel.Safe(err).Message, "session not found: ") {
 		t.Error(err)
 	}
@@ -72,9 +72,9 @@ func (unlimited) Takes() runnel.Takes {
 	return runnel.Takes{AddDirs: true}
 }
 
-// lost has no conversation to resume.
-type lost struct{ *script.Provider }
+// failingResume has no conversation to resume.
+type failingResume struct{ *script.Provider }
 
-func (lost) Open(context.Context, runnel.Options) (runnel.Conn, error) {
+func (failingResume) Open(context.Context, runnel.Options) (runnel.Conn, error) {
 	return nil, runnel.Fail(runnel.SessionNotFound, "The agent has no such conversation.")
 }

@@ -199,7 +199,7 @@ func ExampleReader_Destroy() {
 // of it.
 func ExampleOptions_resume() {
 	ctx := context.Background()
-	agent := new(script.Keeping)
+	agent := new(script.Resumable)
 	run := func(opt runnel.Options) runnel.Result {
 		r, err := runnel.Start(ctx, agent, opt, runnel.Text("text"))
 		if err != nil {

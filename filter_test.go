@@ -68,24 +68,24 @@ func TestFilterChangesErrors(t *testing.T) {
 	}
 }
 
-// talkative refuses prompts in its agent's words.
-type talkative struct{ *stubborn }
+// promptRefuser refuses prompts in its agent's words.
+type promptRefuser struct{ *stubborn }
 
-func (p talkative) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (p promptRefuser) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	conn, err := p.stubborn.Open(ctx, opt)
-	return talkativeConn{conn}, err
+	return promptRefuserConn{conn}, err
 }
 
-type talkativeConn struct{ runnel.Conn }
+type promptRefuserConn struct{ runnel.Conn }
 
-func (talkativeConn) Prompt(context.Context, string, runnel.Input) error {
+func (promptRefuserConn) Prompt(context.Context, string, runnel.Input) error {
 	return runnel.Fail(runnel.AgentError, "the agent said "+filtered)
 }
 
 func TestFilterChangesTheEndOfARefusedTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(runnel.Memory)
-		s, err := runnel.Open(t.Context(), talkative{newStubborn(0)}, runnel.Options{Filter: filter}, runnel.Config{ID: "s", Log: log})
+		s, err := runnel.Open(t.Context(), promptRefuser{newStubborn(0)}, runnel.Options{Filter: filter}, runnel.Config{ID: "s", Log: log})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -271,24 +271,24 @@ func TestSettingsReachAnAgentThatIsStarting(t *testing.T) {
 	})
 }
 
-// deaf is an agent whose Decide fails.
-type deaf struct{ *stubborn }
+// decideFailer is an agent whose Decide fails.
+type decideFailer struct{ *stubborn }
 
-func (a deaf) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (a decideFailer) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	c, err := a.stubborn.Open(ctx, opt)
-	return deafConn{c}, err
+	return decideFailerConn{c}, err
 }
 
-type deafConn struct{ runnel.Conn }
+type decideFailerConn struct{ runnel.Conn }
 
-func (deafConn) Decide(context.Context, string, runnel.Decision) error {
+func (decideFailerConn) Decide(context.Context, string, runnel.Decision) error {
 	return errors.New("the pipe is full")
 }
 
 func TestUndeliverableAnswerEndsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
-		s, err := runnel.Open(t.Context(), deaf{agent}, runnel.Options{}, runnel.Config{})
+		s, err := runnel.Open(t.Context(), decideFailer{agent}, runnel.Options{}, runnel.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

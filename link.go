@@ -15,7 +15,7 @@ type link struct {
 	conn    Conn
 	in      chan arrival
 	quit    chan struct{} // closed once loop no longer receives from in
-	leaving bool          // leave was called; used by loop only
+	closing bool          // beginClose was called; used by loop only
 	filter  Filter        // of the agent's events; used by read only
 	out     []arrival     // buffer of screened; used by read only
 	closed  chan struct{} // closed once Conn.Close has returned
@@ -58,13 +58,13 @@ func (l *link) read(ctx context.Context) {
 	}
 }
 
-// leave begins to close the connection. Until the agent exits, the session
+// beginClose begins to close the connection. Until the agent exits, the session
 // still receives its events.
-func (l *link) leave(s *Session) {
-	if l.leaving {
+func (l *link) beginClose(s *Session) {
+	if l.closing {
 		return
 	}
-	l.leaving = true
+	l.closing = true
 	s.helpers.Go(func() {
 		_ = l.conn.Close()
 		s.noteExit(l.conn)
@@ -143,28 +143,28 @@ func (s *Session) attach(o openedMsg) {
 			reply <- answer[bool]{value: s.detach()}
 		}
 		s.departing = nil
-		s.tellStarted(o.err)
+		s.replyStarted(o.err)
 	}()
 	// Events of the previous agent that have not arrived yet are dropped.
-	s.dismiss(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
+	s.endTurns(Fail(ProcessCrash, "the agent was ended in the middle of the turn; send again to resume the conversation"))
 	if o.err == nil {
 		s.link, s.returned, s.given = newLink(s, o.conn, o.release), Settings{}, startedWith(o.opt)
 		if len(s.closing) > 0 {
-			s.link.leave(s)
+			s.link.beginClose(s)
 			return
 		}
-		if s.cfg.Booted != nil {
-			s.cfg.Booted(s.opt)
+		if s.cfg.AgentStarted != nil {
+			s.cfg.AgentStarted(s.opt)
 		}
 		if o.afresh {
 			s.facts.agentSessionID = ""
-			s.between(forgotten("This agent cannot resume a conversation after its process has ended."))
+			s.handleOutOfTurn(forgotten("This agent cannot resume a conversation after its process has ended."))
 			if s.flush() != nil {
 				return
 			}
 		}
 		if s.catchUp(o.opt) != nil {
-			s.link.leave(s) // prompt then starts another agent
+			s.link.beginClose(s) // prompt then starts another agent
 		}
 	}
 	for _, lt := range slices.Clone(s.live) {
@@ -268,7 +268,7 @@ func (s *Session) setLive(set Settings) error {
 		}
 	}
 	if set.DisallowedTools != nil {
-		if err := conn.(ToolDisallower).SetDisallowedTools(s.ctx, union(s.opt.Disallowed, set.DisallowedTools)); err != nil {
+		if err := conn.(ToolDisallower).SetDisallowedTools(s.ctx, union(s.opt.ServerDisallowedTools, set.DisallowedTools)); err != nil {
 			return Safe(err)
 		}
 	}
@@ -290,7 +290,7 @@ func (s *Session) unlink() {
 	if s.link == nil {
 		return
 	}
-	s.link.leave(s)
+	s.link.beginClose(s)
 	close(s.link.quit)
 	s.gone, s.link = s.link.closed, nil
 }

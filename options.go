@@ -45,10 +45,11 @@ type Takes struct {
 	// running conversation.
 	AnyEffort bool
 
-	// Disallowed is set if the agent can leave out the tools of
-	// Options.Disallowed and Options.DisallowedTools. For other agents
-	// Options.Disallowed has no effect, and DisallowedTools is rejected.
-	Disallowed bool
+	// DisallowedTools is set if the agent can leave out the tools of
+	// Options.ServerDisallowedTools and Options.DisallowedTools. For other
+	// agents Options.ServerDisallowedTools has no effect, and DisallowedTools
+	// is rejected.
+	DisallowedTools bool
 
 	// SubagentTools are the names of the tools with which the agent starts
 	// subagents and sends them further messages.
@@ -164,7 +165,7 @@ func optionChecks() []optionCheck {
 		{"config", func(o *Options) bool { return len(o.Config) > 0 }, func(t *Takes) bool { return t.Config }, checkConfig},
 		{"maxThinkingTokens", func(o *Options) bool { return o.MaxThinkingTokens != 0 }, func(t *Takes) bool { return t.MaxThinkingTokens },
 			func(c checked) error { return checkCount("maxThinkingTokens", c.opt.MaxThinkingTokens) }},
-		{"disallowedTools", func(o *Options) bool { return len(o.DisallowedTools) > 0 }, func(t *Takes) bool { return t.Disallowed },
+		{"disallowedTools", func(o *Options) bool { return len(o.DisallowedTools) > 0 }, func(t *Takes) bool { return t.DisallowedTools },
 			func(c checked) error { return checkToolNames("disallowedTools", c.opt.DisallowedTools) }},
 		{"thinkingDisplay", func(o *Options) bool { return o.ThinkingDisplay != "" }, func(t *Takes) bool { return t.ThinkingDisplay }, checkThinkingDisplay},
 		{"addDirs", func(o *Options) bool { return len(o.AddDirs) > 0 }, func(t *Takes) bool { return t.AddDirs }, checkDirs},

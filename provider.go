@@ -11,9 +11,9 @@ import (
 
 // A Provider knows how to run one kind of agent.
 //
-// It may implement more than this: [Historian], [Positional], [Discoverer],
-// [Finder], [Translator], [Forker], [Preparer], [Accepter], [Prober],
-// [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type
+// It may implement more than this: [Historian], [PositionalHistorian],
+// [Discoverer], [Finder], [Translator], [Forker], [Preparer], [Accepter],
+// [Prober], [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type
 // assertion, and [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
@@ -122,10 +122,10 @@ type (
 	Historian interface {
 		History(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
 	}
-	// A Positional is a Historian whose agent does not store the ids of turns.
-	// History gives every turn a UUID of version 5 made from its position in
-	// the conversation, even if a session gave the turn another id.
-	Positional interface{ PositionalTurns() }
+	// A PositionalHistorian is a Historian whose agent does not store the ids
+	// of turns. History gives every turn a UUID of version 5 made from its
+	// position in the conversation, even if a session gave the turn another id.
+	PositionalHistorian interface{ PositionalTurns() }
 	// A Discoverer can list the conversations that the agent has stored, newest
 	// first: the conversations of one directory, or all if dir is empty.
 	Discoverer interface {
@@ -147,7 +147,7 @@ type (
 		Fork(ctx context.Context, opt Options) (Conn, error)
 	}
 	// An Adopter can take over an agent that an earlier server process started
-	// with the same Options.Keep. If there is none, Adopt fails and changes
+	// with the same Options.Takeover. If there is none, Adopt fails and changes
 	// nothing.
 	Adopter interface {
 		Adopt(ctx context.Context, opt Options) (Conn, Backlog, error)
@@ -285,28 +285,28 @@ type Options struct {
 	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
 	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
 
-	Extensions     Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
-	Keep           Keep                       `json:"-"` // lets the agent outlive this process for a while. Default: it does not
-	Dir            string                     `json:"-"` // Default: the current directory
-	Resume         string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
-	Fork           bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
-	Disallowed     []string                   `json:"-"` // tools that the server disallows; no effect on agents that cannot leave tools out. Default: none
-	Delegation     Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
-	Subagents      []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
-	Path           string                     `json:"-"` // the agent's program. Default: looked up in PATH
-	Env            []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
-	EndWithContext bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
-	OneTurn        bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
-	Trusted        bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
-	UntrustedDirs  []string                   `json:"-"` // those of AddDirs that are untrusted although Dir is Trusted. Default: none
-	AllowBypass    bool                       `json:"-"` // makes ModeBypass possible
-	Timeout        time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
-	Approve        Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
-	Judge          Judge                      `json:"-"` // of a Run: decides approvals before Approve is asked; for a session see Config.Judge. Default: none
-	Tap            func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
-	Filter         func(opt Options) Filter   `json:"-"` // returns the Filter of one agent's events. Default: none
-	Counters       *Counters                  `json:"-"` // count agent output that is not logged. Default: not counted
-	Warn           func(code, message string) `json:"-"` // called for dangerous settings. Default: none
+	Extensions            Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
+	Takeover              Takeover                   `json:"-"` // lets the agent outlive this process for a while. Default: it does not
+	Dir                   string                     `json:"-"` // Default: the current directory
+	Resume                string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
+	Fork                  bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
+	ServerDisallowedTools []string                   `json:"-"` // tools that the server disallows; no effect on agents that cannot leave tools out. Default: none
+	Delegation            Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
+	Subagents             []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
+	Path                  string                     `json:"-"` // the agent's program. Default: looked up in PATH
+	Env                   []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
+	EndWithContext        bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
+	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
+	Trusted               bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
+	UntrustedDirs         []string                   `json:"-"` // those of AddDirs that are untrusted although Dir is Trusted. Default: none
+	AllowBypass           bool                       `json:"-"` // makes ModeBypass possible
+	Timeout               time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
+	Approve               Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
+	Judge                 Judge                      `json:"-"` // of a Run: decides approvals before Approve is asked; for a session see Config.Judge. Default: none
+	Tap                   func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
+	Filter                func(opt Options) Filter   `json:"-"` // returns the Filter of one agent's events. Default: none
+	Counters              *Counters                  `json:"-"` // count agent output that is not logged. Default: not counted
+	Warn                  func(code, message string) `json:"-"` // called for dangerous settings. Default: none
 }
 
 // ThinkingDisplay says how an agent shows the reasoning of its model.
@@ -321,9 +321,9 @@ const (
 // Values are settings of an agent's own, by the id of their event.ConfigOption.
 type Values map[string]string
 
-// Keep lets a later server process take over the agent; see [Adopter]. It needs
-// a supervisor.
-type Keep struct {
+// Takeover lets a later server process take over the agent; see [Adopter]. It
+// needs a supervisor.
+type Takeover struct {
 	Dir    string        // private directory of takeover data. Default: no takeover
 	Name   string        // unique in Dir; letters, digits and dashes
 	Window time.Duration // how long the agent runs without a server

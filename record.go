@@ -29,7 +29,7 @@ func (s *Session) flush() error {
 		evs[i].Session, evs[i].Seq = s.id, s.head+int64(i)+1
 	}
 	if err := s.log.Append(s.ctx, s.id, s.head, evs...); err != nil {
-		return s.lost(err)
+		return s.onAppendFailure(err)
 	}
 	s.head += int64(len(evs))
 	if s.cfg.Recorded != nil {
@@ -48,7 +48,7 @@ func (s *Session) flush() error {
 			s.facts.agentSessionID = ""
 		}
 		if event.Ends(ev.Body) {
-			s.over[ev.Turn] = true
+			s.endedTurns[ev.Turn] = true
 			s.settle(ev)
 		}
 	}
@@ -98,18 +98,18 @@ func (s *Session) conversation() string {
 	return s.facts.agentSessionID
 }
 
-// lost abandons the turns and stops the agent after an append to the log has
-// failed. The next Send first calls reconcile. tick calls it earlier, unless
-// the log has another writer, because reconcile would close that writer's
-// turns.
-func (s *Session) lost(cause error) error {
+// onAppendFailure abandons the turns and stops the agent after an append to the
+// log has failed. The next Send first calls reconcile. tick calls it earlier,
+// unless the log has another writer, because reconcile would close that
+// writer's turns.
+func (s *Session) onAppendFailure(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
 		err = Fail(StoreUnavailable, "the session's log cannot be written; see the server's log, free disk space or stop the other program that writes it, and send again", cause)
 	}
 	s.recover = err
 	if !errors.Is(cause, ErrConflict) {
-		s.again()
+		s.scheduleReconcile()
 	}
 	for _, lt := range s.live {
 		for _, q := range lt.asked {
@@ -122,8 +122,8 @@ func (s *Session) lost(cause error) error {
 	return err
 }
 
-// again schedules the next attempt of tick to reconcile.
-func (s *Session) again() {
+// scheduleReconcile schedules the next attempt of tick to reconcile.
+func (s *Session) scheduleReconcile() {
 	s.pause = min(max(2*s.pause, time.Second), time.Minute)
 	s.retry = time.Now().Add(s.pause)
 }
@@ -220,7 +220,7 @@ func (s *Session) find(turn string) *liveTurn {
 }
 
 func (s *Session) add(r *rules, t *Turn) *liveTurn {
-	lt := &liveTurn{rules: r, handle: t, heard: time.Now(), asked: map[string]*question{}}
+	lt := &liveTurn{rules: r, handle: t, lastEventAt: time.Now(), asked: map[string]*question{}}
 	s.live = append(s.live, lt)
 	return lt
 }

@@ -17,7 +17,7 @@ import (
 // remembering is an agent that keeps conversations, and remembers how it was
 // started.
 type remembering struct {
-	script.Keeping
+	script.Resumable
 	started []string
 	lists   []string // directories
 	refuse  error    // of every start
@@ -28,17 +28,17 @@ func (r *remembering) Open(ctx context.Context, opt runnel.Options) (runnel.Conn
 	if r.refuse != nil {
 		return nil, r.refuse
 	}
-	return r.Keeping.Open(ctx, opt)
+	return r.Resumable.Open(ctx, opt)
 }
 
 func (r *remembering) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	r.started = append(r.started, "fork "+opt.Resume)
-	return r.Keeping.Fork(ctx, opt)
+	return r.Resumable.Fork(ctx, opt)
 }
 
 func (r *remembering) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	r.lists = append(r.lists, dir)
-	return r.Keeping.Discover(ctx, dir)
+	return r.Resumable.Discover(ctx, dir)
 }
 
 // one runs a prompt and returns the agent's id of the conversation.

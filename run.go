@@ -120,8 +120,8 @@ func (r *Run) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] { return
 // Handle calls h with what happens in the run, from its begin to its end.
 // Wait waits for the last call.
 func (r *Run) Handle(h Handlers) *Reader {
-	r.turn.begin()
-	return handle(h, r.turn.Upserts, r.turn.leave)
+	r.turn.beginRead()
+	return handle(h, r.turn.Upserts, r.turn.endRead)
 }
 
 // Wait returns the result of the run once its terminal event is in the log,

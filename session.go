@@ -43,26 +43,26 @@ type Session struct {
 	final Status
 
 	// The rest belongs to loop.
-	decided   []Decided // since the last flush
-	opt       Options
-	head      int64
-	live      []*liveTurn     // in the order they began; at most one is a prompt's
-	link      *link           // nil: no agent
-	gone      <-chan struct{} // closed once the previous agent has exited
-	opening   context.CancelFunc
-	closing   []chan error        // replies to pending Close calls
-	starting  []chan error        // replies to pending Start calls
-	departing []chan answer[bool] // replies to Detach calls that wait for a start
-	facts     facts
-	returned  Settings // restored after turns, until the agent reports its own
-	given     given    // settings sent to the agent
-	batch     []event.Event
-	recover   error           // the log failed; reconcile must succeed first
-	retry     time.Time       // when tick calls reconcile; zero: only Send does
-	pause     time.Duration   // backoff before retry
-	over      map[string]bool // turns that have ended
-	lastExit  atomic.Pointer[ExitStatus]
-	adopting  *adoption // set while an adopted agent replays its events
+	decided    []Decided // since the last flush
+	opt        Options
+	head       int64
+	live       []*liveTurn     // in the order they began; at most one is a prompt's
+	link       *link           // nil: no agent
+	gone       <-chan struct{} // closed once the previous agent has exited
+	opening    context.CancelFunc
+	closing    []chan error        // replies to pending Close calls
+	starting   []chan error        // replies to pending Start calls
+	departing  []chan answer[bool] // replies to Detach calls that wait for a start
+	facts      facts
+	returned   Settings // restored after turns, until the agent reports its own
+	given      given    // settings sent to the agent
+	batch      []event.Event
+	recover    error           // the log failed; reconcile must succeed first
+	retry      time.Time       // when tick calls reconcile; zero: only Send does
+	pause      time.Duration   // backoff before retry
+	endedTurns map[string]bool // turns that have ended
+	lastExit   atomic.Pointer[ExitStatus]
+	adopting   *adoption // set while an adopted agent replays its events
 }
 
 // Config is what a Session needs besides its agent. The zero value works.
@@ -75,9 +75,10 @@ type Config struct {
 	// an agent.
 	Conn Conn
 
-	// Forget is the reason why the agent does not know the conversation in the
-	// log. If it is set, Open logs a notice with it. Default: no notice.
-	Forget string
+	// ForgottenReason is the reason why the agent does not know the
+	// conversation in the log. If it is set, Open logs a notice with it.
+	// Default: no notice.
+	ForgottenReason string
 
 	// Dormant delays the start of the agent until the first prompt.
 	Dormant bool
@@ -132,9 +133,9 @@ type Config struct {
 	// restrictions of Recorded apply.
 	Decided func(Decided)
 
-	// Booted is called with the options of every agent that the session starts
-	// after Open has returned. The restrictions of Recorded apply.
-	Booted func(Options)
+	// AgentStarted is called with the options of every agent that the session
+	// starts after Open has returned. The restrictions of Recorded apply.
+	AgentStarted func(Options)
 
 	// Exceeded returns an error if a running turn has stored too much; the turn
 	// ends with that error. It is called after Recorded, whose restrictions
@@ -262,8 +263,8 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,
 		counters: cmp.Or(opt.Counters, new(Counters)),
 		gone:     closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
-		over:  make(map[string]bool),
-		facts: facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
+		endedTurns: make(map[string]bool),
+		facts:      facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if cfg.Adopt && s.adopt(ctx) == nil {
@@ -288,8 +289,8 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 			return nil, err
 		}
 	}
-	if cfg.Forget != "" {
-		s.stage(forgotten(cfg.Forget))
+	if cfg.ForgottenReason != "" {
+		s.stage(forgotten(cfg.ForgottenReason))
 		if err := s.flush(); err != nil {
 			if conn != nil {
 				_ = conn.Close()
@@ -408,8 +409,8 @@ func (s *Session) Release(ctx context.Context) error {
 }
 
 // Detach closes the session but leaves its agent and the running turn to a
-// later server process; see Options.Keep and Config.Adopt. It reports false and
-// changes nothing if no turn runs or the agent cannot be detached.
+// later server process; see Options.Takeover and Config.Adopt. It reports false
+// and changes nothing if no turn runs or the agent cannot be detached.
 func (s *Session) Detach(ctx context.Context) bool {
 	ok, err := ask(ctx, s, func(reply chan answer[bool]) message { return detachMsg{reply} })
 	if err != nil || !ok {

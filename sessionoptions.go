@@ -20,8 +20,11 @@ func (o Options) Settings() (set Settings, others []string) {
 	return set, others
 }
 
-// Without returns the disallowed tools: Disallowed and DisallowedTools.
-func (o Options) Without() []string { return union(o.Disallowed, o.DisallowedTools) }
+// AllDisallowedTools returns the disallowed tools: ServerDisallowedTools and
+// DisallowedTools.
+func (o Options) AllDisallowedTools() []string {
+	return union(o.ServerDisallowedTools, o.DisallowedTools)
+}
 
 // TurnSettings returns the options of a prompt as settings for its turn alone.
 // It fails with UNSUPPORTED_CAPABILITY for an option that the agent of p does
@@ -56,8 +59,9 @@ func checkTakes(p Provider, names []string) error {
 	return nil
 }
 
-// own adds settings to the session's options and calls Config.Changed.
-func (s *Session) own(set Settings) {
+// mergeSettings adds settings to the session's options and calls
+// Config.Changed.
+func (s *Session) mergeSettings(set Settings) {
 	s.opt = set.Apply(s.opt)
 	if s.cfg.Changed != nil {
 		s.cfg.Changed(set)

@@ -12,14 +12,14 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// moody is an agent that does not start in the mode plan. It notes the modes in
-// which it was started.
-type moody struct {
+// planModeRejecter is an agent that does not start in the mode plan. It notes
+// the modes in which it was started.
+type planModeRejecter struct {
 	runnel.Provider
 	modes []runnel.PermissionMode
 }
 
-func (a *moody) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (a *planModeRejecter) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	a.modes = append(a.modes, opt.PermissionMode)
 	if opt.PermissionMode == runnel.ModePlan {
 		return nil, runnel.Fail(runnel.InvalidRequest, "no plans")
@@ -33,7 +33,7 @@ func speaker() runnel.Provider {
 
 func TestPromptThatTheLogRefusesLeavesSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, agent := new(failing), &moody{Provider: speaker()}
+		log, agent := new(failing), &planModeRejecter{Provider: speaker()}
 		var changes []runnel.Settings
 		s, err := runnel.Open(t.Context(), agent, runnel.Options{PermissionMode: runnel.ModeDefault},
 			runnel.Config{ID: "s", Log: log, Changed: func(set runnel.Settings) { changes = append(changes, set) }})
@@ -62,7 +62,7 @@ func TestPromptThatTheLogRefusesLeavesSettings(t *testing.T) {
 // starting.
 func TestAgentStartsWithTheSettingsOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := &moody{Provider: speaker()}
+		agent := &planModeRejecter{Provider: speaker()}
 		var changes []runnel.Settings
 		s, err := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{Dormant: true, Changed: func(set runnel.Settings) { changes = append(changes, set) }})
 		if err != nil {

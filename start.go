@@ -51,8 +51,8 @@ func (s *Session) start(reply chan error) {
 	}
 }
 
-// tellStarted replies to the pending Start calls.
-func (s *Session) tellStarted(err error) {
+// replyStarted replies to the pending Start calls.
+func (s *Session) replyStarted(err error) {
 	for _, reply := range s.starting {
 		reply <- err
 	}

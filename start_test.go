@@ -122,7 +122,7 @@ func TestRefusedPromptIsATurnThatFailed(t *testing.T) {
 		why := runnel.Fail(runnel.InvalidRequest, "model: no longer offered")
 		in := runnel.Input{Text: "hi", Turn: "0192f0c1-7d5e-7c3a-9d0e-000000000001"}
 		running := send(t, s)
-		if err := s.Refuse(t.Context(), in, why); runnel.CodeOf(err) != runnel.TurnInProgress {
+		if err := s.FailPrompt(t.Context(), in, why); runnel.CodeOf(err) != runnel.TurnInProgress {
 			t.Errorf("while a turn runs: %v", err)
 		}
 		if err := s.Cancel(t.Context()); err != nil {
@@ -132,7 +132,7 @@ func TestRefusedPromptIsATurnThatFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // the second finds the turn at its end
-			if err := s.Refuse(t.Context(), in, why); err != nil {
+			if err := s.FailPrompt(t.Context(), in, why); err != nil {
 				t.Error(err)
 			}
 		}
@@ -175,8 +175,8 @@ func (l *unsure) Append(ctx context.Context, session string, head int64, evs ...
 	return errors.New("the disk is gone")
 }
 
-// The turn of a refused prompt ends once, although the log fails when the end is
-// written and the refusal is repeated. The session continues.
+// The turn of a refused prompt ends once, although the log fails when the end
+// is written and the refusal is repeated. The session continues.
 func TestRefusedTurnEndsOnceAlthoughTheLogFails(t *testing.T) {
 	for name, stores := range map[string]bool{"nothing was stored": false, "all was stored": true} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestRefusedTurnEndsOnceAlthoughTheLogFails(t *testing.T) {
 				s := open()
 				in := runnel.Input{Text: "hi", Turn: "0192f0c1-7d5e-7c3a-9d0e-000000000001"}
 				refuse := func(when string, want runnel.Code) {
-					if err := s.Refuse(t.Context(), in, runnel.Fail(runnel.InvalidRequest, "model: no longer offered")); runnel.CodeOf(err) != want {
+					if err := s.FailPrompt(t.Context(), in, runnel.Fail(runnel.InvalidRequest, "model: no longer offered")); runnel.CodeOf(err) != want {
 						t.Errorf("%s: %v, want %q", when, err, want)
 					}
 				}

@@ -34,14 +34,14 @@ func (s *Session) stalls(lt *liveTurn) time.Time {
 	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || len(lt.rules.running) > 0 || lt.rules.cancelling {
 		return time.Time{}
 	}
-	return lt.heard.Add(s.cfg.StallTimeout)
+	return lt.lastEventAt.Add(s.cfg.StallTimeout)
 }
 
 // tick does what has become due.
 func (s *Session) tick(now time.Time) {
 	if !s.retry.IsZero() && !now.Before(s.retry) {
 		if s.reconcile(s.ctx) != nil {
-			s.again()
+			s.scheduleReconcile()
 		}
 	}
 	for _, lt := range slices.Clone(s.live) {
@@ -52,7 +52,7 @@ func (s *Session) tick(now time.Time) {
 		}
 		if at := s.stalls(lt); !at.IsZero() && !now.Before(at) {
 			s.fail(lt, Fail(AgentStalled, "the agent sent no output for "+s.cfg.StallTimeout.String()+" and was stopped; send again to resume the conversation"))
-			s.dismiss(errDismissed())
+			s.endTurns(errDismissed())
 			continue
 		}
 		if lt.overdue.IsZero() || now.Before(lt.overdue) {
@@ -64,18 +64,18 @@ func (s *Session) tick(now time.Time) {
 				return // the log has failed, so the turns have ended
 			}
 			lt.enforced, lt.overdue = true, now.Add(closeGrace)
-			s.link.leave(s)
+			s.link.beginClose(s)
 			continue
 		}
-		s.take(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
-		s.dismiss(errDismissed())
+		s.stageAll(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+		s.endTurns(errDismissed())
 	}
 }
 
 // interruptFailed logs that the agent refused or ignored an interrupt, unless
 // the turn has a notice of that already.
 func (s *Session) interruptFailed(lt *liveTurn, now time.Time, why string) {
-	s.take(lt, lt.rules.admit(event.Event{At: now, Body: event.Notice{
+	s.stageAll(lt, lt.rules.admit(event.Event{At: now, Body: event.Notice{
 		Level: event.LevelWarning, Code: string(InterruptFailed), Message: why,
 	}}))
 	_ = s.flush()

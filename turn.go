@@ -12,14 +12,14 @@ import (
 type Turn struct {
 	ID string
 
-	log     Log
-	session string
-	after   int64           // log position just before the turn
-	done    chan struct{}   // closed by resolve
-	lost    context.Context // ends if the log fails before the terminal event
-	lose    context.CancelCauseFunc
-	result  Result // valid once done is closed
-	err     error  // valid once done is closed
+	log       Log
+	session   string
+	after     int64           // log position just before the turn
+	done      chan struct{}   // closed by resolve
+	logFailed context.Context // ends if the log fails before the terminal event
+	failLog   context.CancelCauseFunc
+	result    Result // valid once done is closed
+	err       error  // valid once done is closed
 
 	mu      sync.Mutex
 	reading int           // iterations that have begun and not ended
@@ -45,7 +45,7 @@ type Result struct {
 
 func newTurn(id, session string, log Log, after int64) *Turn {
 	t := &Turn{ID: id, log: log, session: session, after: after, done: make(chan struct{})}
-	t.lost, t.lose = context.WithCancelCause(context.Background())
+	t.logFailed, t.failLog = context.WithCancelCause(context.Background())
 	return t
 }
 
@@ -53,11 +53,11 @@ func newTurn(id, session string, log Log, after int64) *Turn {
 // event. It may be called any number of times, during the turn or long after.
 func (t *Turn) Events(ctx context.Context) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		t.begin()
-		defer t.leave()
+		t.beginRead()
+		defer t.endRead()
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })()
+		defer context.AfterFunc(t.logFailed, func() { cancel(context.Cause(t.logFailed)) })()
 		for ev, err := range Follow(ctx, t.log, t.session, t.after) {
 			if err != nil {
 				yield(event.Event{}, err)
@@ -110,17 +110,17 @@ func (t *Turn) resolve(res Result, err error) {
 
 // abandon is called instead of resolve if the log failed.
 func (t *Turn) abandon(err error) {
-	t.lose(err)
+	t.failLog(err)
 	t.resolve(Result{SessionID: t.session, Status: event.StatusError}, err)
 }
 
-func (t *Turn) begin() {
+func (t *Turn) beginRead() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reading++
 }
 
-func (t *Turn) leave() {
+func (t *Turn) endRead() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reading--; t.reading == 0 && t.idle != nil {

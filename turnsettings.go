@@ -163,7 +163,7 @@ func (s *Session) giveSettings(lt *liveTurn) error {
 	}
 	lt.set = Settings{}
 	if err := s.setLive(set); err != nil {
-		s.link.leave(s)
+		s.link.beginClose(s)
 		return err
 	}
 	if set.PermissionMode != "" {
@@ -179,7 +179,7 @@ func (s *Session) returnsTo(lt *liveTurn) Settings { return s.ownOf(*lt.restores
 // stageReturn stages the restored settings after the terminal event of a turn.
 func (s *Session) stageReturn(lt *liveTurn, at time.Time) {
 	if lt.restores != nil {
-		s.between(returnFact(at, s.returnsTo(lt)))
+		s.handleOutOfTurn(returnFact(at, s.returnsTo(lt)))
 	}
 }
 
@@ -203,7 +203,7 @@ func (s *Session) restore(lt *liveTurn, end event.Body) {
 		return
 	}
 	if s.setLive(back) != nil {
-		s.link.leave(s)
+		s.link.beginClose(s)
 		s.pin(back)
 		return
 	}
@@ -227,7 +227,7 @@ func (s *Session) pin(back Settings) {
 		}
 	}
 	if !set.IsZero() {
-		s.own(set)
+		s.mergeSettings(set)
 	}
 }
 

@@ -22,11 +22,11 @@ import (
 // [Destroyed].
 func (t *Turn) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] {
 	return func(yield func(upsert.Out, error) bool) {
-		t.begin()
-		defer t.leave()
+		t.beginRead()
+		defer t.endRead()
 		reading, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(t.lost, func() { cancel(context.Cause(t.lost)) })()
+		defer context.AfterFunc(t.logFailed, func() { cancel(context.Cause(t.logFailed)) })()
 		r := itemReader{cursor: NewCursor(t.log, t.session, t.after), turn: t.ID, yield: yield}
 		r.close(ctx, r.live(reading))
 	}
@@ -47,7 +47,7 @@ func (s *Session) Upserts(ctx context.Context, after int64) iter.Seq2[upsert.Out
 		defer cancel(nil)
 		defer context.AfterFunc(s.ctx, func() { cancel(errSessionEnded) })()
 		r := itemReader{cursor: NewCursor(s.log, s.id, 0), yield: yield}
-		err := r.past(ctx, after)
+		err := r.history(ctx, after)
 		if err == nil {
 			err = r.live(reading)
 		}
@@ -145,19 +145,20 @@ type itemReader struct {
 	yield  func(upsert.Out, error) bool
 }
 
-// stretch is the number of logged events that are folded at once. An item that
-// changes in several stretches is yielded after each of them.
-const stretch = 4096
+// batchSize is the number of logged events that are folded at once. An item
+// that changes in several batches is yielded after each of them.
+const batchSize = 4096
 
-// past yields the items that the log has now, and moves the cursor after them.
-func (r *itemReader) past(ctx context.Context, after int64) error {
+// history yields the items that the log has now, and moves the cursor after
+// them.
+func (r *itemReader) history(ctx context.Context, after int64) error {
 	st, err := r.cursor.log.State(ctx, r.cursor.session)
 	if err != nil {
 		return err
 	}
 	for at := int64(-1); at < r.cursor.at && r.cursor.at < st.Head; {
 		at = r.cursor.at
-		outs, err := r.pacer.History(r.stretch(ctx, st.Head), after, time.Now())
+		outs, err := r.pacer.History(r.nextBatch(ctx, st.Head), after, time.Now())
 		if err != nil {
 			return err
 		}
@@ -169,10 +170,10 @@ func (r *itemReader) past(ctx context.Context, after int64) error {
 	return nil
 }
 
-// stretch yields the next events of the log up to a position.
-func (r *itemReader) stretch(ctx context.Context, head int64) iter.Seq2[event.Event, error] {
+// nextBatch yields the next events of the log up to a position.
+func (r *itemReader) nextBatch(ctx context.Context, head int64) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		for n := 0; n < stretch && r.cursor.at < head; {
+		for n := 0; n < batchSize && r.cursor.at < head; {
 			evs, err := r.cursor.Read(ctx)
 			if err != nil {
 				yield(event.Event{}, err)

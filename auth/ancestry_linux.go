@@ -25,7 +25,7 @@ func fromAgent(pid int) bool {
 // fromAgentOf is fromAgent for a server with the lineage self. It ignores
 // ancestors that pid and the server have in common, because an agent of another
 // server may have started this server.
-func fromAgentOf(self []procinfo.Kin, pid int) bool {
+func fromAgentOf(self []procinfo.Process, pid int) bool {
 	if marked(pid, self[0].Pid) {
 		return true
 	}
@@ -34,12 +34,12 @@ func fromAgentOf(self []procinfo.Kin, pid int) bool {
 }
 
 // hasAgent reports whether a process in line belongs to an agent.
-func hasAgent(self, line []procinfo.Kin) bool {
+func hasAgent(self, line []procinfo.Process) bool {
 	for _, k := range line {
 		switch {
 		case k.Pid == self[0].Pid, k.Supervisor:
 			return true
-		case slices.ContainsFunc(self, func(above procinfo.Kin) bool { return above.Pid == k.Pid }):
+		case slices.ContainsFunc(self, func(above procinfo.Process) bool { return above.Pid == k.Pid }):
 			return false
 		}
 	}

@@ -32,7 +32,7 @@ func NewPeer(c net.Conn) *Peer {
 		ours, agent := judgeCaller(c)
 		return &Peer{func() bool { return ours }, func() bool { return agent }}
 	case *net.TCPConn:
-		return &Peer{agent: sync.OnceValue(func() bool { return agentBehind(c) })}
+		return &Peer{agent: sync.OnceValue(func() bool { return isAgentProcess(c) })}
 	case interface{ NetConn() net.Conn }: // TLS
 		return NewPeer(c.NetConn())
 	}

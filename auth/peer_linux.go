@@ -34,10 +34,10 @@ func judgeCaller(c *net.UnixConn) (ours, agent bool) {
 	return true, fromAgent(p.Pid) || p.Verify() != nil
 }
 
-// agentBehind reports whether the process at the other end of c belongs, or may
-// belong, to an agent. It also returns true if a process on this machine has
-// reset the connection.
-func agentBehind(c *net.TCPConn) bool {
+// isAgentProcess reports whether the process at the other end of c belongs, or
+// may belong, to an agent. It also returns true if a process on this machine
+// has reset the connection.
+func isAgentProcess(c *net.TCPConn) bool {
 	here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
 	return agentAt(here, there) || onThisMachine(there.Addr()) && !connected(c)
 }

@@ -193,7 +193,7 @@ func serve(role, rest string) error {
 	}
 	switch role {
 	case "serve", "supervise and die":
-		agent, err = supervisor.Start(context.Background(), c, keep(os.Getenv(keepVar)))
+		agent, err = supervisor.Start(context.Background(), c, takeoverIn(os.Getenv(keepVar)))
 	default:
 		agent, err = proc.Start(context.Background(), c)
 	}
@@ -209,9 +209,9 @@ func serve(role, rest string) error {
 	return agent.Stop(context.Background(), proc.Now)
 }
 
-// keep returns a Keep with which a supervisor outlives its server.
-func keep(dir string) supervisor.Keep {
-	return supervisor.Keep{Dir: dir, Name: "agent", Window: time.Minute}
+// takeoverIn returns a Takeover with which a supervisor outlives its server.
+func takeoverIn(dir string) supervisor.Takeover {
+	return supervisor.Takeover{Dir: dir, Name: "agent", Window: time.Minute}
 }
 
 func process(roles string) *exec.Cmd {
@@ -227,7 +227,7 @@ func call(t *testing.T, ln net.Listener, roles string) net.Conn {
 	cmd := process(roles)
 	dir := t.TempDir()
 	t.Cleanup(func() {
-		if err := supervisor.End(keep(dir)); err != nil {
+		if err := supervisor.End(takeoverIn(dir)); err != nil {
 			t.Error(err)
 		}
 	})

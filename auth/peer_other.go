@@ -19,8 +19,8 @@ func judgeListener(*net.UnixConn) error { return nil }
 
 func judgePort(*net.TCPConn, netip.AddrPort) error { return nil }
 
-// SessionsAbove returns none, because this system cannot identify the processes
-// of agents.
-func SessionsAbove() []string { return nil }
+// AncestorSessions returns none, because this system cannot identify the
+// processes of agents.
+func AncestorSessions() []string { return nil }
 
-func agentBehind(*net.TCPConn) bool { return true }
+func isAgentProcess(*net.TCPConn) bool { return true }

@@ -85,7 +85,7 @@ func judgePort(c *net.TCPConn, there netip.AddrPort) error {
 // belowAgent reports whether an ancestor of a process belongs to an agent. It
 // also returns true if that cannot be determined. It does not check the process
 // itself, which may be a supervisor.
-func belowAgent(self []procinfo.Kin, pid int) bool {
+func belowAgent(self []procinfo.Process, pid int) bool {
 	line, err := procinfo.Lineage(pid)
 	if procinfo.IsGone(err) {
 		return false // an ended process holds no socket

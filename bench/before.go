@@ -42,9 +42,9 @@ func (b *bench) beforeRows(ctx context.Context) error {
 }
 
 // latencyBefore adds the rows of one transport.
-func (b *bench) latencyBefore(transport string, now, old []stretch) {
-	cpu := func(all []stretch) time.Duration {
-		return median(each(all, func(s stretch) time.Duration { return s.cpu }))
+func (b *bench) latencyBefore(transport string, now, old []latencySample) {
+	cpu := func(all []latencySample) time.Duration {
+		return median(each(all, func(s latencySample) time.Duration { return s.cpu }))
 	}
 	b.report.add(row{
 		what: fmt.Sprintf("this build and the one before, %d/s over %s: p50 / p99", paced, transport), target: "not worse",

@@ -71,7 +71,7 @@ func (b *bench) burstRows(ctx context.Context, lanes []lane) error {
 		got := make(map[lane][]burst)
 		for round := range b.size.rounds {
 			for _, l := range lanes {
-				b.w.say("burst of %s, round %d of %d: %s", thousands(events), round+1, b.size.rounds, l)
+				b.w.logf("burst of %s, round %d of %d: %s", thousands(events), round+1, b.size.rounds, l)
 				one, err := measureBurst(ctx, l, events, round == b.size.rounds-1 && (i == 0 || l.transport == overSSE))
 				if err != nil {
 					return fmt.Errorf("burst of %s: %w", l, err)

@@ -145,7 +145,7 @@ func (b *bench) claudeACPStart(ctx context.Context, s *runnel, same, bundled *ac
 	defer s.stop()
 	var ours, peer, alone []time.Duration
 	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
-		b.w.say("Claude Code through claude-agent-acp and through Runnel, %d of %d", i, b.size.starts)
+		b.w.logf("Claude Code through claude-agent-acp and through Runnel, %d of %d", i, b.size.starts)
 		t, _, err := firstThrough(ctx, s)
 		if err != nil {
 			return fmt.Errorf("through the server: %w", err)

@@ -23,7 +23,7 @@ var sessions = []int{1, 3}
 func (b *bench) claudeACPMemory(ctx context.Context, s *runnel, same, bundled *acpAgent, own string) error {
 	var ours, peer, alone [][]footprint // by sessions
 	for i := range b.size.rounds {
-		b.w.say("memory of Claude Code through Runnel and through claude-agent-acp, round %d of %d", i+1, b.size.rounds)
+		b.w.logf("memory of Claude Code through Runnel and through claude-agent-acp, round %d of %d", i+1, b.size.rounds)
 		f, err := footprintThrough(ctx, s)
 		if err != nil {
 			return fmt.Errorf("memory through the server: %w", err)

@@ -188,7 +188,7 @@ func (b *bench) codexRows(ctx context.Context) error {
 	var direct, native, through []time.Duration
 	rounds := 3 * b.size.starts // Codex starts fast, so a small difference must be measured
 	for i := range rounds + 1 { // the first ones only warm up the file cache
-		b.w.say("first delta of Codex, %d of %d", i, rounds)
+		b.w.logf("first delta of Codex, %d of %d", i, rounds)
 		d, err := installed.first(ctx, 0)
 		if err != nil {
 			return fmt.Errorf("directly: %w", err)

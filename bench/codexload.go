@@ -50,7 +50,7 @@ func (c *codex) converse(ctx context.Context, turns int) (thread string, items i
 		return "", 0, err
 	}
 	for turn := range turns {
-		c.w.say("a conversation with Codex, turn %d of %d", turn+1, turns)
+		c.w.logf("a conversation with Codex, turn %d of %d", turn+1, turns)
 		if err := startTurn(t, thread, longTurn(turn)); err != nil {
 			return "", 0, err
 		}
@@ -160,7 +160,7 @@ func (b *bench) codexLoadRows(ctx context.Context) error {
 	last := lastWords(b.size.turns - 1)
 	var ours, peer []loading
 	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
-		b.w.say("load of %d items, %d of %d", items, i, b.size.starts)
+		b.w.logf("load of %d items, %d of %d", items, i, b.size.starts)
 		o, err := c.loadThrough(ctx, thread, last)
 		if err != nil {
 			return fmt.Errorf("through the server: %w", err)

@@ -141,7 +141,7 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 	for i := range b.size.kills {
 		for _, l := range lanes {
 			after := 40 + 37*i%(crashEvents/2)
-			b.w.say("kill -9 of the server, %d of %d: %s", i+1, b.size.kills, l)
+			b.w.logf("kill -9 of the server, %d of %d: %s", i+1, b.size.kills, l)
 			one, err := b.measureCrash(ctx, l, after)
 			if err != nil {
 				return fmt.Errorf("kill of %s: %w", l, err)

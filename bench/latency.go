@@ -13,8 +13,8 @@ import (
 // model is about as fast.
 const paced = 195
 
-// A stretch holds what one reader of an answer at a steady rate received.
-type stretch struct {
+// A latencySample holds what one reader of an answer at a steady rate received.
+type latencySample struct {
 	p50, p99 time.Duration
 	cpu      time.Duration // processor time of the servers, per 1,000 events
 	relay    time.Duration // the part of cpu that supervisors used
@@ -26,7 +26,7 @@ type stretch struct {
 // measureLatency measures an answer that the agent writes at a steady rate to
 // one reader. If traced is set it counts system calls, which makes the servers
 // slow.
-func measureLatency(ctx context.Context, s subject, transport string, events int, traced bool) (out stretch, err error) {
+func measureLatency(ctx context.Context, s subject, transport string, events int, traced bool) (out latencySample, err error) {
 	c, err := s.open(ctx)
 	if err != nil {
 		return out, err
@@ -68,7 +68,7 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 		return out, err
 	}
 	per := 1000 / float64(events)
-	out = stretch{
+	out = latencySample{
 		p50: percentile(r.tally.latencies, 50), p99: percentile(r.tally.latencies, 99), lost: r.tally.lost(),
 		cpu: time.Duration(float64(after-before) * per), relay: time.Duration(float64(relayedAfter-relayed) * per),
 		switches: float64(switchedAfter-switched) / float64(events),
@@ -111,15 +111,15 @@ func (l lane) String() string { return l.s.name() + " over " + l.transport }
 
 // inTurn measures the lanes alternately, several times. Every second round runs
 // in reverse, so that none of the lanes always follows the same other.
-func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]stretch, error) {
-	got := make(map[lane][]stretch)
+func (b *bench) inTurn(ctx context.Context, lanes []lane) (map[lane][]latencySample, error) {
+	got := make(map[lane][]latencySample)
 	for round := range b.size.rounds {
 		order := slices.Clone(lanes)
 		if round%2 == 1 {
 			slices.Reverse(order)
 		}
 		for _, l := range order {
-			b.w.say("latency, round %d of %d: %s", round+1, b.size.rounds, l)
+			b.w.logf("latency, round %d of %d: %s", round+1, b.size.rounds, l)
 			st, err := measureLatency(ctx, l.s, l.transport, b.size.paced, false)
 			if err != nil {
 				return nil, fmt.Errorf("latency of %s: %w", l, err)
@@ -161,9 +161,9 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 
 // switchesRow compares the context switches per event. Unlike times they hardly
 // depend on the machine.
-func (b *bench) switchesRow(lanes []lane, got map[lane][]stretch) {
+func (b *bench) switchesRow(lanes []lane, got map[lane][]latencySample) {
 	b.perEvent(row{what: fmt.Sprintf("context switches of server and supervisor per event at %d/s, one reader", paced), target: "≤ 2.5"}, lanes,
-		func(l lane) float64 { return median(each(got[l], func(s stretch) float64 { return s.switches })) })
+		func(l lane) float64 { return median(each(got[l], func(s latencySample) float64 { return s.switches })) })
 }
 
 // callsRow compares the system calls per event. They are counted in runs of
@@ -180,7 +180,7 @@ func (b *bench) callsRow(ctx context.Context, lanes []lane) error {
 		if l.transport == overPipe {
 			continue
 		}
-		b.w.say("system calls: %s", l)
+		b.w.logf("system calls: %s", l)
 		st, err := measureLatency(ctx, l.s, l.transport, b.size.paced, true)
 		if err != nil {
 			return fmt.Errorf("system calls of %s: %w", l, err)
@@ -206,13 +206,13 @@ func (b *bench) perEvent(w row, lanes []lane, number func(lane) float64) {
 	b.report.add(w)
 }
 
-func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {
+func (b *bench) cpuRow(lanes []lane, got map[lane][]latencySample) {
 	w := row{what: fmt.Sprintf("processor time of server and supervisor for 1,000 events at %d/s, one reader", paced), target: "≤ 100"}
 	for _, l := range lanes {
-		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.cpu }))))
+		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s latencySample) time.Duration { return s.cpu }))))
 		if l.s == b.ours {
 			w.ours = join(w.ours, cell)
-			w.note = join(w.note, fmt.Sprintf("%s: %s of it the supervisor's", l.transport, millis(median(each(got[l], func(s stretch) time.Duration { return s.relay })))))
+			w.note = join(w.note, fmt.Sprintf("%s: %s of it the supervisor's", l.transport, millis(median(each(got[l], func(s latencySample) time.Duration { return s.relay })))))
 		} else if l.transport != overPipe {
 			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
 		}
@@ -220,17 +220,17 @@ func (b *bench) cpuRow(lanes []lane, got map[lane][]stretch) {
 	b.report.add(w)
 }
 
-func latencies(all []stretch) string { return millis(p50(all)) + " / " + millis(p99(all)) }
+func latencies(all []latencySample) string { return millis(p50(all)) + " / " + millis(p99(all)) }
 
-func p50(all []stretch) time.Duration {
-	return median(each(all, func(s stretch) time.Duration { return s.p50 }))
+func p50(all []latencySample) time.Duration {
+	return median(each(all, func(s latencySample) time.Duration { return s.p50 }))
 }
 
-func p99(all []stretch) time.Duration {
-	return median(each(all, func(s stretch) time.Duration { return s.p99 }))
+func p99(all []latencySample) time.Duration {
+	return median(each(all, func(s latencySample) time.Duration { return s.p99 }))
 }
 
-func shortfall(all []stretch) string {
+func shortfall(all []latencySample) string {
 	lost := 0
 	for _, s := range all {
 		lost += s.lost

@@ -72,15 +72,15 @@ func readTogether(ctx context.Context, of []conversation, events int) (out []*re
 	}
 }
 
-// A throng holds the combined results of all clients of a crowd.
-type throng struct {
+// A crowdResult holds the combined results of all clients of a crowd.
+type crowdResult struct {
 	p50, p99         time.Duration
 	cpu              time.Duration // processor time of server and supervisors, per 1,000 events
 	lost, duplicated int
 	cut              string // why a connection ended early
 }
 
-func measureThrong(ctx context.Context, c crowd, events int) (out throng, err error) {
+func measureCrowd(ctx context.Context, c crowd, events int) (out crowdResult, err error) {
 	if s, ok := c.s.(*runnel); ok {
 		if err := s.credential(ctx); err != nil { // a credential may create only a limited number of sessions per minute
 			return out, err
@@ -126,7 +126,7 @@ func measureThrong(ctx context.Context, c crowd, events int) (out throng, err er
 }
 
 // add waits until the readers have finished and adds their results.
-func (t *throng) add(readers []*reader) {
+func (t *crowdResult) add(readers []*reader) {
 	var all []time.Duration
 	for _, r := range readers {
 		r.finish()
@@ -140,7 +140,7 @@ func (t *throng) add(readers []*reader) {
 	t.p50, t.p99 = percentile(all, 50), percentile(all, 99)
 }
 
-func (t throng) faults() string {
+func (t crowdResult) faults() string {
 	s := fmt.Sprintf("%d lost, %d duplicated", t.lost, t.duplicated)
 	if t.cut != "" {
 		s += " (" + t.cut + ")"
@@ -164,31 +164,33 @@ func (b *bench) manyRows(ctx context.Context) error {
 		{"SSE, a connection each", s, readEach(overSSE)},
 		{"pipes", &bare{b.w}, readEach(overPipe)},
 	}
-	got := make([][]throng, len(crowds))
+	got := make([][]crowdResult, len(crowds))
 	for round := range b.size.rounds {
 		for i, c := range crowds {
-			b.w.say("%d sessions, round %d of %d: %s", crowdSize, round+1, b.size.rounds, c.what)
-			t, err := measureThrong(ctx, c, b.size.crowd)
+			b.w.logf("%d sessions, round %d of %d: %s", crowdSize, round+1, b.size.rounds, c.what)
+			t, err := measureCrowd(ctx, c, b.size.crowd)
 			if err != nil {
 				return fmt.Errorf("%d sessions by %s: %w", crowdSize, c.what, err)
 			}
 			got[i] = append(got[i], t)
 		}
 	}
-	mid := func(all []throng, of func(throng) time.Duration) string { return millis(median(each(all, of))) }
-	latency := func(all []throng) string {
-		return mid(all, func(t throng) time.Duration { return t.p50 }) + " / " + mid(all, func(t throng) time.Duration { return t.p99 })
+	mid := func(all []crowdResult, of func(crowdResult) time.Duration) string {
+		return millis(median(each(all, of)))
+	}
+	latency := func(all []crowdResult) string {
+		return mid(all, func(t crowdResult) time.Duration { return t.p50 }) + " / " + mid(all, func(t crowdResult) time.Duration { return t.p99 })
 	}
 	for i, all := range got {
 		if crowds[i].s != subject(s) {
 			continue
 		}
 		what := fmt.Sprintf("%d sessions with %d events/s each, %s", crowdSize, crowdRate, crowds[i].what)
-		worst := slices.MaxFunc(all, func(a, b throng) int { return a.lost + a.duplicated - b.lost - b.duplicated })
+		worst := slices.MaxFunc(all, func(a, b crowdResult) int { return a.lost + a.duplicated - b.lost - b.duplicated })
 		b.report.add(row{
 			what: what + "; p50 / p99", target: "p99 ≤ 5", ours: latency(all),
 			note: fmt.Sprintf("median of %d; processor time of server and supervisors %s per 1,000 events; the agents directly through pipes %s",
-				len(all), mid(all, func(t throng) time.Duration { return t.cpu }), latency(got[len(got)-1])),
+				len(all), mid(all, func(t crowdResult) time.Duration { return t.cpu }), latency(got[len(got)-1])),
 		}, row{
 			what: what, target: "0 lost, 0 duplicated", ours: worst.faults(),
 			note: fmt.Sprintf("the worst of %d, %s events each", len(all), thousands(b.size.crowd*crowdSize)),

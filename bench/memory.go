@@ -23,7 +23,7 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	}
 	b.report.add(row{what: "resident memory of an idle server", target: "≤ 25 MB", ours: megabytes(idle)})
 
-	b.w.say("memory of sessions without an agent")
+	b.w.logf("memory of sessions without an agent")
 	warm, err := b.memoryWith(ctx, s, b.size.sessions/2) // the first sessions make the server load code and data that stay in memory
 	if err != nil {
 		return err
@@ -126,10 +126,10 @@ func settled(ctx context.Context, pid int) (size int, err error) {
 	return size, err
 }
 
-// until calls holds every 100 ms until it returns true or an error, or patience
+// until calls holds every 100 ms until it returns true or an error, or timeout
 // has passed.
-func until(ctx context.Context, patience time.Duration, holds func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func until(ctx context.Context, timeout time.Duration, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

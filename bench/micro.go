@@ -19,7 +19,7 @@ func (b *bench) microRows(ctx context.Context) error {
 		{"./provider/claude", "^BenchmarkTranslate$"},
 		{"./internal/proc", "^BenchmarkRoundTrip$"},
 	} {
-		b.w.say("Go benchmarks of %s", m.pkg)
+		b.w.logf("Go benchmarks of %s", m.pkg)
 		cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", m.pattern, "-benchtime", "1s", m.pkg)
 		cmd.Dir = b.w.root
 		out, err := cmd.CombinedOutput()

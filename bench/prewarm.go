@@ -74,7 +74,7 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 	}
 	var started, kept, second, alone []time.Duration
 	for i := range b.size.starts {
-		b.w.say("first delta of %s kept ready, %d of %d", agent, i+1, b.size.starts)
+		b.w.logf("first delta of %s kept ready, %d of %d", agent, i+1, b.size.starts)
 		if err := ready.untilReady(ctx); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (b *bench) firstDeltaRows(ctx context.Context) error {
 	defer s.stop()
 	var direct, through, warm []time.Duration
 	for i := range b.size.starts + 1 { // the first ones only warm up the file cache
-		b.w.say("first delta of the real agent, %d of %d", i, b.size.starts)
+		b.w.logf("first delta of the real agent, %d of %d", i, b.size.starts)
 		d, err := firstDirect(ctx, b.w, agent, home, model.URL(), 0)
 		if err != nil {
 			return fmt.Errorf("directly: %w", err)

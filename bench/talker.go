@@ -102,7 +102,7 @@ func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.T
 			return at, fmt.Errorf("%w: %.200s", err, line)
 		}
 		if m.Kind() == jsonrpc.Request {
-			if err := t.write(jsonrpc.Refuse(m), nil); err != nil {
+			if err := t.write(jsonrpc.Overloaded(m), nil); err != nil {
 				return at, err
 			}
 		}

@@ -28,7 +28,7 @@ func (b *bench) turnRow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.w.say("first frames of %d harness turns", b.size.firsts)
+	b.w.logf("first frames of %d harness turns", b.size.firsts)
 	c := opened.(*session)
 	if err := s.post(ctx, "/api/harness/session/boot", map[string]any{"sessionId": c.id}, nil); err != nil {
 		return err

@@ -23,7 +23,7 @@ func (b *bench) upsertRow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.w.say("first upserts of %d turns", b.size.firsts)
+	b.w.logf("first upserts of %d turns", b.size.firsts)
 	c := opened.(*session)
 	var took []time.Duration
 	for range b.size.firsts {

@@ -43,7 +43,7 @@ func (b *bench) wholeRows(ctx context.Context) error {
 			return err
 		}
 		defer s.stop()
-		b.w.say("warming %s up", s.name())
+		b.w.logf("warming %s up", s.name())
 		if _, err := measureLatency(ctx, s, overSSE, b.size.paced/10, false); err != nil { // loads everything that is loaded only once
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}

@@ -45,7 +45,7 @@ func newWorkspace(ctx context.Context, program string, progress io.Writer) (*wor
 		}
 	}
 	for target, folder := range targets {
-		w.say("building %s", folder)
+		w.logf("building %s", folder)
 		build := exec.CommandContext(ctx, "go", "build", "-o", w.path(target), ".")
 		build.Dir = filepath.Join(root, folder) // the folders are in different modules
 		if out, err := build.CombinedOutput(); err != nil {
@@ -55,7 +55,7 @@ func newWorkspace(ctx context.Context, program string, progress io.Writer) (*wor
 	return w, nil
 }
 
-func (w *workspace) say(format string, args ...any) {
+func (w *workspace) logf(format string, args ...any) {
 	fmt.Fprintf(w.progress, "bench: "+format+"\n", args...)
 }
 

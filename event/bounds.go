@@ -76,7 +76,7 @@ const (
 // values. The result is nil if the event must be dropped. Bounded does not
 // modify data that b refers to.
 func Bounded(b Body) (Body, []string) {
-	var left leftOut
+	var left truncatedFields
 	switch b := b.(type) {
 	case ItemDelta: // most events; the engine bounds the sum of an item's deltas
 		if len(b.ItemID) <= MaxItemID {
@@ -138,8 +138,8 @@ func Bounded(b Body) (Body, []string) {
 	return b, left
 }
 
-// leftOut is a list of fields that lost values.
-type leftOut []string
+// truncatedFields is a list of fields that lost values.
+type truncatedFields []string
 
 // label cuts a text that only people read to max bytes.
 func label[S ~string](s *S, max int) { *s = S(text.Shorten(string(*s), max)) }
@@ -153,7 +153,7 @@ func call(id *string) {
 }
 
 // id clears an id that is too long and records its field.
-func (l *leftOut) id(field string, s *string, max int) {
+func (l *truncatedFields) id(field string, s *string, max int) {
 	if len(*s) > max {
 		*s = ""
 		*l = append(*l, field)
@@ -162,7 +162,7 @@ func (l *leftOut) id(field string, s *string, max int) {
 
 // key reports whether the id of an item, an approval or a choice is within its
 // bound. It records the field if not.
-func (l *leftOut) key(field, id string) bool {
+func (l *truncatedFields) key(field, id string) bool {
 	if len(id) <= MaxItemID {
 		return true
 	}
@@ -171,7 +171,7 @@ func (l *leftOut) key(field, id string) bool {
 }
 
 // keyed returns b, or nil if its id is too long.
-func (l *leftOut) keyed(field, id string, b Body) (Body, []string) {
+func (l *truncatedFields) keyed(field, id string, b Body) (Body, []string) {
 	if !l.key(field, id) {
 		return nil, *l
 	}
@@ -181,7 +181,7 @@ func (l *leftOut) keyed(field, id string, b Body) (Body, []string) {
 // each returns those of the first max elements for which keep returns true.
 // keep may change its copy of an element. each records the field if the result
 // is shorter than the list.
-func each[T any](l *leftOut, field string, list []T, max int, keep func(*T) bool) []T {
+func each[T any](l *truncatedFields, field string, list []T, max int, keep func(*T) bool) []T {
 	if list == nil {
 		return nil
 	}
@@ -198,7 +198,7 @@ func each[T any](l *leftOut, field string, list []T, max int, keep func(*T) bool
 }
 
 // fault bounds an error.
-func (l *leftOut) fault(f Fault) Fault {
+func (l *truncatedFields) fault(f Fault) Fault {
 	label(&f.Code, MaxWord)
 	label(&f.Message, MaxNote)
 	if len(f.Details) > MaxFaultDetails || TooDeep(f.Details) {
@@ -208,7 +208,7 @@ func (l *leftOut) fault(f Fault) Fault {
 	return f
 }
 
-func (l *leftOut) start(b ItemStart) (Body, []string) {
+func (l *truncatedFields) start(b ItemStart) (Body, []string) {
 	call(&b.CallID)
 	call(&b.ParentCallID)
 	label(&b.Name, MaxName)
@@ -226,7 +226,7 @@ func (l *leftOut) start(b ItemStart) (Body, []string) {
 	return l.keyed("itemId", b.ItemID, b)
 }
 
-func (l *leftOut) final(f FinalItem) FinalItem {
+func (l *truncatedFields) final(f FinalItem) FinalItem {
 	switch f := f.(type) {
 	case Message:
 		label(&f.Origin, MaxWord)
@@ -268,7 +268,7 @@ func (l *leftOut) final(f FinalItem) FinalItem {
 	return f
 }
 
-func (l *leftOut) output(f FunctionCallOutput) FunctionCallOutput {
+func (l *truncatedFields) output(f FunctionCallOutput) FunctionCallOutput {
 	call(&f.CallID)
 	if all := f.Output; len(all) > MaxOutput {
 		f.Output, _ = text.Cut(all, MaxOutput)
@@ -282,14 +282,14 @@ func (l *leftOut) output(f FunctionCallOutput) FunctionCallOutput {
 	return f
 }
 
-func (l *leftOut) changes(list []Change) []Change {
+func (l *truncatedFields) changes(list []Change) []Change {
 	return each(l, "changes", list, MaxFiles, func(c *Change) bool {
 		label(&c.Kind, MaxWord)
 		return len(c.Path) <= MaxPath && len(c.MovedTo) <= MaxPath
 	})
 }
 
-func (l *leftOut) approval(b ApprovalRequested) (Body, []string) {
+func (l *truncatedFields) approval(b ApprovalRequested) (Body, []string) {
 	a := &b.Approval
 	if !l.key("approval.id", a.ID) || !l.key("approval.itemId", a.ItemID) {
 		return nil, *l
@@ -313,7 +313,7 @@ func (l *leftOut) approval(b ApprovalRequested) (Body, []string) {
 	return b, *l
 }
 
-func (l *leftOut) session(b SessionUpdated) (Body, []string) {
+func (l *truncatedFields) session(b SessionUpdated) (Body, []string) {
 	l.id("agentSessionId", &b.AgentSessionID, MaxAgentSessionID)
 	l.id("modelId", &b.ModelID, MaxName)
 	l.id("permissionMode", &b.PermissionMode, MaxName)
@@ -342,7 +342,7 @@ func (l *leftOut) session(b SessionUpdated) (Body, []string) {
 
 // option bounds o in place. It reports whether the id and the value of o are
 // within their bounds.
-func (l *leftOut) option(o *ConfigOption) bool {
+func (l *truncatedFields) option(o *ConfigOption) bool {
 	label(&o.Name, MaxTitle)
 	label(&o.Description, MaxDescription)
 	label(&o.Category, MaxWord)
@@ -356,7 +356,7 @@ func (l *leftOut) option(o *ConfigOption) bool {
 	return len(o.ID) <= MaxName && len(o.Value) <= MaxValue
 }
 
-func (l *leftOut) settings(s SessionSettings) *SessionSettings {
+func (l *truncatedFields) settings(s SessionSettings) *SessionSettings {
 	l.id("restores.model", &s.Model, MaxName)
 	l.id("restores.permissionMode", &s.PermissionMode, MaxName)
 	l.id("restores.reasoningEffort", &s.ReasoningEffort, MaxName)

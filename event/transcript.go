@@ -112,9 +112,9 @@ func (t *Transcript) Release(id string) {
 	}
 }
 
-// Forget drops all items of a turn, so that the memory of a long-lived reader
+// DropTurn drops all items of a turn, so that the memory of a long-lived reader
 // does not grow with the session.
-func (t *Transcript) Forget(turn string) {
+func (t *Transcript) DropTurn(turn string) {
 	kept := t.order[:0]
 	for _, id := range t.order {
 		if t.items[id].item.Turn == turn {

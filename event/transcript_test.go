@@ -137,11 +137,11 @@ func TestTranscriptReleasesContent(t *testing.T) {
 
 func TestTranscriptForget(t *testing.T) {
 	var tr event.Transcript
-	tr.Forget("nothing yet")
+	tr.DropTurn("nothing yet")
 	for i := range 6 {
 		tr.Apply(event.Event{Turn: fmt.Sprint("t", i%2), Body: start(fmt.Sprint(i))})
 	}
-	tr.Forget("t0")
+	tr.DropTurn("t0")
 	var ids []string
 	for _, it := range tr.Items() {
 		ids = append(ids, it.ID)

@@ -47,7 +47,7 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 		return Status{}, Boot{}, err
 	}
 	err = g.restart(ctx, e, boot.Resumed, "The agent was restarted, as requested.")
-	if err != nil && boot.Resumed && !hopeless(err) {
+	if err != nil && boot.Resumed && !failsWithoutResume(err) {
 		boot.Resumed, boot.Reason = false, missingAgentSession
 		err = g.restart(ctx, e, false, "The agent could not continue its conversation.")
 	}
@@ -105,7 +105,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 		}
 		var cfg runnel.Config
 		if !resume && res.Resume != "" {
-			res.Resume, cfg.Forget = "", why
+			res.Resume, cfg.ForgottenReason = "", why
 		}
 		e, err := g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, waiting, cfg)
 		if err == nil {
@@ -119,9 +119,9 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 	return t.wait(ctx)
 }
 
-// hopeless reports whether err, from a failed resume, would also occur when the
-// agent starts with a new conversation.
-func hopeless(err error) bool {
+// failsWithoutResume reports whether err, from a failed resume, would also
+// occur when the agent starts with a new conversation.
+func failsWithoutResume(err error) bool {
 	switch runnel.CodeOf(err) {
 	case runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.MissingAPIKey, runnel.InvalidAPIKey,
 		runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.StoreUnavailable, runnel.InvalidRequest, runnel.Overloaded, runnel.RateLimited:

@@ -213,7 +213,7 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 		"max turns": func(o *runnel.Options) { o.MaxTurns = 3 }, "mode": func(o *runnel.Options) { o.PermissionMode = runnel.ModePlan },
 		"effort": func(o *runnel.Options) { o.ReasoningEffort = "high" }, "config": func(o *runnel.Options) { o.Config = runnel.Values{"a": "b"} },
 		"thinking": func(o *runnel.Options) { o.MaxThinkingTokens = 9 }, "directories": func(o *runnel.Options) { o.AddDirs = []string{"/r"} },
-		"no mcp servers": func(o *runnel.Options) { o.MCPServers = nil }, "forbidden tools": func(o *runnel.Options) { o.Disallowed = []string{"Bash"} },
+		"no mcp servers": func(o *runnel.Options) { o.MCPServers = nil }, "forbidden tools": func(o *runnel.Options) { o.ServerDisallowedTools = []string{"Bash"} },
 		"subagents":  func(o *runnel.Options) { o.Subagents = []runnel.Subagent{{Name: "tester"}} },
 		"delegation": func(o *runnel.Options) { o.Delegation = "never" }, "trust": func(o *runnel.Options) { o.Trusted = true },
 		"untrusted": func(o *runnel.Options) { o.UntrustedDirs = []string{"/r"} }, "program": func(o *runnel.Options) { o.Path = "/bin/x" },
@@ -237,9 +237,9 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 // A new option that is not in the JSON of Options must be added to one of the
 // lists.
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
-	covered := []string{"Dir", "Path", "Env", "Disallowed", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
+	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
 	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session
-		"Extensions", "Keep", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Counters", "Warn",
+		"Extensions", "Takeover", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Counters", "Warn",
 	}
 	for f := range reflect.TypeFor[runnel.Options]().Fields() {
 		if f.Tag.Get("json") == "-" && !slices.Contains(covered, f.Name) && !slices.Contains(leftOut, f.Name) {

@@ -35,7 +35,7 @@ func fingerprint(rec store.Session, opt runnel.Options) string {
 		Subagents       []runnel.Subagent
 		Trusted         bool
 		UntrustedDirs   []string
-	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.Disallowed, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs})
+	}{rec.CLIType, opt, opt.Dir, opt.Path, opt.Env, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents, opt.Trusted, opt.UntrustedDirs})
 	if err != nil {
 		return "" // unreachable: mcpServers is valid JSON
 	}
@@ -51,9 +51,9 @@ func (e *entry) boot(opt runnel.Options) {
 	e.rec.BootedAt, e.rec.BootFingerprint = time.Now().UTC(), fingerprint(e.rec, opt)
 }
 
-// booted implements runnel.Config.Booted: the session calls it after it has
-// started another agent. It does not block.
-func (e *entry) booted(opt runnel.Options) {
+// agentStarted implements runnel.Config.AgentStarted: the session calls it
+// after it has started another agent. It does not block.
+func (e *entry) agentStarted(opt runnel.Options) {
 	e.boot(opt)
 	e.change(func() {})
 }

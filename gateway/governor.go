@@ -147,9 +147,9 @@ func (g *governor) delegates(ctx context.Context, c policy.Call) (policy.Verdict
 	return policy.Verdict{Allow: p.Allowed, Source: "delegation", Reason: reasonOf(p)}, true
 }
 
-// lose records that the session's rules cannot be read. From then on people
-// decide every approval.
-func (g *governor) lose() {
+// markUnreadable records that the session's rules cannot be read. From then on
+// people decide every approval.
+func (g *governor) markUnreadable() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rules.lost = true

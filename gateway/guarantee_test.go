@@ -19,22 +19,22 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// shaky is a catalogue whose queue fails a few times.
-type shaky struct {
+// flakyCatalogue is a catalogue whose queue fails a few times.
+type flakyCatalogue struct {
 	store.Catalogue
 	list, remove atomic.Int32 // how many further calls of Queue and Dequeue fail
 }
 
 var errShaky = errors.New("no")
 
-func (s *shaky) Queue(ctx context.Context, id string) ([]store.Queued, error) {
+func (s *flakyCatalogue) Queue(ctx context.Context, id string) ([]store.Queued, error) {
 	if s.list.Add(-1) >= 0 {
 		return nil, errShaky
 	}
 	return s.Catalogue.Queue(ctx, id)
 }
 
-func (s *shaky) Dequeue(ctx context.Context, id, turn string) error {
+func (s *flakyCatalogue) Dequeue(ctx context.Context, id, turn string) error {
 	if s.remove.Add(-1) >= 0 {
 		return errShaky
 	}
@@ -93,14 +93,14 @@ func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
 }
 
 func TestQueuedPromptBeginsOnceDespiteCatalogueErrors(t *testing.T) {
-	for name, fail := range map[string]func(*shaky){
-		"cannot be listed":  func(s *shaky) { s.list.Store(3) },
-		"cannot be removed": func(s *shaky) { s.remove.Store(1) },
+	for name, fail := range map[string]func(*flakyCatalogue){
+		"cannot be listed":  func(s *flakyCatalogue) { s.list.Store(3) },
+		"cannot be removed": func(s *flakyCatalogue) { s.remove.Store(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDisk(t)
-				cat := &shaky{Catalogue: d.cat}
+				cat := &flakyCatalogue{Catalogue: d.cat}
 				g := d.open(t, func(c *Config) { c.Catalogue = cat })
 				defer closeIt(t, g)
 				id := d.create(t, g)

@@ -103,7 +103,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded, cfg.Asked, cfg.Booted = e.exceeded, e.asked, e.booted
+	cfg.Exceeded, cfg.Asked, cfg.AgentStarted = e.exceeded, e.asked, e.agentStarted
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
@@ -199,17 +199,17 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	return opt, nil
 }
 
-// keep returns the runnel.Keep of a session, with which a later server process
-// can take over its agent.
-func (o *opener) keep(id string) runnel.Keep {
+// takeover returns the runnel.Takeover of a session, with which a later server
+// process can take over its agent.
+func (o *opener) takeover(id string) runnel.Takeover {
 	if o.cfg.DataDir == "" || o.cfg.ReattachWindow < 0 {
-		return runnel.Keep{}
+		return runnel.Takeover{}
 	}
-	return runnel.Keep{Dir: o.keepDir(), Name: id, Window: o.cfg.ReattachWindow}
+	return runnel.Takeover{Dir: o.takeoverDir(), Name: id, Window: o.cfg.ReattachWindow}
 }
 
-// keepDir returns the directory for the takeover data of supervisors.
-func (o *opener) keepDir() string { return filepath.Join(o.cfg.DataDir, "run") }
+// takeoverDir returns the directory for the takeover data of supervisors.
+func (o *opener) takeoverDir() string { return filepath.Join(o.cfg.DataDir, "run") }
 
 // erase removes the record of a session whose creation failed. It logs its own
 // errors.

@@ -102,7 +102,7 @@ func (o *opener) choose(dir, name string, unattended bool) (profile.Profile, err
 // require. It also returns the rules for the agent's calls.
 func (o *opener) govern(p runnel.Provider, dir string, k kept, prof *profile.Profile, opt runnel.Options) (runnel.Options, constraints) {
 	r := constraints{profile: prof, governed: k.Delegation == Governed, on: o.cfg.GovernedDelegation, governance: k.Governance, targets: o.targets(dir, prof)}
-	opt.Disallowed = profile.Enforced{Session: prof}.Disallowed()
+	opt.ServerDisallowedTools = profile.Enforced{Session: prof}.DisallowedTools()
 	if r.governed {
 		opt.Delegation = r.delegation(p)
 	}
@@ -254,7 +254,7 @@ func (o *opener) recallTurn(e *entry, rec store.Session) {
 		return
 	}
 	if o.recall(rec.ProjectDir, t) != nil {
-		e.gov.lose()
+		e.gov.markUnreadable()
 		return
 	}
 	e.gov.beginTurn(*t)

@@ -157,7 +157,7 @@ func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) err
 		return err
 	}
 	q.log.LogAttrs(ctx, slog.LevelError, "queued prompt refused", slog.String("session", next.Session), slog.String("turn", next.Turn), slog.String("error", err.Error()))
-	return e.session.Refuse(ctx, p.Input, err)
+	return e.session.FailPrompt(ctx, p.Input, err)
 }
 
 // send starts the turn of a queued prompt; e.sending is held. If no agent runs,

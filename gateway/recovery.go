@@ -67,7 +67,7 @@ func (r *recovery) takeOver(ctx context.Context) error {
 	if r.cfg.DataDir == "" {
 		return nil
 	}
-	dir := r.opener.keepDir()
+	dir := r.opener.takeoverDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("directory for running agents: %w", err)
 	}
@@ -98,7 +98,7 @@ func (r *recovery) takeOverOrEnd(ctx context.Context, id string) {
 		return
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, "agent not taken over", slog.String("session", id), slog.String("error", err.Error()))
-	if err := supervisor.End(supervisor.Keep{Dir: r.opener.keepDir(), Name: id}); err != nil {
+	if err := supervisor.End(supervisor.Takeover{Dir: r.opener.takeoverDir(), Name: id}); err != nil {
 		log.LogAttrs(ctx, slog.LevelWarn, "agent could not be stopped", slog.String("session", id), slog.String("error", err.Error()))
 	}
 }

@@ -24,8 +24,8 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	if !ok || rec.AgentSessionID == "" || e.session.Status().Turn != "" {
 		return nil
 	}
-	_, positional := p.(runnel.Positional)
-	n := newNewcomers(positional)
+	_, positional := p.(runnel.PositionalHistorian)
+	n := newHistoryDiff(positional)
 	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return storeError(err)

@@ -50,7 +50,7 @@ func (g *Gateway) made(ctx context.Context) (Status, error) {
 // Sent has no TurnID. begun returns an error if the id belongs to another
 // request's turn.
 func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error) {
-	places, err := g.cfg.Catalogue.TurnPlaces(ctx, turn)
+	places, err := g.cfg.Catalogue.TurnLocations(ctx, turn)
 	if err != nil {
 		return Sent{}, storeError(err)
 	}
@@ -69,7 +69,7 @@ func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error)
 // TurnAfter returns the position in a session's log directly before the first
 // event of a turn.
 func (g *Gateway) TurnAfter(ctx context.Context, session, turn string) (int64, error) {
-	places, err := g.cfg.Catalogue.TurnPlaces(ctx, turn)
+	places, err := g.cfg.Catalogue.TurnLocations(ctx, turn)
 	if err != nil {
 		return 0, storeError(err)
 	}

@@ -99,7 +99,7 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 // equipped returns opt with the fields that depend on the session and its
 // provider.
 func (o *opener) equipped(opt runnel.Options, provider, id string) runnel.Options {
-	opt.Keep, opt.Counters = o.keep(id), o.counters[provider]
+	opt.Takeover, opt.Counters = o.takeover(id), o.counters[provider]
 	return opt
 }
 

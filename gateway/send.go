@@ -96,15 +96,15 @@ func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent,
 // before the turn starts.
 var errAsleep = errors.New("gateway: no agent runs")
 
-// loginPatience limits how long a prompt waits for an agent to check its login.
-const loginPatience = 10 * time.Second
+// loginTimeout limits how long a prompt waits for an agent to check its login.
+const loginTimeout = 10 * time.Second
 
 // awaitLogin starts the session's agent. It returns an error only if the agent
 // is not logged in or the client has left. It ignores other errors, because the
 // turn starts the agent again and then fails with the error. The caller must
 // not hold the turn lock, so that other clients can end the session meanwhile.
 func awaitLogin(client context.Context, s *runnel.Session) error {
-	ctx, stop := context.WithTimeout(client, loginPatience)
+	ctx, stop := context.WithTimeout(client, loginTimeout)
 	defer stop()
 	err := s.Start(ctx)
 	if client.Err() != nil || runnel.CodeOf(err) == runnel.AgentNotLoggedIn {
@@ -193,7 +193,7 @@ func (e *entry) differing(opt runnel.Options) runnel.Options {
 	_, others := opt.Settings()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return profile.Without(opt, others, e.started)
+	return profile.OmitEqual(opt, others, e.started)
 }
 
 // turnSettings converts the options of a prompt to settings for its turn, and

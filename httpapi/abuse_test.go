@@ -252,8 +252,8 @@ func TestWebSocketAbuse(t *testing.T) {
 	for _, m := range []string{`{}`, `{"type":"nothing"}`, `{"type":"session:subscribe"}`, `{"type":"session:subscribe","sessionId":"x"}`,
 		`{"type":"session:send","sessionId":5}`, `{"type":"session:subscribe","sessionId":"0b5d3c1e-0000-7000-8000-000000000000","after":-1}`,
 		`{"type":"session:cancel","sessionId":"x","extra":1}`, `{"type":"session:options","sessionId":"x","Model":"m"}`} {
-		p.say("%s", m)
-		if f := p.hear(); f.Type != "error" || f.Error.Type == "INTERNAL" {
+		p.send("%s", m)
+		if f := p.receive(); f.Type != "error" || f.Error.Type == "INTERNAL" {
 			t.Errorf("%s: got %+v", m, f)
 		}
 	}
@@ -318,7 +318,7 @@ func TestRealSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &peer{t: t, conn: conn}
-		p.say(`{"type":"session:hello"}`)
+		p.send(`{"type":"session:hello"}`)
 		p.await("session:hello:ack")
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	}

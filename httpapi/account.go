@@ -113,7 +113,7 @@ func (a *account) health(*http.Request) (healthAnswer, error) {
 
 func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error) {
 	if a.page == nil || a.page.URL() == "" {
-		return codeAnswer{}, reply.Refuse(http.StatusConflict, "the page has no address that a browser can open: start the server with --origin and the page's URL")
+		return codeAnswer{}, reply.NewError(http.StatusConflict, "the page has no address that a browser can open: start the server with --origin and the page's URL")
 	}
 	if in.NewOrigin {
 		if err := a.renewOrigin(r.Context()); err != nil {
@@ -133,7 +133,7 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 // browsers: what a browser stored at its login belongs to the old origin.
 func (a *account) renewOrigin(ctx context.Context) error {
 	if a.page.Host() == "" {
-		return reply.Refuse(http.StatusConflict, "the page is only at the origins given with --origin, which cannot be renewed")
+		return reply.NewError(http.StatusConflict, "the page is only at the origins given with --origin, which cannot be renewed")
 	}
 	if err := a.page.Renew(); err != nil {
 		return runnel.Fail(runnel.StoreUnavailable, "the new origin cannot be recorded now; see the server's log", err)
@@ -196,7 +196,7 @@ func end(t store.Token) *time.Time {
 func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, error) {
 	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
-		return reply.Empty{}, reply.Refuse(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
+		return reply.Empty{}, reply.NewError(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
 	}
 	if err != nil {
 		return reply.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)

@@ -20,24 +20,24 @@ type statusWriter struct {
 	watch  *watch                                   // ends writes when the credential ends; nil for a request without a credential
 	unread func(bytes int, cut func()) (end func()) // counts unread bytes, see Streams.Unread; nil: writes are not counted
 
-	// shared reports that the connection uses HTTP/2, whose requests share it. An
-	// expired write deadline then ends the request even if nothing is being
+	// shared reports that the connection uses HTTP/2, whose requests share it.
+	// An expired write deadline then ends the request even if nothing is being
 	// written, so the deadline is set only during a write.
 	shared bool
 
-	// sever closes the connection. If a client does not read from an HTTP/2
-	// connection, its streams cannot be reset and writes to them do not end; only
-	// closing the connection ends them.
-	sever func()
+	// closeConn closes the connection. If a client does not read from an HTTP/2
+	// connection, its streams cannot be reset and writes to them do not end;
+	// only closing the connection ends them.
+	closeConn func()
 
 	mu       sync.Mutex
 	deadline time.Time   // set by the handler; applies only during writes if the connection is shared
-	stuck    *time.Timer // calls sever; not nil only during a write to a shared connection
+	stuck    *time.Timer // calls closeConn; not nil only during a write to a shared connection
 }
 
 // resetTime is the time after a write deadline in which the reset of the HTTP/2
 // stream may end the write. After that, the connection is closed.
-const resetTime = farewell / 2
+const resetTime = revokedWriteTime / 2
 
 func (w *statusWriter) WriteHeader(status int) {
 	if w.watch.over() {
@@ -82,15 +82,15 @@ func (w *statusWriter) SetWriteDeadline(t time.Time) error {
 	return w.setWriteDeadline(t)
 }
 
-// hasten closes a shared connection if the current write does not end soon
+// limitWrite closes a shared connection if the current write does not end soon
 // after the deadline t.
-func (w *statusWriter) hasten(t time.Time) {
+func (w *statusWriter) limitWrite(t time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.limit(t)
 }
 
-// limit moves the time at which sever is called to resetTime after t, if a
+// limit moves the time at which closeConn is called to resetTime after t, if a
 // write to a shared connection is running. The caller holds w.mu.
 func (w *statusWriter) limit(t time.Time) {
 	if w.stuck != nil && !t.IsZero() {
@@ -106,7 +106,7 @@ func (w *statusWriter) bounded() (done func()) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stuck = time.AfterFunc(reply.Timeout+resetTime, w.sever)
+	w.stuck = time.AfterFunc(reply.Timeout+resetTime, w.closeConn)
 	_ = w.setWriteDeadline(w.deadline)
 	return func() {
 		w.mu.Lock()
@@ -150,7 +150,7 @@ func (w *statusWriter) FlushError() error {
 // credential ends.
 func (w *statusWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if w.watch != nil {
-		w.watch.leave()
+		w.watch.stop()
 	}
 	if w.watch.over() {
 		return nil, nil, auth.ErrEnded

@@ -29,7 +29,7 @@ const (
 // ServeHTTP handles every request by the same chain of checks: limits, Host,
 // Origin, authentication, scope. Then it calls the handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, sever: func() { conns.Sever(r) }}
+	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, closeConn: func() { conns.CloseConn(r) }}
 	began := time.Now()
 	conns.Answering(r)
 	route := s.router.find(r)
@@ -51,7 +51,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host := s.hosts.Judge(r.Host)
 	switch host {
 	case browser.HostInvalid:
-		s.reply.Error(sw, r, reply.Refuse(http.StatusBadRequest, "the Host header is missing or malformed"))
+		s.reply.Error(sw, r, reply.NewError(http.StatusBadRequest, "the Host header is missing or malformed"))
 		return
 	case browser.HostRefused:
 		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name with --hosts"))
@@ -103,13 +103,13 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Scheme != "" || r.URL.Host != "" || r.URL.User != nil || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" {
 		// net/http replaces the Host header by the host of such a target, so
 		// the header could not be checked.
-		return reply.Refuse(http.StatusBadRequest, "the request target must be a path")
+		return reply.NewError(http.StatusBadRequest, "the request target must be a path")
 	}
 	if len(r.RequestURI) > maxTarget {
-		return reply.Refuse(http.StatusRequestURITooLong, "the request target is too long")
+		return reply.NewError(http.StatusRequestURITooLong, "the request target is too long")
 	}
 	if headerSize(r.Header) > maxHeader {
-		return reply.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request has too many headers, or they are too long")
+		return reply.NewError(http.StatusRequestHeaderFieldsTooLarge, "the request has too many headers, or they are too long")
 	}
 	// Check the length: over HTTP/2 a request without a body has a Body that is
 	// empty, not nil.
@@ -117,7 +117,7 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return reply.Refuse(http.StatusBadRequest, "a GET has no body")
+		return reply.NewError(http.StatusBadRequest, "a GET has no body")
 	}
 	// A client that sends its body slowly cannot hold the connection for
 	// longer.

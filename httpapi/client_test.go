@@ -303,21 +303,21 @@ func (s *site) dial(edit ...func(http.Header)) *peer {
 func (s *site) join(family string) *peer {
 	s.t.Helper()
 	p := s.dial()
-	p.say(`{"type":"session:hello","streamProtocol":%q}`, family)
-	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != family {
+	p.send(`{"type":"session:hello","streamProtocol":%q}`, family)
+	if f := p.receive(); f.Type != "session:hello:ack" || f.Selected != family {
 		s.t.Fatalf("got %+v", f)
 	}
 	return p
 }
 
-func (p *peer) say(format string, args ...any) {
+func (p *peer) send(format string, args ...any) {
 	p.t.Helper()
 	if err := p.conn.Write(p.t.Context(), websocket.MessageText, fmt.Appendf(nil, format, args...)); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *peer) tryHear() (f frame, err error) {
+func (p *peer) tryReceive() (f frame, err error) {
 	_, data, err := p.conn.Read(context.Background())
 	if err == nil {
 		err = json.Unmarshal(data, &f)
@@ -325,9 +325,9 @@ func (p *peer) tryHear() (f frame, err error) {
 	return f, err
 }
 
-func (p *peer) hear() frame {
+func (p *peer) receive() frame {
 	p.t.Helper()
-	f, err := p.tryHear()
+	f, err := p.tryReceive()
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func (p *peer) hear() frame {
 func (p *peer) await(types ...string) frame {
 	p.t.Helper()
 	for {
-		f := p.hear()
+		f := p.receive()
 		for _, typ := range types {
 			if f.Type == typ {
 				return f
@@ -350,7 +350,7 @@ func (p *peer) await(types ...string) frame {
 // closed reads until the connection ends, and returns the close code.
 func (p *peer) closed() websocket.StatusCode {
 	for {
-		if _, err := p.tryHear(); err != nil {
+		if _, err := p.tryReceive(); err != nil {
 			return websocket.CloseStatus(err)
 		}
 	}

@@ -342,7 +342,7 @@ func TestStreamsAreAsDescribed(t *testing.T) {
 			if name == "type" || name == "requestId" {
 				continue
 			}
-			p.say(`{"type":%q,"requestId":"r",%q:{"x":1}}`, verb, name)
+			p.send(`{"type":%q,"requestId":"r",%q:{"x":1}}`, verb, name)
 			if f := p.await("error", "response"); f.Type == "error" && strings.Contains(f.Error.Message, "unknown") && !strings.HasPrefix(f.Error.Message, name+".") {
 				t.Errorf("%s: %s is described and not known: %s", verb, name, f.Error.Message)
 			}

@@ -107,7 +107,7 @@ func TestRestartOverSQLite(t *testing.T) {
 		s.dir, token = project, s.token
 		id = s.create()
 		p := s.join(stream.FamilyEvents)
-		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+		p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 		turn = s.prompt(id, burst(60))
 		for done := false; !done; {
 			f := p.await("session:history", "session:event")

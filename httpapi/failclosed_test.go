@@ -75,7 +75,7 @@ func TestFailClosed(t *testing.T) {
 					s.t.Errorf("%s: got %d %s", body, w.Code, w.Body)
 				}
 			}
-			p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":true}`, id, asked.ID)
+			p.send(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":true}`, id, asked.ID)
 			if f := p.await("error", "response"); f.Type != "error" {
 				s.t.Errorf("got %+v", f)
 			}
@@ -94,7 +94,7 @@ func TestFailClosed(t *testing.T) {
 				}
 			}
 			p := s.join(stream.FamilyUpsert)
-			p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow"}`, id, asked.ID)
+			p.send(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow"}`, id, asked.ID)
 			if f := p.await("error", "response"); f.Type != "error" || !strings.Contains(f.Error.Message, "argumentsDigest: ") {
 				s.t.Errorf("got %+v", f)
 			}
@@ -228,7 +228,7 @@ func TestOfflineRequestVisible(t *testing.T) {
 			t.Errorf("asked %v ago", took)
 		}
 		p := s.join(stream.FamilyUpsert)
-		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+		p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 		seen := false
 		for f := p.await("session:history"); ; f = p.await("session:history") {
 			for _, e := range f.Entries {
@@ -257,7 +257,7 @@ func TestOfflineRequestVisible(t *testing.T) {
 		if !seen {
 			t.Error("the history does not have it")
 		}
-		p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"deny","argumentsDigest":%q}`, id, asked.ID, asked.ArgumentsDigest)
+		p.send(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"deny","argumentsDigest":%q}`, id, asked.ID, asked.ArgumentsDigest)
 		if f := p.await("response", "error"); f.Type != "response" {
 			t.Errorf("got %+v", f.Error)
 		}

@@ -49,7 +49,7 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 
 // lacks returns the error for a caller without the scope.
 func (g *gate) lacks(r *http.Request, scope auth.Scope) error {
-	if curbs(scope) && browser.PeerOf(r).Agent() {
+	if deniedToAgents(scope) && browser.PeerOf(r).Agent() {
 		return g.refuseAgent(r, "it may not do what the scope "+string(scope)+" covers, whatever its token says")
 	}
 	return runnel.Fail(runnel.Forbidden, fmt.Sprintf("this credential lacks the scope %q", scope))
@@ -73,7 +73,7 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 		secret := g.keys.Known(r.Context(), kind, secrets)
 		if id, err = g.keys.Check(r.Context(), kind, secret, g.remote(r)); err == nil {
 			g.renew(w, r, id, secret)
-			return g.curbed(w, r, p, id)
+			return g.restrictAgent(w, r, p, id)
 		}
 	}
 	switch {
@@ -157,10 +157,10 @@ func (g *gate) onSocket(w http.ResponseWriter, r *http.Request, p *auth.Peer) (a
 	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
 }
 
-// curbed restricts a caller that an agent started. It rejects a token that is
-// not bound to one project, and removes the scopes with which an agent could
-// answer its own approvals or create tokens.
-func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
+// restrictAgent restricts a caller that an agent started. It rejects a token
+// that is not bound to one project, and removes the scopes with which an agent
+// could answer its own approvals or create tokens.
+func (g *gate) restrictAgent(w http.ResponseWriter, r *http.Request, p *auth.Peer, id auth.Identity) (auth.Identity, error) {
 	if !p.Agent() {
 		return id, nil
 	}
@@ -168,12 +168,13 @@ func (g *gate) curbed(w http.ResponseWriter, r *http.Request, p *auth.Peer, id a
 		closeAfterAnswer(w)
 		return auth.Identity{}, g.refuseAgent(r, "it may use only a token that is for one project, made with `runnel token create --project`")
 	}
-	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), curbs) // a copy, because the original is shared
+	id.Scopes = slices.DeleteFunc(slices.Clone(id.Scopes), deniedToAgents) // a copy, because the original is shared
 	return id, nil
 }
 
-// curbs reports whether processes that an agent started never have a scope.
-func curbs(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
+// deniedToAgents reports whether processes that an agent started never have a
+// scope.
+func deniedToAgents(sc auth.Scope) bool { return sc == auth.Approve || sc == auth.Admin }
 
 // admitBrowser rejects callers that cannot be a browser of the server's user:
 // processes that an agent started, and programs of other users of this machine.

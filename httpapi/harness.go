@@ -95,7 +95,7 @@ func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSessi
 }
 
 func (h *harness) boot(r *http.Request, in bootRequest) (bootAnswer, error) {
-	id, err := h.visible.Mine(r.Context(), in.SessionID)
+	id, err := h.visible.VisibleRef(r.Context(), in.SessionID)
 	if err != nil {
 		return bootAnswer{}, err
 	}
@@ -125,7 +125,7 @@ func (h *harness) delete(r *http.Request) (okAnswer, error) {
 }
 
 func (h *harness) interrupt(r *http.Request, in sessionRequest) (okAnswer, error) {
-	id, err := h.visible.Mine(r.Context(), in.SessionID)
+	id, err := h.visible.VisibleRef(r.Context(), in.SessionID)
 	if err != nil {
 		return okAnswer{}, err
 	}

@@ -53,7 +53,7 @@ func TestPositionOfAnotherLogIsReset(t *testing.T) {
 		res.Body.Close()
 		for _, family := range []string{stream.FamilyEvents, stream.FamilyUpsert} {
 			p := s.join(family)
-			p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d,"logId":%q}`, id, tt.after, tt.log)
+			p.send(`{"type":"session:subscribe","sessionId":%q,"after":%d,"logId":%q}`, id, tt.after, tt.log)
 			h := p.await("session:history")
 			judge(family, h.Resume)
 			if whole := strings.Contains(string(h.Entries[0]), `"text"`) || strings.Contains(string(h.Entries[0]), `"seq":1,`); whole != (tt.first == 1) {

@@ -153,7 +153,7 @@ func TestMissingLoginEndsTheTurnOfAMessage(t *testing.T) {
 	id := s.asleep()
 	p.change(errLogin, false)
 	c := s.dial()
-	c.say(`{"type":"session:send","requestId":"r","sessionId":%q,"content":"text"}`, id)
+	c.send(`{"type":"session:send","requestId":"r","sessionId":%q,"content":"text"}`, id)
 	var sent struct{ TurnID string }
 	if f := c.await("error", "response"); f.Error != nil || json.Unmarshal(f.Result, &sent) != nil {
 		t.Fatalf("got %+v", f)

@@ -32,7 +32,7 @@ type metrics struct {
 	lag       *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
 	limits    limitCounts
-	doors     *doors
+	conns     *connCollector
 	handler   http.Handler
 }
 
@@ -51,9 +51,9 @@ func newMetrics(gw *gateway.Gateway) *metrics {
 			Help:    "Age of new events when they were written to a stream, by family (upsert-v1: when they were read): the oldest of each batch.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30}}, []string{"family"}),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "runnel_refusals_total", Help: "Errors sent to clients, by code."}, []string{"code"}),
-		doors:   new(doors),
+		conns:   new(connCollector),
 	}
-	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.lag, m.answers, m.doors,
+	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.lag, m.answers, m.conns,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw, &m.limits})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
@@ -96,13 +96,13 @@ func (l *limitCounts) counts() map[string]int64 {
 
 // listening adds a listener whose connections are counted.
 func (m *metrics) listening(l *conns.Listener) {
-	m.doors.mu.Lock()
-	defer m.doors.mu.Unlock()
-	m.doors.list = append(m.doors.list, l)
+	m.conns.mu.Lock()
+	defer m.conns.mu.Unlock()
+	m.conns.list = append(m.conns.list, l)
 }
 
-// doors collects the connections of all listeners at each scrape.
-type doors struct {
+// connCollector collects the connections of all listeners at each scrape.
+type connCollector struct {
 	mu   sync.Mutex
 	list []*conns.Listener
 }
@@ -112,10 +112,10 @@ func connectionsDesc() *prometheus.Desc {
 }
 
 // Describe implements [prometheus.Collector].
-func (d *doors) Describe(out chan<- *prometheus.Desc) { out <- connectionsDesc() }
+func (d *connCollector) Describe(out chan<- *prometheus.Desc) { out <- connectionsDesc() }
 
 // Collect implements [prometheus.Collector].
-func (d *doors) Collect(out chan<- prometheus.Metric) {
+func (d *connCollector) Collect(out chan<- prometheus.Metric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	open, unauthenticated := 0, 0

@@ -142,7 +142,7 @@ func TestMetricsCountRefusals(t *testing.T) {
 	s.do("GET", "/api/session/none/status", "")
 	s.do("GET", "/api/me", "", anonymous)
 	p := s.dial()
-	p.say(`{"type":"session:subscribe","sessionId":"none"}`)
+	p.send(`{"type":"session:subscribe","sessionId":"none"}`)
 	p.await("error")
 	s.wantMetrics(`runnel_refusals_total{code="SESSION_NOT_FOUND"} 3`, `runnel_refusals_total{code="UNAUTHORIZED"} 1`)
 }
@@ -189,7 +189,7 @@ func TestMetricsMeasureLagByFamily(t *testing.T) {
 	for f := readers["events-v1"].await("session:event"); !strings.Contains(string(f.Payload), "response_done"); f = readers["events-v1"].await("session:event") {
 	}
 	for _, p := range readers { // the lag is measured after the write, and the answer to this message is sent later
-		p.say(`{"type":"session:unsubscribe","requestId":"u","sessionId":%q}`, id)
+		p.send(`{"type":"session:unsubscribe","requestId":"u","sessionId":%q}`, id)
 		p.await("response")
 	}
 	if got := measured(); !got["upsert-v1"] || !got["events-v1"] || !got["sse-turn"] {

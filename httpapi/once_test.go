@@ -68,7 +68,7 @@ func ways() []way {
 			p := s.join(stream.FamilyUpsert)
 			defer p.conn.CloseNow()
 			body, _ := json.Marshal(map[string]string{"type": "session:send", "requestId": "r", "sessionId": session, "content": text, "idempotencyKey": key, "turnId": turn})
-			p.say("%s", body)
+			p.send("%s", body)
 			_, data, err := p.conn.Read(s.t.Context())
 			if err != nil {
 				s.t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 // agent is started, and a running agent gets no settings.
 func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := s.create()
 	s.gw.Agents(t.Context(), true) // the agent was probed
@@ -55,11 +55,11 @@ func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	} {
 		check(create, options, runnel.InvalidRequest)
 		check(live, options, runnel.InvalidRequest)
-		peer.say(`{"type":"session:send","requestId":"1","sessionId":"%s","content":"text","opts":%s}`, id, options)
+		peer.send(`{"type":"session:send","requestId":"1","sessionId":"%s","content":"text","opts":%s}`, id, options)
 		if f := peer.await("error", "response"); f.Type != "error" || f.Error.Type != runnel.InvalidRequest {
 			t.Errorf("session:send with %.60s: got %+v", options, f)
 		}
-		peer.say(`{"type":"session:options","requestId":"2","sessionId":"%s",%s}`, id, strings.Trim(options, "{}")+strings.Repeat("}", strings.Count(options, "}")-1))
+		peer.send(`{"type":"session:options","requestId":"2","sessionId":"%s",%s}`, id, strings.Trim(options, "{}")+strings.Repeat("}", strings.Count(options, "}")-1))
 		if f := peer.await("error", "response"); f.Type != "error" || f.Error.Type != runnel.InvalidRequest {
 			t.Errorf("session:options with %.60s: got %+v", options, f)
 		}
@@ -88,7 +88,7 @@ func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 }
 
 func TestModelIsTrimmed(t *testing.T) {
-	p := new(told)
+	p := new(recordingAgent)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	body := `{"cliType":"script","projectDir":"` + rg.dir + `","options":{"model":" m "}}`
 	id := call[createAnswer](rg, "POST", "/api/session/create", body, 201).SessionID
@@ -137,7 +137,7 @@ func TestShapeIsCheckedBeforeTheSession(t *testing.T) {
 		`{"type":"session:send","requestId":"r","sessionId":"` + nobody + `","content":" "}`, `{"type":"session:send","requestId":"r","content":"x"}`,
 		`{"type":"session:cancel","requestId":"r"}`, `{"type":"session:subscribe","requestId":"r"}`,
 	} {
-		p.say("%s", say)
+		p.send("%s", say)
 		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != runnel.InvalidRequest {
 			t.Errorf("%s: got %+v", say, f)
 		}
@@ -197,7 +197,7 @@ func TestStrayFieldListsTheKnownOnes(t *testing.T) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	p := s.join(stream.FamilyUpsert)
-	p.say(`{"type":"session:cancel","requestId":"r","sessionId":"%s","force":true}`, id)
+	p.send(`{"type":"session:cancel","requestId":"r","sessionId":"%s","force":true}`, id)
 	if f := p.await("error", "response"); f.Type != "error" || !strings.Contains(f.Error.Message, "known are requestId, sessionId, type") {
 		t.Errorf("got %+v", f)
 	}

@@ -73,8 +73,8 @@ func hidden(name string) bool {
 }
 
 var (
-	errNoFile   = reply.Refuse(http.StatusNotFound, "the page has no such file")
-	errNoCoding = reply.Refuse(http.StatusNotAcceptable, "this file has none of the codings that Accept-Encoding allows; allow identity")
+	errNoFile   = reply.NewError(http.StatusNotFound, "the page has no such file")
+	errNoCoding = reply.NewError(http.StatusNotAcceptable, "this file has none of the codings that Accept-Encoding allows; allow identity")
 )
 
 // file returns a handler that serves one file, in the coding that the client

@@ -13,30 +13,33 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A fussy is the guarded agent. It can begin to reject settings while it runs.
-type fussy struct{ *guarded }
+// A settingsRejecter is the guarded agent. It can begin to reject settings
+// while it runs.
+type settingsRejecter struct{ *guarded }
 
-func (p fussy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (p settingsRejecter) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	conn, err := p.guarded.Open(ctx, opt)
-	return fussyConn{conn, p.guarded}, err
+	return settingsRejecterConn{conn, p.guarded}, err
 }
 
-func (p fussy) Prototype() runnel.Conn { return fussyConn{} }
+func (p settingsRejecter) Prototype() runnel.Conn { return settingsRejecterConn{} }
 
-type fussyConn struct {
+type settingsRejecterConn struct {
 	runnel.Conn
 	p *guarded
 }
 
-func (c fussyConn) SetModel(ctx context.Context, model string) error {
+func (c settingsRejecterConn) SetModel(ctx context.Context, model string) error {
 	return c.Conn.(runnel.ModelSetter).SetModel(ctx, model)
 }
 
 // Settings implements [runnel.SettingsReporter].
-func (c fussyConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsReporter).Settings() }
+func (c settingsRejecterConn) Settings() runnel.Settings {
+	return c.Conn.(runnel.SettingsReporter).Settings()
+}
 
 // CheckSettings implements [runnel.SettingsChecker].
-func (c fussyConn) CheckSettings(runnel.Settings) error {
+func (c settingsRejecterConn) CheckSettings(runnel.Settings) error {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	return c.p.wrong
@@ -61,7 +64,7 @@ func TestRefusedQueuedPromptEndsItsTurn(t *testing.T) {
 		"no project directory":                   {crash: true, gone: true, code: "WORKING_ROOT_INACCESSIBLE", next: "WORKING_ROOT_INACCESSIBLE"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := fussy{newGuarded()}
+			p := settingsRejecter{newGuarded()}
 			s := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 			s.dir = filepath.Join(t.TempDir(), "project")
 			if err := os.Mkdir(s.dir, 0o700); err != nil {

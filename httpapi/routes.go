@@ -109,7 +109,7 @@ func (rs *router) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		}
 	}
 	if r.Method == http.MethodHead && rt.stream {
-		rs.reply.Error(w, r, reply.Refuse(http.StatusMethodNotAllowed, "a stream has no head without its body"))
+		rs.reply.Error(w, r, reply.NewError(http.StatusMethodNotAllowed, "a stream has no head without its body"))
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reply.Timeout))
@@ -134,9 +134,9 @@ func (rs *router) nowhere(w http.ResponseWriter, r *http.Request) error {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		return reply.Refuse(http.StatusMethodNotAllowed, "this path does not support "+method(r)+"; use "+strings.Join(allow, " or "))
+		return reply.NewError(http.StatusMethodNotAllowed, "this path does not support "+method(r)+"; use "+strings.Join(allow, " or "))
 	}
-	return reply.Refuse(http.StatusNotFound, "there is nothing at this path; /openapi.json lists what there is")
+	return reply.NewError(http.StatusNotFound, "there is nothing at this path; /openapi.json lists what there is")
 }
 
 func method(r *http.Request) string {
@@ -242,7 +242,7 @@ func (rs *router) confine(r *http.Request, rt *route) error {
 	if !strings.Contains(rt.path, "/session/{id}") {
 		return runnel.Fail(runnel.Forbidden, "this credential is for one project, and this is about all of them")
 	}
-	id, err := rs.visible.Mine(r.Context(), r.PathValue("id"))
+	id, err := rs.visible.VisibleRef(r.Context(), r.PathValue("id"))
 	if err == nil {
 		r.SetPathValue("id", id)
 	}

@@ -68,7 +68,7 @@ func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, 
 }
 
 func (b *rulebook) remove(r *http.Request) (reply.Empty, error) {
-	none := reply.Refuse(http.StatusNotFound, "there is no such rule; GET /api/rules lists the rules")
+	none := reply.NewError(http.StatusNotFound, "there is no such rule; GET /api/rules lists the rules")
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || !slices.ContainsFunc(b.approvals.Rules(), func(rule store.Rule) bool {
 		return rule.ID == id && gateway.OwnRule(r.Context(), rule)

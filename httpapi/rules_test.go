@@ -306,7 +306,7 @@ func TestADecisionOnTheWebSocketBecomesARule(t *testing.T) {
 	a := s.asked(id, "git status")
 	p := s.join(stream.FamilyUpsert)
 	decide := func(remember string) frame {
-		p.say(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow","argumentsDigest":%q,"remember":%s}`, id, a.ID, a.ArgumentsDigest, remember)
+		p.send(`{"type":"session:decide","requestId":"d","sessionId":%q,"approvalId":%q,"choice":"allow","argumentsDigest":%q,"remember":%s}`, id, a.ID, a.ArgumentsDigest, remember)
 		return p.await("response", "error")
 	}
 	if f := decide(`{"kind":"execute","pattern":"git *"}`); f.Type != "error" || !strings.Contains(f.Error.Message, "name the subcommand first") {

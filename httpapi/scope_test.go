@@ -65,7 +65,7 @@ func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 		`{"type":"session:options","requestId":"1","sessionId":"` + id + `","config":{"pace":"fast"}}`,
 		`{"type":"session:send","requestId":"1","sessionId":"` + id + `","content":"text","opts":{"config":{"pace":"fast"}}}`,
 	} {
-		p.say("%s", say)
+		p.send("%s", say)
 		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
 			t.Errorf("%s: got %+v", say, f)
 		}
@@ -93,7 +93,7 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 				t.Errorf("%s %q: got %d %s", at.path, text, w.Code, w.Body)
 			}
 		}
-		p.say(`{"type":"session:send","requestId":"1","sessionId":"%s","content":%s}`, id, content)
+		p.send(`{"type":"session:send","requestId":"1","sessionId":"%s","content":%s}`, id, content)
 		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
 			t.Errorf("%q: got %+v", text, f)
 		}
@@ -119,7 +119,7 @@ func TestNoReachInAdvance(t *testing.T) {
 		if w := s.do("POST", "/api/session/"+made.SessionID+"/options", "{"+opts+"}"); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
 			t.Errorf("%s: got %d %s", opts, w.Code, w.Body)
 		}
-		p.say(`{"type":"session:options","requestId":"1","sessionId":"%s",%s}`, made.SessionID, opts)
+		p.send(`{"type":"session:options","requestId":"1","sessionId":"%s",%s}`, made.SessionID, opts)
 		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != "FORBIDDEN" {
 			t.Errorf("%s: got %+v", opts, f)
 		}

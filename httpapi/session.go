@@ -238,7 +238,7 @@ const (
 // form and no beacon can send.
 func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/octet-stream" {
-		return reply.Refuse(http.StatusUnsupportedMediaType, "send the file as it is, with Content-Type: application/octet-stream")
+		return reply.NewError(http.StatusUnsupportedMediaType, "send the file as it is, with Content-Type: application/octet-stream")
 	}
 	if r.ContentLength > maxUpload {
 		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")

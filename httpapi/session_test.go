@@ -431,7 +431,7 @@ func TestAllClientsLeaveMidTurn(t *testing.T) {
 	s := serve(t)
 	id := s.create()
 	p := s.join(stream.FamilyUpsert)
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 	p.await("session:history")
 	res := s.get("/api/session/" + id + "/events")
 	turn := s.prompt(id, `{"steps":[{"text":"one "},{"text":"two ","pauseMs":50},{"text":"three"}]}`)

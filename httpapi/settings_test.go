@@ -19,19 +19,19 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// A told is the scripted agent that records the options and settings of its
-// agents.
-type told struct {
+// A recordingAgent is the scripted agent that records the options and settings
+// of its agents.
+type recordingAgent struct {
 	script.Provider
-	takes  *runnel.Takes // replaces what the scripted agent takes
-	mu     sync.Mutex
-	opened []runnel.Options
-	heard  []string
-	last   *toldConn
+	takes    *runnel.Takes // replaces what the scripted agent takes
+	mu       sync.Mutex
+	opened   []runnel.Options
+	received []string
+	last     *recordingConn
 }
 
 // Takes implements [runnel.OptionTaker].
-func (p *told) Takes() runnel.Takes {
+func (p *recordingAgent) Takes() runnel.Takes {
 	if p.takes != nil {
 		return *p.takes
 	}
@@ -39,63 +39,65 @@ func (p *told) Takes() runnel.Takes {
 }
 
 // crash ends the agent that was started last, as if its process had ended.
-func (p *told) crash() {
+func (p *recordingAgent) crash() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.last.Conn.Close()
 }
 
-func (p *told) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (p *recordingAgent) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	conn, err := p.Provider.Open(ctx, opt)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened = append(p.opened, opt)
-	p.last = &toldConn{conn, p}
+	p.last = &recordingConn{conn, p}
 	return p.last, err
 }
 
-func (p *told) hear(what string) {
+func (p *recordingAgent) record(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = append(p.heard, what)
+	p.received = append(p.received, what)
 }
 
 // take returns what was recorded since the last call.
-func (p *told) take() []string {
+func (p *recordingAgent) take() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	heard := p.heard
-	p.heard = nil
+	heard := p.received
+	p.received = nil
 	return heard
 }
 
-type toldConn struct {
+type recordingConn struct {
 	runnel.Conn
-	p *told
+	p *recordingAgent
 }
 
-func (c *toldConn) SetModel(ctx context.Context, model string) error {
-	c.p.hear("model " + model)
+func (c *recordingConn) SetModel(ctx context.Context, model string) error {
+	c.p.record("model " + model)
 	return c.Conn.(runnel.ModelSetter).SetModel(ctx, model)
 }
 
-func (c *toldConn) SetPermissionMode(ctx context.Context, mode runnel.PermissionMode) error {
-	c.p.hear("mode " + string(mode))
+func (c *recordingConn) SetPermissionMode(ctx context.Context, mode runnel.PermissionMode) error {
+	c.p.record("mode " + string(mode))
 	return c.Conn.(runnel.ModeSetter).SetPermissionMode(ctx, mode)
 }
 
-func (c *toldConn) SetReasoningEffort(ctx context.Context, effort string) error {
-	c.p.hear("effort " + effort)
+func (c *recordingConn) SetReasoningEffort(ctx context.Context, effort string) error {
+	c.p.record("effort " + effort)
 	return c.Conn.(runnel.EffortSetter).SetReasoningEffort(ctx, effort)
 }
 
-func (c *toldConn) SetConfig(ctx context.Context, id, value string) error {
-	c.p.hear("config " + id + "=" + value)
+func (c *recordingConn) SetConfig(ctx context.Context, id, value string) error {
+	c.p.record("config " + id + "=" + value)
 	return c.Conn.(runnel.ConfigSetter).SetConfig(ctx, id, value)
 }
 
 // Settings implements [runnel.SettingsReporter].
-func (c *toldConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsReporter).Settings() }
+func (c *recordingConn) Settings() runnel.Settings {
+	return c.Conn.(runnel.SettingsReporter).Settings()
+}
 
 func value(config []event.ConfigOption, id string) string {
 	i := slices.IndexFunc(config, func(o event.ConfigOption) bool { return o.ID == id })
@@ -106,7 +108,7 @@ func value(config []event.ConfigOption, id string) string {
 }
 
 func TestSettingsReachTheAgent(t *testing.T) {
-	p := new(told)
+	p := new(recordingAgent)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	body, _ := json.Marshal(map[string]any{"cliType": "script", "projectDir": rg.dir, "options": map[string]any{
 		"reasoningEffort": "low", "config": map[string]string{"thoughts": "false"},
@@ -175,18 +177,18 @@ func TestSettingsReachTheAgent(t *testing.T) {
 }
 
 func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
-	p := new(told)
+	p := new(recordingAgent)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := s.create()
 	peer := s.join(stream.FamilyUpsert)
-	peer.say(`{"type":"session:options","requestId":"1","sessionId":"%s","reasoningEffort":"high","config":{"pace":"fast"}}`, id)
+	peer.send(`{"type":"session:options","requestId":"1","sessionId":"%s","reasoningEffort":"high","config":{"pace":"fast"}}`, id)
 	if f := peer.await("error", "response"); f.Type == "error" {
 		t.Fatalf("%+v", f.Error)
 	}
 	if got := p.take(); !slices.Equal(got, []string{"effort high", "config pace=fast"}) {
 		t.Errorf("the agent heard %q", got)
 	}
-	peer.say(`{"type":"session:send","requestId":"2","sessionId":"%s","content":"text","opts":{"config":{"thoughts":"false"}}}`, id)
+	peer.send(`{"type":"session:send","requestId":"2","sessionId":"%s","content":"text","opts":{"config":{"thoughts":"false"}}}`, id)
 	f := peer.await("error", "response")
 	if f.Type == "error" {
 		t.Fatalf("%+v", f.Error)
@@ -196,7 +198,7 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 	if got := p.take(); !slices.Equal(got, []string{"config thoughts=false", "config thoughts=true"}) {
 		t.Errorf("the agent heard %q", got)
 	}
-	peer.say(`{"type":"session:options","requestId":"3","sessionId":"%s","config":{"speed":"1"}}`, id)
+	peer.send(`{"type":"session:options","requestId":"3","sessionId":"%s","config":{"speed":"1"}}`, id)
 	if f := peer.await("error", "response"); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
 		t.Errorf("%+v", f)
 	}
@@ -205,7 +207,7 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 // An agent's own settings may decide what it does without asking; the effort of
 // its model does not (A08).
 func TestOwnSettingsNeedTheScopeApprove(t *testing.T) {
-	p := new(told)
+	p := new(recordingAgent)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := rg.create()
 	rg.token = rg.mint(auth.Read, auth.Send)

@@ -126,7 +126,7 @@ func TestEveryCutOfSSE(t *testing.T) {
 func (s *site) history(id, family string, after, to int64) (*peer, []json.RawMessage) {
 	s.t.Helper()
 	p := s.join(family)
-	p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
+	p.send(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
 	var entries []json.RawMessage
 	for {
 		f := p.await("session:history", "session:event", "error")
@@ -213,7 +213,7 @@ func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	// Half of the events are history, half are sent live, one by one.
 	first := s.events(id, s.prompt(id, burst(80)))
 	p := s.join(stream.FamilyEvents)
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 	for f := p.await("session:history"); !f.Done; f = p.await("session:history") {
 	}
 	want := s.events(id, s.prompt(id, burst(100)))
@@ -346,7 +346,7 @@ func (s *screen) clone() *screen {
 func (s *site) resume(id string, sc *screen) {
 	s.t.Helper()
 	p := s.dial()
-	p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, sc.cursor)
+	p.send(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, sc.cursor)
 	for {
 		f := p.await("session:history")
 		sc.take(s.t, f)
@@ -370,9 +370,9 @@ func everyCut(t *testing.T, appends bool) {
 	id := s.create()
 	s.events(id, s.prompt(id, "tools"))
 	p := s.dial()
-	p.say(`{"type":"session:hello","append":%v}`, appends)
+	p.send(`{"type":"session:hello","append":%v}`, appends)
 	p.await("session:hello:ack")
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 	for f := p.await("session:history"); !f.Done; f = p.await("session:history") {
 	}
 	for _, prompt := range []string{"tools", burst(150), `{"steps":[{"text":"word ","repeat":300,"rate":2000}]}`} {
@@ -419,12 +419,12 @@ func TestAppendsNeedTheFamilyOfItems(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	p := s.dial()
-	p.say(`{"type":"session:hello","requestId":"1","streamProtocol":"events-v1","append":true}`)
-	if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" || !strings.Contains(f.Error.Message, "append") {
+	p.send(`{"type":"session:hello","requestId":"1","streamProtocol":"events-v1","append":true}`)
+	if f := p.receive(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" || !strings.Contains(f.Error.Message, "append") {
 		t.Errorf("appends of events: %+v", f)
 	}
-	p.say(`{"type":"session:hello","streamProtocol":"upsert-v1","append":true}`) // nothing was chosen by the refused message
-	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != "upsert-v1" || !f.Append {
+	p.send(`{"type":"session:hello","streamProtocol":"upsert-v1","append":true}`) // nothing was chosen by the refused message
+	if f := p.receive(); f.Type != "session:hello:ack" || f.Selected != "upsert-v1" || !f.Append {
 		t.Errorf("got %+v", f)
 	}
 }

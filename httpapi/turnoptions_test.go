@@ -28,7 +28,7 @@ var withOptions = map[string]func(s *site, id, opts string) string{
 	},
 	"socket": func(s *site, id, opts string) string {
 		p := s.dial()
-		p.say(`{"type":"session:send","requestId":"1","sessionId":"%s","content":"text","opts":%s}`, id, opts)
+		p.send(`{"type":"session:send","requestId":"1","sessionId":"%s","content":"text","opts":%s}`, id, opts)
 		f := p.await("error", "response")
 		if f.Error != nil {
 			s.t.Fatalf("%+v", f.Error)
@@ -61,7 +61,7 @@ func TestOptionsOfATurnHoldForThatTurnAlone(t *testing.T) {
 	for way, send := range withOptions {
 		for _, alive := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/agent runs %v", way, alive), func(t *testing.T) {
-				p := new(told)
+				p := new(recordingAgent)
 				s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 				id := s.create()
 				s.events(id, s.prompt(id, "text"))
@@ -127,7 +127,7 @@ func cmpDefault(mode string) string {
 // session has the changed settings after the turn.
 func TestSettingsChangedDuringATurnWithOptionsStay(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := s.create()
 	w := s.do("POST", "/api/session/"+id+"/send", `{"content":"hang","opts":{"model":"m2"}}`)
@@ -166,7 +166,7 @@ func TestOptionsOfAQueuedTurnHoldForThatTurnAlone(t *testing.T) {
 // them again can leave traces in its conversation.
 func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	const same = `{"model":"m","permissionMode":"plan","reasoningEffort":"low","config":{"pace":"fast"}}`
 	body := `{"cliType":"script","projectDir":"` + s.dir + `","options":` + same + `}`
@@ -188,32 +188,32 @@ func TestRunningAgentGetsOnlyOptionsThatDiffer(t *testing.T) {
 	}
 }
 
-// A handy is the scripted agent whose tools and display of reasoning can change
-// while it runs.
-type handy struct{ told }
+// A liveOptionsAgent is the scripted agent whose tools and display of reasoning
+// can change while it runs.
+type liveOptionsAgent struct{ recordingAgent }
 
-func (p *handy) Takes() runnel.Takes {
-	t := p.told.Takes()
-	t.Disallowed, t.ThinkingDisplay, t.MaxTurns = true, true, true
+func (p *liveOptionsAgent) Takes() runnel.Takes {
+	t := p.recordingAgent.Takes()
+	t.DisallowedTools, t.ThinkingDisplay, t.MaxTurns = true, true, true
 	return t
 }
 
-func (p *handy) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
-	conn, err := p.told.Open(ctx, opt)
-	return &handyConn{conn.(*toldConn)}, err
+func (p *liveOptionsAgent) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+	conn, err := p.recordingAgent.Open(ctx, opt)
+	return &liveOptionsConn{conn.(*recordingConn)}, err
 }
 
-func (p *handy) Prototype() runnel.Conn { return (*handyConn)(nil) }
+func (p *liveOptionsAgent) Prototype() runnel.Conn { return (*liveOptionsConn)(nil) }
 
-type handyConn struct{ *toldConn }
+type liveOptionsConn struct{ *recordingConn }
 
-func (c *handyConn) SetDisallowedTools(_ context.Context, tools []string) error {
-	c.p.hear("without " + strings.Join(tools, ","))
+func (c *liveOptionsConn) SetDisallowedTools(_ context.Context, tools []string) error {
+	c.p.record("without " + strings.Join(tools, ","))
 	return nil
 }
 
-func (c *handyConn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDisplay) error {
-	c.p.hear("thinking " + string(d))
+func (c *liveOptionsConn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDisplay) error {
+	c.p.record("thinking " + string(d))
 	return nil
 }
 
@@ -221,7 +221,7 @@ func (c *handyConn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDispl
 func TestTurnDisallowsToolsForItselfAlone(t *testing.T) {
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
-		p := new(handy)
+		p := new(liveOptionsAgent)
 		s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 		body := `{"cliType":"script","projectDir":"` + s.dir + `","options":{"disallowedTools":["Write"]}}`
 		id := call[createAnswer](s.rig, "POST", "/api/session/create", body, 201).SessionID

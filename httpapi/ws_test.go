@@ -34,22 +34,22 @@ func TestHelloFamily(t *testing.T) {
 	if p.conn.Subprotocol() != subprotocol {
 		t.Errorf("subprotocol %q", p.conn.Subprotocol())
 	}
-	p.say(`{"type":"session:hello","streamProtocol":"events-v1"}`)
-	if f := p.hear(); f.Type != "session:hello:ack" || f.Selected != "events-v1" || len(f.Protocols) != 2 {
+	p.send(`{"type":"session:hello","streamProtocol":"events-v1"}`)
+	if f := p.receive(); f.Type != "session:hello:ack" || f.Selected != "events-v1" || len(f.Protocols) != 2 {
 		t.Errorf("got %+v", f)
 	}
-	p.say(`{"type":"session:hello","requestId":"h","streamProtocol":"upsert-v1"}`)
-	if f := p.hear(); f.Type != "error" || f.RequestID != "h" || f.Error.Type != "INVALID_REQUEST" {
+	p.send(`{"type":"session:hello","requestId":"h","streamProtocol":"upsert-v1"}`)
+	if f := p.receive(); f.Type != "error" || f.RequestID != "h" || f.Error.Type != "INVALID_REQUEST" {
 		t.Errorf("a second hello: %+v", f)
 	}
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
-	for f := p.hear(); !f.Done; f = p.hear() {
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.receive(); !f.Done; f = p.receive() {
 		if f.Type != "session:history" && f.Type != "session:status" {
 			t.Fatalf("got %+v", f)
 		}
 	}
 	s.prompt(id, "tools")
-	for f := p.hear(); ; f = p.hear() {
+	for f := p.receive(); ; f = p.receive() {
 		if f.Type == "session:status" {
 			continue
 		}
@@ -62,15 +62,15 @@ func TestHelloFamily(t *testing.T) {
 	}
 
 	p = s.dial() // without a hello the family is the default, for the whole connection
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
-	for f := p.hear(); !f.Done; f = p.hear() {
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.receive(); !f.Done; f = p.receive() {
 	}
-	p.say(`{"type":"session:hello","requestId":"late","streamProtocol":"events-v1"}`)
+	p.send(`{"type":"session:hello","requestId":"late","streamProtocol":"events-v1"}`)
 	if f := p.await("error"); f.RequestID != "late" {
 		t.Errorf("a late hello: %+v", f)
 	}
 	turn := s.prompt(id, "text")
-	for f := p.hear(); ; f = p.hear() {
+	for f := p.receive(); ; f = p.receive() {
 		if f.Type == "session:event" || f.Type == "session:hello:ack" {
 			t.Fatalf("%s in upsert-v1", f.Type)
 		}
@@ -81,8 +81,8 @@ func TestHelloFamily(t *testing.T) {
 
 	for _, hello := range []string{`"streamProtocol":"upsert-v2"`, `"streamProtocol":"legacy"`, `"streamProtocol":"UPSERT-V1"`} {
 		p = s.dial()
-		p.say(`{"type":"session:hello",%s}`, hello)
-		if f := p.hear(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
+		p.send(`{"type":"session:hello",%s}`, hello)
+		if f := p.receive(); f.Type != "error" || f.Error.Type != "INVALID_REQUEST" {
 			t.Errorf("%s: %+v", hello, f)
 		}
 		if c := p.closed(); c != closeBadRequest {
@@ -123,8 +123,8 @@ func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 		}
 	}
 	p := s.dial(set("Origin", "http://own.localhost:7777"))
-	p.say(`{"type":"session:hello"}`)
-	if f := p.hear(); f.Type != "session:hello:ack" {
+	p.send(`{"type":"session:hello"}`)
+	if f := p.receive(); f.Type != "session:hello:ack" {
 		t.Errorf("our own page: %+v", f)
 	}
 }
@@ -136,16 +136,16 @@ func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	id := s.create()
 	s.token = s.mint(auth.Read)
 	p := s.dial()
-	p.say(`{"type":"session:hello","requestId":"h","scopes":["admin"]}`)
-	if f := p.hear(); f.Type != "error" {
+	p.send(`{"type":"session:hello","requestId":"h","scopes":["admin"]}`)
+	if f := p.receive(); f.Type != "error" {
 		t.Errorf("scopes in the hello: %+v", f)
 	}
 	for i, m := range []string{
 		`"type":"session:send","content":"text"`, `"type":"session:cancel"`, `"type":"session:kill"`, `"type":"session:options","model":"m"`,
 		`"type":"session:decide","approvalId":"a","choice":"allow"`,
 	} {
-		p.say(`{%s,"requestId":"%d","sessionId":%q}`, m, i, id)
-		if f := p.hear(); f.Type != "error" || f.RequestID != fmt.Sprint(i) || f.Error.Type != "FORBIDDEN" {
+		p.send(`{%s,"requestId":"%d","sessionId":%q}`, m, i, id)
+		if f := p.receive(); f.Type != "error" || f.RequestID != fmt.Sprint(i) || f.Error.Type != "FORBIDDEN" {
 			t.Errorf("%s: %+v", m, f)
 		}
 	}
@@ -163,8 +163,8 @@ func TestRevokeClosesStreams(t *testing.T) {
 	admin := s.token
 	s.token = secret
 	p := s.dial()
-	p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
-	for f := p.hear(); !f.Done; f = p.hear() {
+	p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+	for f := p.receive(); !f.Done; f = p.receive() {
 	}
 	sse := s.get("/api/session/" + id + "/events")
 	r := bufio.NewReader(sse.Body)
@@ -176,7 +176,7 @@ func TestRevokeClosesStreams(t *testing.T) {
 	call[reply.Empty](s.rig, "POST", "/api/tokens/"+tok.ID+"/revoke", "{}", 200)
 	s.prompt(id, "text")
 	for {
-		f, err := p.tryHear()
+		f, err := p.tryReceive()
 		if err != nil {
 			if c := websocket.CloseStatus(err); c != closeCredential {
 				t.Errorf("closed with %d", c)
@@ -206,8 +206,8 @@ func TestStalledClientIsClosed(t *testing.T) {
 		s := serve(t)
 		id := s.create()
 		p := s.dial()
-		p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
-		for f := p.hear(); !f.Done; f = p.hear() {
+		p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+		for f := p.receive(); !f.Done; f = p.receive() {
 		}
 		began := time.Now()
 		turn := s.prompt(id, `{"steps":[{"text":"a ","repeat":5000}]}`) // and nobody reads
@@ -239,12 +239,12 @@ func TestTwoClientsOneReconnecting(t *testing.T) {
 		after, last := int64(0), int64(-1)
 		for last < 0 || after < last {
 			p := s.join(stream.FamilyEvents)
-			p.say(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
+			p.send(`{"type":"session:subscribe","sessionId":%q,"after":%d}`, id, after)
 			for n := 1 << 30; n > 0 && (last < 0 || after < last); n-- {
 				if rng != nil && n == 1<<30 {
 					n = rng.IntN(60) + 1
 				}
-				f := p.hear()
+				f := p.receive()
 				for _, ev := range decodeEvents(t, f.Entries) {
 					evs, after = append(evs, ev), ev.Seq
 				}
@@ -296,8 +296,8 @@ func TestFiftyTabs(t *testing.T) {
 	for i := range tabs {
 		p := s.join(stream.FamilyEvents)
 		finished.Go(func() {
-			p.say(`{"type":"session:subscribe","sessionId":%q}`, id)
-			for f := p.hear(); !f.Done; f = p.hear() {
+			p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+			for f := p.receive(); !f.Done; f = p.receive() {
 			}
 			ready.Done()
 			for {
@@ -324,7 +324,7 @@ func TestWatchSessions(t *testing.T) {
 	s := serve(t)
 	first := s.create()
 	p := s.dial()
-	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
+	p.send(`{"type":"sessions:subscribe","requestId":"w"}`)
 	status := func() gateway.Status {
 		var st gateway.Status
 		if err := json.Unmarshal(p.await("session:status").Payload, &st); err != nil {
@@ -361,14 +361,14 @@ func TestShutdownEndsStreams(t *testing.T) {
 	peers := make([]*peer, 50)
 	for i := range peers {
 		peers[i] = s.join(stream.FamilyEvents)
-		peers[i].say(`{"type":"session:subscribe","sessionId":%q}`, ids[i%len(ids)])
+		peers[i].send(`{"type":"session:subscribe","sessionId":%q}`, ids[i%len(ids)])
 	}
 	began := time.Now()
 	var all sync.WaitGroup
 	for _, p := range peers {
 		all.Go(func() {
 			for {
-				if _, err := p.tryHear(); err != nil {
+				if _, err := p.tryReceive(); err != nil {
 					if c := websocket.CloseStatus(err); c != websocket.StatusGoingAway {
 						t.Errorf("closed with %d: %v", c, err)
 					}

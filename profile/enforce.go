@@ -59,8 +59,8 @@ func (e Enforced) mayForbid(tool string) bool {
 	return false
 }
 
-// Disallowed returns the tools that the profiles forbid, each once.
-func (e Enforced) Disallowed() (out []string) {
+// DisallowedTools returns the tools that the profiles forbid, each once.
+func (e Enforced) DisallowedTools() (out []string) {
 	for _, p := range []*Profile{e.Session, e.Turn} {
 		if p == nil {
 			continue

@@ -45,7 +45,7 @@ func TestForbiddenToolsAlwaysWin(t *testing.T) {
 			}
 		}
 	}
-	if got := fmt.Sprint(Enforced{session, &Profile{DisallowedTools: []string{"Write", "Bash"}}}.Disallowed()); got != "[Bash mcp__issues__delete mcp__mail Write]" {
+	if got := fmt.Sprint(Enforced{session, &Profile{DisallowedTools: []string{"Write", "Bash"}}}.DisallowedTools()); got != "[Bash mcp__issues__delete mcp__mail Write]" {
 		t.Error(got)
 	}
 	if why, _ := (Enforced{session, turn}).Forbids("Write"); why != `the profile "turn" does not allow Write` {

@@ -279,9 +279,9 @@ func union(lists ...[]string) (out []string) {
 	return out
 }
 
-// Without returns opt without those options in names that have the same value
+// OmitEqual returns opt without those options in names that have the same value
 // in other.
-func Without(opt runnel.Options, names []string, other runnel.Options) runnel.Options {
+func OmitEqual(opt runnel.Options, names []string, other runnel.Options) runnel.Options {
 	for _, o := range options {
 		if slices.Contains(names, o.name) && reflect.DeepEqual(o.in(&opt).Interface(), o.in(&other).Interface()) {
 			o.in(&opt).SetZero()

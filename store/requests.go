@@ -19,8 +19,8 @@ type Request struct {
 	At         time.Time       // when the server first received it
 }
 
-// TurnPlace is the session that has a turn, and the turn's position there.
-type TurnPlace struct {
+// TurnLocation is the session that has a turn, and the turn's position there.
+type TurnLocation struct {
 	Session string
 	Waiting bool  // the prompt is in the queue; the log may not have the turn yet
 	After   int64 // position in the log just before its first event; 0 if the log has none
@@ -39,7 +39,7 @@ type Requests interface {
 	// older than before. Records of turn ids stay until their session is
 	// deleted.
 	PruneRequests(ctx context.Context, before time.Time) error
-	// TurnPlaces returns the sessions whose log or queue has a turn with this
-	// id.
-	TurnPlaces(ctx context.Context, turn string) ([]TurnPlace, error)
+	// TurnLocations returns the sessions whose log or queue has a turn with
+	// this id.
+	TurnLocations(ctx context.Context, turn string) ([]TurnLocation, error)
 }

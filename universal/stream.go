@@ -98,10 +98,10 @@ func (s *Stream) convert(ev event.Event) []Event {
 	case event.ResponseStart:
 		return status(b, "started")
 	case event.ResponseDone:
-		s.items.Forget(ev.Turn)
+		s.items.DropTurn(ev.Turn)
 		return status(b, string(b.Status))
 	case event.ResponseError:
-		s.items.Forget(ev.Turn)
+		s.items.DropTurn(ev.Turn)
 		return []Event{{Kind: ErrorInfo, Channel: event.Type(b), Message: Pinned(cmp.Or(b.Error.Message, b.Error.Code)), Data: body(b)}}
 	case event.ApprovalRequested:
 		return s.asked(b)

@@ -302,7 +302,7 @@ func (b *reducer) dropTurn(id string) {
 	}
 	maps.DeleteFunc(b.asked, func(_ string, q question) bool { return q.turn == id })
 	b.turns = slices.Delete(b.turns, i, i+1)
-	b.items.Forget(id)
+	b.items.DropTurn(id)
 	b.changed = nil
 }
 
@@ -355,7 +355,8 @@ func (b *reducer) attach(e *entry, ev event.Event, item string) {
 	e.tokens.run, e.tokens.carry = 0, ""
 }
 
-// touch records that ev changed e for readers, and not only by growing its text.
+// touch records that ev changed e for readers, and not only by growing its
+// text.
 func (b *reducer) touch(e *entry, ev event.Event, urgent bool) {
 	e.reshaped = true
 	b.record(e, ev, urgent)

@@ -34,7 +34,7 @@ func History(events iter.Seq2[event.Event, error], after int64, now time.Time) (
 // Pacer of the reader may have held back is due within BatchTimeout, so a
 // resumed reader misses nothing.
 func (p *Pacer) History(events iter.Seq2[event.Event, error], after int64, now time.Time) ([]Out, error) {
-	h := stretch{Pacer: p, after: after, from: p.folded, now: now}
+	h := historyFold{Pacer: p, after: after, from: p.folded, now: now}
 	h.listUnfinished()
 	for ev, err := range events {
 		if err != nil {
@@ -62,8 +62,8 @@ func (p *Pacer) Unfinished() bool {
 	return false
 }
 
-// A stretch is one call of [Pacer.History].
-type stretch struct {
+// A historyFold is one call of [Pacer.History].
+type historyFold struct {
 	*Pacer
 	after int64 // the reader has everything up to this position
 	from  int64 // end of the preceding stretch; everything up to here was returned
@@ -73,7 +73,7 @@ type stretch struct {
 
 // listUnfinished reserves a slot for each item that the preceding stretches
 // left unfinished, so that items stay in order of first appearance.
-func (h *stretch) listUnfinished() {
+func (h *historyFold) listUnfinished() {
 	var open []*entry
 	for _, t := range h.reducer.turns {
 		for _, e := range t.entries {
@@ -88,14 +88,14 @@ func (h *stretch) listUnfinished() {
 	}
 }
 
-func (h *stretch) list(e *entry) {
+func (h *historyFold) list(e *entry) {
 	if !e.listed {
 		e.listed, e.slot = true, len(h.outs)
 		h.outs = append(h.outs, nil)
 	}
 }
 
-func (h *stretch) fold(ev event.Event) {
+func (h *historyFold) fold(ev event.Event) {
 	h.folded = ev.Seq
 	changed, out := h.reducer.fold(ev)
 	for _, e := range changed {
@@ -112,7 +112,7 @@ func (h *stretch) fold(ev event.Event) {
 }
 
 // fill writes the entries of t that changed in this stretch to their slots.
-func (h *stretch) fill(t *turn) {
+func (h *historyFold) fill(t *turn) {
 	for _, e := range t.entries {
 		if !e.listed || e.seq <= h.from {
 			continue

@@ -50,13 +50,13 @@ func (r *reader) pass(d time.Duration) {
 func (r *reader) String() string {
 	var b strings.Builder
 	for _, o := range r.got {
-		b.WriteString(say(o) + "\n")
+		b.WriteString(describe(o) + "\n")
 	}
 	return b.String()
 }
 
-// say renders what matters of an Out on one line.
-func say(o upsert.Out) string {
+// describe renders what matters of an Out on one line.
+func describe(o upsert.Out) string {
 	switch o := o.(type) {
 	case upsert.Upsert:
 		s := fmt.Sprintf("%d %s %s %s", o.Seq, o.ItemID, o.Status, o.Type)

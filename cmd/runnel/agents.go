@@ -123,7 +123,7 @@ func (a *app) printAgents(list []detect.Agent) error {
 	if err := t.write(a.out, width); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.out, "\n"+fill(ending(), width)+"\nDetails of one agent: runnel agents NAME")
+	_, err := fmt.Fprintln(a.out, "\n"+fill(cleanupGuarantee(), width)+"\nDetails of one agent: runnel agents NAME")
 	return err
 }
 

@@ -81,10 +81,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitOK // the reader of the output closed it early, as head does
 	}
 	if err != nil {
-		a.say("%s: %s", cmd.CommandPath(), explain(err))
+		a.stderrf("%s: %s", cmd.CommandPath(), explain(err))
 	}
 	if code == exitUsage {
-		a.say("Run '%s --help' for examples.", cmd.CommandPath())
+		a.stderrf("Run '%s --help' for examples.", cmd.CommandPath())
 	}
 	return code
 }
@@ -107,15 +107,15 @@ func explain(err error) string {
 	return termtext.Clean(fmt.Sprintf("%s (%s)", msg, e.Code))
 }
 
-// say prints a line on standard error, with secrets redacted.
-func (a *app) say(format string, args ...any) {
+// stderrf prints a line on standard error, with secrets redacted.
+func (a *app) stderrf(format string, args ...any) {
 	fmt.Fprintln(a.err, a.secrets.String(fmt.Sprintf(format, args...)))
 }
 
 // hide protects this process's memory from the agents that the command starts.
 func (a *app) hide() {
 	if _, err := hideMemory(); err != nil {
-		a.say("runnel: warning: %s", err)
+		a.stderrf("runnel: warning: %s", err)
 	}
 }
 

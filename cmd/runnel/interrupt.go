@@ -43,15 +43,15 @@ func (a *app) onInterrupt(first, then func()) (stop func()) {
 // SIGTERM. A second signal kills the process as usual. The caller calls ignore
 // when it no longer reads the channel.
 func firstEndSignal() (first <-chan os.Signal, ignore func()) {
-	signals, told, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
+	signals, received, done := make(chan os.Signal, 1), make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		defer signal.Stop(signals)
 		select {
 		case sig := <-signals:
-			told <- sig
+			received <- sig
 		case <-done:
 		}
 	}()
-	return told, func() { close(done) }
+	return received, func() { close(done) }
 }

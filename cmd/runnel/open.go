@@ -39,7 +39,7 @@ func (a *app) openLink(ctx context.Context, data, link string) error {
 	if err := openFile(ctx, file); err != nil {
 		return fmt.Errorf("%w; run 'runnel login' and open the link that it prints", err)
 	}
-	a.say("Opening %s in your browser, which redirects to the page. If the browser cannot read that file, open the link that 'runnel login' prints.", termtext.Clean(file))
+	a.stderrf("Opening %s in your browser, which redirects to the page. If the browser cannot read that file, open the link that 'runnel login' prints.", termtext.Clean(file))
 	return nil
 }
 

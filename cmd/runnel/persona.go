@@ -47,7 +47,7 @@ const maxNames = 1000
 // profile lists.
 func enforce(f profile.Folders, prof *profile.Profile, p runnel.Provider, opt runnel.Options) runnel.Options {
 	e := profile.Enforced{Session: prof}
-	opt.Disallowed = e.Disallowed()
+	opt.ServerDisallowedTools = e.DisallowedTools()
 	for _, name := range prof.Subagents {
 		if to, err := profile.Find(f, name); err == nil {
 			opt.Subagents = append(opt.Subagents, to.Subagent())

@@ -126,10 +126,10 @@ func shownProfiles(list []profile.Entry) []gateway.Profile {
 
 func (a *app) printProfiles(list []profile.Entry, f profile.Folders, trusted bool) error {
 	if !trusted {
-		a.say("runnel: the profiles in %s are not used: this folder is not in trusted-folders of the configuration; add it there to use them", profile.ProjectDir)
+		a.stderrf("runnel: the profiles in %s are not used: this folder is not in trusted-folders of the configuration; add it there to use them", profile.ProjectDir)
 	}
 	if len(list) == 0 {
-		a.say("There are no profiles; create one in %s. 'runnel profiles --help' shows how.", termtext.Clean(f.Config))
+		a.stderrf("There are no profiles; create one in %s. 'runnel profiles --help' shows how.", termtext.Clean(f.Config))
 		return nil
 	}
 	t := table{columns: []column{{"PROFILE", whole}, {"OF", whole}, {"MODEL", cutEnd}, {"DESCRIPTION OR ERROR", cutEnd}}}
@@ -193,6 +193,6 @@ func (a *app) warnOfSwitch(c config) {
 		if err != nil {
 			shown = []byte("its value")
 		}
-		a.say("runnel: warning: %s: %s does not enable governed delegation; only \"true\" does", name, shown)
+		a.stderrf("runnel: warning: %s: %s does not enable governed delegation; only \"true\" does", name, shown)
 	}
 }

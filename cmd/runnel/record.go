@@ -83,6 +83,6 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 	if err != nil {
 		return fmt.Errorf("write the recording: %w", err)
 	}
-	a.say("Recorded %d lines in %s", n, file)
+	a.stderrf("Recorded %d lines in %s", n, file)
 	return outcome
 }

@@ -108,7 +108,7 @@ func (a *app) rulesList() *cobra.Command {
 
 func (a *app) printRules(rows []ruleRow) error {
 	if len(rows) == 0 {
-		a.say("There are no rules; 'runnel rules add' adds one.")
+		a.stderrf("There are no rules; 'runnel rules add' adds one.")
 		return nil
 	}
 	t := table{columns: []column{

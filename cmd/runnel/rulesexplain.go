@@ -167,9 +167,9 @@ func (a *app) printExplanation(e explanation) error {
 		return err
 	}
 	if e.Partial {
-		a.say("This token sees only the rules of its project; other rules may decide the call.")
+		a.stderrf("This token sees only the rules of its project; other rules may decide the call.")
 	}
-	a.say("In a session, its profile or its delegation may decide before the rules; see 'runnel rules explain --help'.")
+	a.stderrf("In a session, its profile or its delegation may decide before the rules; see 'runnel rules explain --help'.")
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns, Auth: runnel.Auth(f.auth),
 		Resume: f.resume, Fork: f.fork, Path: f.path, Timeout: f.timeout,
 		Filter: a.filter,
-		Warn:   func(_, message string) { a.say("runnel: warning: %s", termtext.Clean(message)) },
+		Warn:   func(_, message string) { a.stderrf("runnel: warning: %s", termtext.Clean(message)) },
 	}
 	if f.bypass {
 		if f.mode != "" && f.mode != string(runnel.ModeBypass) {
@@ -289,7 +289,7 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 		return failure(err)
 	}
 	if others := listed(by); f.chats && others != "" {
-		a.say("runnel: options: %s", termtext.Clean(others))
+		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}
 	out, err := a.sink(f, p, opt)
 	if err != nil {
@@ -304,7 +304,7 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 		k := newAsker(a.in, a.err)
 		opt.Approve, out = k.approve, showing{out, k.seen}
 	case f.answers:
-		s := newAnswers(a.in, a.say)
+		s := newAnswers(a.in, a.stderrf)
 		opt.Approve, out = s.approve, announcing{out, s}
 	}
 	return a.drive(ctx, p, opt, text, out)
@@ -348,7 +348,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	}
 	stop := a.onInterrupt(
 		func() {
-			a.say("runnel: cancelling the turn; press Ctrl-C again to stop the agent at once")
+			a.stderrf("runnel: cancelling the turn; press Ctrl-C again to stop the agent at once")
 			_ = r.Cancel(ctx)
 		},
 		func() { _ = r.Close() })

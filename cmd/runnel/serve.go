@@ -124,7 +124,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 
 	a.knowKeys(c.agents)
 	a.warnOfSwitch(c)
-	told, ignore := firstEndSignal() // from now on there may be agents to stop
+	signals, ignore := firstEndSignal() // from now on there may be agents to stop
 	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
@@ -143,7 +143,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}()
 	page, built := ui.Dist()
 	if !built {
-		a.say("runnel: warning: this program does not contain the page; build it with 'make build'. The API works without the page.")
+		a.stderrf("runnel: warning: this program does not contain the page; build it with 'make build'. The API works without the page.")
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(),
@@ -172,16 +172,16 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer os.Remove(redirectFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("server stopped")
-	sig, err := a.serveUntilTold(ctx, c, srv, listeners, told)
+	sig, err := a.serveUntilSignal(ctx, c, srv, listeners, signals)
 	if sig == syscall.SIGTERM { // a service manager that may restart the server sends it
 		end = gw.HandOver
 	}
 	return err
 }
 
-// serveUntilTold serves on all listeners until a signal arrives on told or a
-// listener fails. It then shuts down in order and returns the signal.
-func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener, told <-chan os.Signal) (sig os.Signal, err error) {
+// serveUntilSignal serves on all listeners until a signal arrives on signals or
+// a listener fails. It then shuts down in order and returns the signal.
+func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener, signals <-chan os.Signal) (sig os.Signal, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hs := srv.HTTPServer()
@@ -204,7 +204,7 @@ func (a *app) serveUntilTold(ctx context.Context, c config, srv *httpapi.Server,
 		})
 	}
 	select {
-	case sig = <-told:
+	case sig = <-signals:
 		cancel()
 	case <-failed.Done():
 	}

@@ -91,10 +91,10 @@ accept the beginning of an id.`,
 func (a *app) printSessions(rows []gateway.Status, all bool) error {
 	switch {
 	case len(rows) == 0 && all:
-		a.say("There are no sessions yet.")
+		a.stderrf("There are no sessions yet.")
 		return nil
 	case len(rows) == 0:
-		a.say("There are no sessions; --all also lists ended ones.")
+		a.stderrf("There are no sessions; --all also lists ended ones.")
 		return nil
 	}
 	t := table{columns: []column{{"ID", whole}, {"AGENT", cutEnd}, {"STATE", whole}, {"LAST ACTIVE", whole}, {"FOLDER", cutStart}, {"TITLE", cutEnd}}}
@@ -107,7 +107,7 @@ func (a *app) printSessions(rows []gateway.Status, all bool) error {
 		ids = beginnings(ids)
 	}
 	for i, r := range rows {
-		t.add(cell(ids[i]), cell(r.CLIType), cell(doing(r)), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
+		t.add(cell(ids[i]), cell(r.CLIType), cell(stateWord(r)), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
 	}
 	return t.write(a.out, width)
 }
@@ -130,8 +130,8 @@ func beginnings(ids []string) []string {
 	}
 }
 
-// doing returns the state of a session in one word.
-func doing(s gateway.Status) string {
+// stateWord returns the state of a session in one word.
+func stateWord(s gateway.Status) string {
 	switch {
 	case s.State == event.StateDead || s.Activity == "":
 		return string(s.State)

@@ -118,7 +118,7 @@ func (v *textView) event(ev event.Event) error {
 		v.note("  %s", answer)
 	}
 	if event.Ends(ev.Body) {
-		v.transcript.Forget(ev.Turn)
+		v.transcript.DropTurn(ev.Turn)
 	}
 	return nil
 }

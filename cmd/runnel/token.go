@@ -104,7 +104,7 @@ whatever the scopes of their token are.`,
 					return err
 				}
 				if expires != nil && (in.LifeDays == 0 || time.Until(*expires) < in.life()-time.Hour) {
-					a.say("runnel: this token expires on %s, together with the credential that created it", when(*expires))
+					a.stderrf("runnel: this token expires on %s, together with the credential that created it", when(*expires))
 				}
 				_, err = fmt.Fprintln(a.out, secret)
 				return err
@@ -159,7 +159,7 @@ beginning of an id.`,
 					return err
 				}
 				if len(rows) == 0 {
-					a.say("There are no credentials; 'runnel token create' creates one.")
+					a.stderrf("There are no credentials; 'runnel token create' creates one.")
 					return nil
 				}
 				list := table{columns: []column{{"ID", whole}, {"KIND", whole}, {"NAME", cutEnd}, {"SCOPES", cutEnd}, {"PROJECT", cutStart}, {"LAST USED", whole}, {"EXPIRES", whole}}}

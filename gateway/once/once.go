@@ -25,8 +25,8 @@ import (
 // The answer to a request with a turn id is stored as long as the session.
 const Kept = 24 * time.Hour
 
-// patience limits how long a repeated request waits for the first one.
-const patience = time.Minute
+// repeatTimeout limits how long a repeated request waits for the first one.
+const repeatTimeout = time.Minute
 
 // ErrConflict means that an Idempotency-Key or a turn id was used for another
 // request.
@@ -166,7 +166,7 @@ func (r *Requests) finish(ids []id, c *call) {
 }
 
 func (c *call) wait(ctx context.Context) (Answer, error) {
-	late := time.NewTimer(patience)
+	late := time.NewTimer(repeatTimeout)
 	defer late.Stop()
 	select {
 	case <-c.done:
@@ -176,7 +176,7 @@ func (c *call) wait(ctx context.Context) (Answer, error) {
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	case <-late.C:
-		return Answer{}, runnel.Fail(runnel.Timeout, fmt.Sprintf("the first request has not been answered within %v; send it again, unchanged", patience))
+		return Answer{}, runnel.Fail(runnel.Timeout, fmt.Sprintf("the first request has not been answered within %v; send it again, unchanged", repeatTimeout))
 	}
 }
 

@@ -20,21 +20,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shaky is a store whose writes fail while fails is set.
-type shaky struct {
+// flakyStore is a store whose writes fail while fails is set.
+type flakyStore struct {
 	*memory.Catalogue
 	fails atomic.Bool
 }
 
-func (s *shaky) PutRequests(ctx context.Context, rs ...store.Request) error {
+func (s *flakyStore) PutRequests(ctx context.Context, rs ...store.Request) error {
 	if s.fails.Load() {
 		return errors.New("the disk is gone")
 	}
 	return s.Catalogue.PutRequests(ctx, rs...)
 }
 
-func requests() (*once.Requests, *shaky) {
-	s := &shaky{Catalogue: memory.New(nil)}
+func requests() (*once.Requests, *flakyStore) {
+	s := &flakyStore{Catalogue: memory.New(nil)}
 	return once.New(s, slog.New(slog.DiscardHandler)), s
 }
 

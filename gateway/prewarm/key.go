@@ -76,7 +76,7 @@ func encode(opt runnel.Options) string {
 		Disallowed []string
 		Delegation runnel.Delegation
 		Subagents  []runnel.Subagent
-	}{opt, opt.Disallowed, opt.Delegation, opt.Subagents})
+	}{opt, opt.ServerDisallowedTools, opt.Delegation, opt.Subagents})
 	if err != nil {
 		return uuid.NewString() // differs from every other result
 	}

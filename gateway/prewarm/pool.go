@@ -276,12 +276,12 @@ func (p *Pool) statDir(dir string) (os.FileInfo, error) {
 		}()
 	}
 	p.mu.Unlock()
-	patience := time.NewTimer(statTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(statTimeout)
+	defer timer.Stop()
 	select {
 	case <-d.done:
 		return d.info, d.err
-	case <-patience.C:
+	case <-timer.C:
 		return nil, errNoResponse
 	case <-p.ctx.Done():
 		return nil, p.ctx.Err()

@@ -444,9 +444,9 @@ func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
 // Every option that affects how an agent starts is in the key, or is the same
 // for all sessions of a server, or belongs to one session.
 func TestEveryOptionIsInTheKey(t *testing.T) {
-	same := []string{"Keep", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Warn", "Counters"}
+	same := []string{"Takeover", "Dir", "Resume", "Fork", "Extensions", "Path", "Env", "EndWithContext", "OneTurn", "Trusted", "UntrustedDirs", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Filter", "Warn", "Counters"}
 	key := Key{Provider: script.New()}
-	if a := (Key{Provider: script.New(), Options: runnel.Options{Disallowed: []string{"Bash"}}}); key.equal(a) || !a.equal(a) {
+	if a := (Key{Provider: script.New(), Options: runnel.Options{ServerDisallowedTools: []string{"Bash"}}}); key.equal(a) || !a.equal(a) {
 		t.Error("an agent that lacks no tool is used where one is disallowed")
 	}
 	if a := (Key{Provider: script.New(), Options: runnel.Options{Delegation: runnel.DelegateNever}}); key.equal(a) || !a.equal(a) {
@@ -458,7 +458,7 @@ func TestEveryOptionIsInTheKey(t *testing.T) {
 	typ := reflect.TypeFor[runnel.Options]()
 	for i := range typ.NumField() {
 		f := typ.Field(i)
-		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && !slices.Contains([]string{"Disallowed", "Delegation", "Subagents"}, f.Name)
+		hidden := strings.HasPrefix(f.Tag.Get("json"), "-") && !slices.Contains([]string{"ServerDisallowedTools", "Delegation", "Subagents"}, f.Name)
 		if hidden != slices.Contains(same, f.Name) {
 			t.Errorf("%s is new: is it the same for a prewarmed agent?", f.Name)
 		}

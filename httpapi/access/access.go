@@ -33,11 +33,11 @@ func WithCaller(ctx context.Context, id auth.Identity) context.Context {
 // about unknown sessions.
 type Sessions struct{ Gateway *gateway.Gateway }
 
-// Mine returns a reference to the session that the caller named, if the caller
-// may see it. For a caller that is bound to a project the reference is our id,
-// which no conversation of another project can have. For other callers it is
-// ref, unchecked.
-func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
+// VisibleRef returns a reference to the session that the caller named, if the
+// caller may see it. For a caller that is bound to a project the reference is
+// our id, which no conversation of another project can have. For other callers
+// it is ref, unchecked.
+func (s Sessions) VisibleRef(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		return "", runnel.Fail(runnel.InvalidRequest, "sessionId: is missing; give the id of a session")
 	}
@@ -58,7 +58,7 @@ func (s Sessions) Mine(ctx context.Context, ref string) (string, error) {
 
 // Resolve returns our id for the session that the caller named.
 func (s Sessions) Resolve(ctx context.Context, ref string) (string, error) {
-	ref, err := s.Mine(ctx, ref)
+	ref, err := s.VisibleRef(ctx, ref)
 	if err != nil {
 		return "", err
 	}

@@ -79,7 +79,7 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 		return out, err
 	}
 	p.AwaitLogin = awaitLogin
-	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
+	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
 		return out, err
 	}
 	// Requests are compared by the id that Mine returned for this caller. An
@@ -171,7 +171,7 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	if in.Choice == "" {
 		return DecideAnswer{}, reply.Invalid("choice: is missing; give the id of one of the approval's choices")
 	}
-	id, err := c.Sessions.Mine(r.Context(), id)
+	id, err := c.Sessions.VisibleRef(r.Context(), id)
 	if err != nil {
 		return DecideAnswer{}, err
 	}
@@ -234,7 +234,7 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 	if set, others := opt.Options.Settings(); set.IsZero() && len(others) == 0 {
 		return OptionsAnswer{}, reply.Invalid("nothing to change; give model, permissionMode, reasoningEffort, config or another option")
 	}
-	if id, err = c.Sessions.Mine(r.Context(), id); err != nil {
+	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
 		return OptionsAnswer{}, err
 	}
 	st, err := c.Sessions.Gateway.Set(r.Context(), id, opt.Options)

@@ -90,7 +90,7 @@ func (c Commands) Once(r *http.Request, key, turn, what string, body any, run fu
 	}
 	a, err := c.Sessions.Gateway.Once(r.Context(), req, run)
 	if e, ok := errors.AsType[*runnel.Error](err); ok && errors.Is(err, once.ErrConflict) {
-		err = reply.Refused(http.StatusConflict, e)
+		err = reply.WithStatus(http.StatusConflict, e)
 	}
 	return a, err
 }

@@ -77,7 +77,7 @@ func RuleBy(caller auth.Identity, in RuleRequest) store.Rule {
 // Approval returns a pending approval, with rules that would answer requests
 // like it.
 func (c Commands) Approval(r *http.Request, id, approval string) (ApprovalAnswer, error) {
-	id, err := c.Sessions.Mine(r.Context(), id)
+	id, err := c.Sessions.VisibleRef(r.Context(), id)
 	if err != nil {
 		return ApprovalAnswer{}, err
 	}

@@ -35,18 +35,18 @@ type Listener struct {
 	limits  Limits
 	reached func(setting string)
 
-	mu        sync.Mutex
-	open      int
-	strangers map[netip.Addr]*list.List // lists of *Conn without a credential, by remote address, oldest first
-	unknown   int                       // number of connections in strangers
-	idle      list.List                 // *Conn with a credential that wait for a request, longest idle first
+	mu              sync.Mutex
+	open            int
+	unauthenticated map[netip.Addr]*list.List // lists of *Conn without a credential, by remote address, oldest first
+	unknown         int                       // number of connections in unauthenticated
+	idle            list.List                 // *Conn with a credential that wait for a request, longest idle first
 }
 
 // Limit returns a Listener that accepts from ln. Each time a limit closes a
 // connection, the Listener calls reached with the name of the setting; reached
 // must not block.
 func Limit(ln net.Listener, limits Limits, reached func(setting string)) *Listener {
-	return &Listener{Listener: ln, limits: limits, reached: reached, strangers: make(map[netip.Addr]*list.List)}
+	return &Listener{Listener: ln, limits: limits, reached: reached, unauthenticated: make(map[netip.Addr]*list.List)}
 }
 
 // Counts returns how many connections are open, and how many of them have sent
@@ -103,10 +103,10 @@ func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	if victim != nil {
 		l.remove(victim)
 	}
-	same := l.strangers[c.from]
+	same := l.unauthenticated[c.from]
 	if same == nil {
 		same = list.New()
-		l.strangers[c.from] = same
+		l.unauthenticated[c.from] = same
 	}
 	c.state, c.at = unknown, same.PushBack(c)
 	l.unknown++
@@ -118,7 +118,7 @@ func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 // has the most; nil if there is none. The caller holds l.mu.
 func (l *Listener) oldest() *Conn {
 	var most *list.List
-	for _, same := range l.strangers {
+	for _, same := range l.unauthenticated {
 		if most == nil || same.Len() > most.Len() {
 			most = same
 		}
@@ -130,14 +130,14 @@ func (l *Listener) oldest() *Conn {
 	return c
 }
 
-// leave removes c from the list that it is in. The caller holds l.mu.
-func (l *Listener) leave(c *Conn) {
+// unlist removes c from the list that it is in. The caller holds l.mu.
+func (l *Listener) unlist(c *Conn) {
 	switch c.state {
 	case unknown:
-		same := l.strangers[c.from]
+		same := l.unauthenticated[c.from]
 		same.Remove(c.at)
 		if same.Len() == 0 {
-			delete(l.strangers, c.from)
+			delete(l.unauthenticated, c.from)
 		}
 		l.unknown--
 	case idle:
@@ -150,7 +150,7 @@ func (l *Listener) remove(c *Conn) {
 	if c.state == gone {
 		return
 	}
-	l.leave(c)
+	l.unlist(c)
 	c.state = gone
 	l.open--
 }
@@ -218,7 +218,7 @@ func (c *Conn) authenticated() {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	if c.state == unknown {
-		c.l.leave(c)
+		c.l.unlist(c)
 		c.state = busy
 	}
 }
@@ -231,7 +231,7 @@ func (c *Conn) rest(yes bool) {
 	case yes && c.state == busy:
 		c.state, c.at = idle, c.l.idle.PushBack(c)
 	case !yes && c.state == idle:
-		c.l.leave(c)
+		c.l.unlist(c)
 		c.state = busy
 	}
 }
@@ -289,8 +289,8 @@ func Authenticated(r *http.Request) {
 	}
 }
 
-// Sever closes the connection of r, which ends all requests on it.
-func Sever(r *http.Request) {
+// CloseConn closes the connection of r, which ends all requests on it.
+func CloseConn(r *http.Request) {
 	if c, _ := r.Context().Value(key{}).(*Conn); c != nil {
 		_ = c.Close()
 	}

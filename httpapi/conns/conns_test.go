@@ -102,8 +102,8 @@ func TestOldestStrangerOfTheMostFrequentAddressMakesRoom(t *testing.T) {
 	if got := d.closed(); len(got) != 1 || got[0] != 1 {
 		t.Errorf("closed %v, want the first of the address with the most", got)
 	}
-	if open, strangers := d.l.Counts(); open != 5 || strangers != 4 {
-		t.Errorf("%d open, %d without a credential", open, strangers)
+	if open, unauthenticated := d.l.Counts(); open != 5 || unauthenticated != 4 {
+		t.Errorf("%d open, %d without a credential", open, unauthenticated)
 	}
 	if len(d.reached) != 1 || d.reached[0] != MaxUnauthenticatedConnections {
 		t.Errorf("reached %v", d.reached)
@@ -130,8 +130,8 @@ func TestIdleConnectionMakesRoomAndABusyOneDoesNot(t *testing.T) {
 	}
 	_ = d.conns[0].Close()
 	_ = d.conns[0].Close() // closing twice counts once
-	if open, strangers := d.l.Counts(); open != 1 || strangers != 0 {
-		t.Errorf("%d open, %d without a credential", open, strangers)
+	if open, unauthenticated := d.l.Counts(); open != 1 || unauthenticated != 0 {
+		t.Errorf("%d open, %d without a credential", open, unauthenticated)
 	}
 }
 

@@ -23,7 +23,7 @@ func WantsJSON(r *http.Request) error {
 	mt, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	charset := params["charset"]
 	if err != nil || mt != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return Refuse(http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+		return NewError(http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 		return limited
 	}
 	if err != nil {
-		return Refuse(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
+		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
 	}
 	// The body has arrived. The answer may be a stream that takes hours, so
 	// reading has no deadline from here on.

@@ -68,13 +68,13 @@ type refusal struct {
 func (r *refusal) Error() string { return r.err.Error() }
 func (r *refusal) Unwrap() error { return r.err }
 
-// Refuse returns an error of the transport with its status.
-func Refuse(status int, message string) error {
+// NewError returns an error of the transport with its status.
+func NewError(status int, message string) error {
 	return &refusal{status, runnel.Fail(runnel.InvalidRequest, message)}
 }
 
-// Refused is like [Refuse], for an error that has details.
-func Refused(status int, err *runnel.Error) error { return &refusal{status, err} }
+// WithStatus is like [NewError], for an error that has details.
+func WithStatus(status int, err *runnel.Error) error { return &refusal{status, err} }
 
 // Status returns the HTTP status of err.
 func Status(err error) int {
@@ -191,7 +191,7 @@ func Statuses() map[runnel.Code][]int {
 }
 
 // transportStatuses returns the statuses, other than 400, of requests that the
-// transport rejects: with [Refuse], or before they reach a handler.
+// transport rejects: with [NewError], or before they reach a handler.
 func transportStatuses() []int {
 	return []int{
 		http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,

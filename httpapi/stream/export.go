@@ -29,7 +29,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
-	if err := s.exports.add(id, most{l.Streams, "max-streams"}, most{l.Exports, "max-exports-per-credential"}); err != nil {
+	if err := s.exports.add(id, namedLimit{l.Streams, "max-streams"}, namedLimit{l.Exports, "max-exports-per-credential"}); err != nil {
 		return s.refuse("exports at once; wait until one ends", err)
 	}
 	defer s.exports.remove(id)

@@ -68,7 +68,7 @@ func (f *feed) read(ctx context.Context) ([]event.Event, error) {
 		return nil, errUnreadable(ctx, err)
 	}
 	if len(evs) > 0 {
-		f.stall.saw(evs, time.Now())
+		f.stall.observe(evs, time.Now())
 	}
 	return evs, nil
 }
@@ -96,7 +96,7 @@ func newStallDetector(ctx context.Context, gw *gateway.Gateway, session string, 
 	return d, nil
 }
 
-func (d *stallDetector) saw(evs []event.Event, now time.Time) {
+func (d *stallDetector) observe(evs []event.Event, now time.Time) {
 	for _, ev := range evs {
 		if ev.Turn == "" {
 			continue

@@ -166,9 +166,9 @@ func (t *TurnFrames) warn(a About) (out []TurnFrame) {
 	return out
 }
 
-// lost returns the last frames of a turn that cannot be read any further
+// readFailed returns the last frames of a turn that cannot be read any further
 // because of p.
-func (t *TurnFrames) lost(seq int64, p reply.Problem) []TurnFrame {
+func (t *TurnFrames) readFailed(seq int64, p reply.Problem) []TurnFrame {
 	a := About{Seq: seq, TurnID: t.turn}
 	return append(t.warn(a), failed(a, string(p.Type), p.Message, p.Details)...)
 }

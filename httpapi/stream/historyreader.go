@@ -40,13 +40,14 @@ func newHistoryReader(log runnel.Log, session string, from, after int64) *histor
 func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	c := chunk{pacer: h.pacer, last: h.at}
 	var err error
-	c.entries, err = h.pacer.History(h.stretch(ctx, &c), h.after, time.Now())
+	c.entries, err = h.pacer.History(h.nextChunk(ctx, &c), h.after, time.Now())
 	h.at = c.last
 	return c, err
 }
 
-// stretch yields the events of the next chunk, and records in c where it ends.
-func (h *historyReader) stretch(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
+// nextChunk yields the events of the next chunk, and records in c where it
+// ends.
+func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		n, size, between := 0, 0, true // between: the last event neither began nor continued an item
 		for ev, err := range h.log.Read(ctx, h.session, h.at) {

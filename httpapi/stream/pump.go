@@ -76,7 +76,7 @@ func (k *socket) subscribe(data []byte) error {
 		return err
 	}
 	caller, l := k.id.ID, k.s.cfg.Limits
-	if err := k.s.follows.add(caller, most{l.Subscriptions, "max-subscriptions"}, most{l.SubscriptionsPerCredential, "max-subscriptions-per-credential"}); err != nil {
+	if err := k.s.follows.add(caller, namedLimit{l.Subscriptions, "max-subscriptions"}, namedLimit{l.SubscriptionsPerCredential, "max-subscriptions-per-credential"}); err != nil {
 		return k.s.refuse("subscriptions; unsubscribe from some", err)
 	}
 	p := &pump{k: k, session: id, done: make(chan struct{}), lag: k.s.lagOf(k.family)}

@@ -45,7 +45,7 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	hastened := make(chan struct{})
 	unhasten := context.AfterFunc(ctx, func() {
 		defer close(hastened)
-		out.hasten()
+		out.setFinalDeadline()
 	})
 	stop := func() {
 		if !unhasten() {
@@ -64,9 +64,9 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	return out, ctx, stop
 }
 
-// hasten sets the write deadline of a stream that has ended: goodbyeTime from
-// now, or now if the credential has ended.
-func (e *sse) hasten() {
+// setFinalDeadline sets the write deadline of a stream that has ended:
+// goodbyeTime from now, or now if the credential has ended.
+func (e *sse) setFinalDeadline() {
 	deadline := time.Now()
 	if !errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
 		deadline = deadline.Add(goodbyeTime)
@@ -118,8 +118,8 @@ func (e *sse) flush() error {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
-	if e.ctx.Err() != nil { // checked after setting the deadline, which may have replaced the one of hasten
-		if e.hasten(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
+	if e.ctx.Err() != nil { // checked after setting the deadline, which may have replaced that of setFinalDeadline
+		if e.setFinalDeadline(); errors.Is(context.Cause(e.ctx), auth.ErrEnded) {
 			return auth.ErrEnded // write nothing more
 		}
 	}

@@ -110,25 +110,25 @@ func (s *Streams) Counts() (streams, exports, sessions int) {
 func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	id := access.Caller(r.Context()).ID
 	l := s.cfg.Limits
-	if err := s.open.add(id, most{l.Streams, "max-streams"}, most{l.StreamsPerCredential, "max-streams-per-credential"}); err != nil {
+	if err := s.open.add(id, namedLimit{l.Streams, "max-streams"}, namedLimit{l.StreamsPerCredential, "max-streams-per-credential"}); err != nil {
 		return nil, s.refuse("open streams; close some", err)
 	}
 	return func() { s.open.remove(id) }, nil
 }
 
 // refuse counts that a limit was reached, and returns the error for it.
-func (s *Streams) refuse(what string, reached *most) error {
+func (s *Streams) refuse(what string, reached *namedLimit) error {
 	s.cfg.Reached(reached.setting)
 	return reached.error(what)
 }
 
-// A most is a limit and the name of its setting.
-type most struct {
+// A namedLimit is a limit and the name of its setting.
+type namedLimit struct {
 	n       int
 	setting string
 }
 
-func (m most) error(what string) error {
+func (m namedLimit) error(what string) error {
 	return &runnel.Error{
 		Code: runnel.RateLimited, Message: fmt.Sprintf("too many %s (%s: %d)", what, m.setting, m.n),
 		Details: map[string]any{"limit": m.setting, "value": m.n},
@@ -146,7 +146,7 @@ type counter struct {
 
 // add counts one more for a credential. If a limit is reached, add counts
 // nothing and returns the limit.
-func (c *counter) add(id string, all, each most) *most {
+func (c *counter) add(id string, all, each namedLimit) *namedLimit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

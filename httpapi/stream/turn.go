@@ -117,7 +117,7 @@ func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 		s.goodbye(out, t.session, after, err)
 		return
 	}
-	for _, f := range t.lost(after, s.cfg.Reply.Explain(out.ctx, e)) {
+	for _, f := range t.readFailed(after, s.cfg.Reply.Explain(out.ctx, e)) {
 		_ = out.frame(after, f.Name, f.Data)
 	}
 }

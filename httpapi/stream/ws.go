@@ -101,7 +101,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 		OnPingReceived:     k.pinged,
 	})
 	if upgrade.status != 0 {
-		return reply.Refuse(upgrade.status, "this path takes only the opening of a WebSocket; "+strings.TrimSpace(string(upgrade.why)))
+		return reply.NewError(upgrade.status, "this path takes only the opening of a WebSocket; "+strings.TrimSpace(string(upgrade.why)))
 	}
 	if err != nil {
 		return nil // the connection broke while it was upgraded
@@ -143,11 +143,11 @@ const (
 // close closes the connection with the code for cause. If the client does not
 // answer in time, close cuts the connection.
 func (k *socket) close(cause error) {
-	patience := closeTime
+	timeout := closeTime
 	if errors.Is(cause, auth.ErrEnded) || errors.Is(cause, errFragments) {
-		patience = hostileTime
+		timeout = hostileTime
 	}
-	timer := time.AfterFunc(patience, func() { browser.Cut(k.req) })
+	timer := time.AfterFunc(timeout, func() { browser.Cut(k.req) })
 	defer timer.Stop()
 	if errors.Is(cause, errShutdown) {
 		ctx, done := context.WithTimeout(context.Background(), goodbyeTime)
@@ -436,7 +436,7 @@ func with[I any](data []byte, f func(in I) (any, error)) (any, error) {
 // session that the caller may see.
 func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	return with(data, func(in sessionMessage) (any, error) {
-		id, err := k.s.cfg.Sessions.Mine(k.ctx, in.SessionID)
+		id, err := k.s.cfg.Sessions.VisibleRef(k.ctx, in.SessionID)
 		if err != nil {
 			return nil, err
 		}

@@ -21,12 +21,12 @@ import (
 // earlier process ended during the handshake. If Adopt fails, the agent keeps
 // running under its supervisor.
 func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady func() error) (*Conn, runnel.Backlog, error) {
-	process, kept, err := supervisor.Attach(supervisor.Keep(opt.Keep), redactor(env))
+	process, kept, err := supervisor.Attach(supervisor.Takeover(opt.Takeover), redactor(env))
 	if err != nil {
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
 	c := New(process, agent, tr, opt)
-	back, err := c.Relive(kept)
+	back, err := c.RestoreBacklog(kept)
 	if err == nil && !kept.Known {
 		err = isReady()
 	}
@@ -43,9 +43,10 @@ func notAdopted(agent Agent, cause error) error {
 	return runnel.Fail(runnel.ProcessCrash, agent.Name+" cannot be taken over", cause)
 }
 
-// Relive restores the state of the earlier process's connection from the lines
-// that the supervisor kept, and writes the replies that are still due.
-func (c *Conn) Relive(kept *supervisor.Backlog) (runnel.Backlog, error) {
+// RestoreBacklog restores the state of the earlier process's connection from
+// the lines that the supervisor kept, and writes the replies that are still
+// due.
+func (c *Conn) RestoreBacklog(kept *supervisor.Backlog) (runnel.Backlog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	back := runnel.Backlog{After: -1}
@@ -122,7 +123,7 @@ func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[eve
 				return
 			}
 		}
-		each(tr.Gone())
+		each(tr.Flush())
 	}
 }
 

@@ -64,9 +64,9 @@ type Translator interface {
 	// at once. They pass through Sent as well.
 	Printed(line []byte, at time.Time) ([]event.Event, []any)
 
-	// Gone returns the events that the translator still holds. It is called
+	// Flush returns the events that the translator still holds. It is called
 	// after the agent has exited.
-	Gone() []event.Event
+	Flush() []event.Event
 
 	// About returns what a sent or due line means to a restarted server that
 	// takes over.
@@ -297,7 +297,7 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 		case errors.Is(err, io.EOF):
 			c.end()
 			c.mu.Lock()
-			c.ready = c.tr.Gone()
+			c.ready = c.tr.Flush()
 			c.mu.Unlock()
 			if len(c.ready) == 0 {
 				return event.Event{}, io.EOF

@@ -21,7 +21,7 @@ func (tr lineNotices) Printed(line []byte, at time.Time) ([]event.Event, []any) 
 	return []event.Event{{At: at, Body: event.Notice{Level: event.LevelInfo, Code: "LINE", Message: string(line)}}}, nil
 }
 
-func (lineNotices) Gone() []event.Event { return nil }
+func (lineNotices) Flush() []event.Event { return nil }
 
 func (tr lineNotices) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines }
 

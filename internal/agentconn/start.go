@@ -34,8 +34,8 @@ type Command struct {
 }
 
 // Start starts an agent in opt.Dir. It fails with SessionCreateFailed if an
-// untrusted folder could determine which program runs. opt.Keep determines how
-// a restarted server finds the agent again.
+// untrusted folder could determine which program runs. opt.Takeover determines
+// how a restarted server finds the agent again.
 func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt runnel.Options) (*Conn, error) {
 	if !opt.Trusted || len(opt.UntrustedDirs) > 0 {
 		if err := cmd.prepareUntrusted(ctx, opt, agent); err != nil {
@@ -44,7 +44,7 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	}
 	process, err := supervisor.Start(ctx, proc.Command{
 		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
-	}, supervisor.Keep(opt.Keep))
+	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
 		return nil, startFault(ctx, agent, err)
 	}
@@ -151,5 +151,5 @@ func Output(ctx context.Context, path string, env []string, mark string, args ..
 // Ask starts a program that is asked about itself and not for a session. It
 // runs as with [Output]. The caller must stop it.
 func Ask(ctx context.Context, path string, env []string, mark string, args ...string) (supervisor.Agent, error) {
-	return supervisor.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env, Mark: mark}, supervisor.Keep{})
+	return supervisor.Start(ctx, proc.Command{Path: path, Args: args, Dir: EmptyDir(), Env: env, Mark: mark}, supervisor.Takeover{})
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
-// Patience bounds every wait for a real agent. It only makes a test fail if the
+// Timeout bounds every wait for a real agent. It only makes a test fail if the
 // agent hangs, so it is long enough for a busy machine.
-const Patience = 4 * time.Minute
+const Timeout = 4 * time.Minute
 
 // A Rig is a real agent with its own home directory and a scripted model.
 type Rig struct {
@@ -58,7 +58,7 @@ func New(t testing.TB, b realagents.Binary, root string) *Rig {
 // Open starts the agent. The end of the test stops it.
 func (r *Rig) Open() {
 	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
+	ctx, cancel := context.WithTimeout(r.T.Context(), Timeout)
 	defer cancel()
 	c, err := r.Provider.Open(ctx, r.Opt)
 	if err != nil {
@@ -129,7 +129,7 @@ func Scenario(steps ...fakemodel.Step) string { return fakemodel.Scenario{Steps:
 // returns true.
 func (r *Rig) Until(stop func(event.Event) bool) []event.Event {
 	r.T.Helper()
-	timer := time.AfterFunc(Patience, func() { r.Conn.Close() })
+	timer := time.AfterFunc(Timeout, func() { r.Conn.Close() })
 	defer timer.Stop()
 	var evs []event.Event
 	for {
@@ -164,9 +164,9 @@ func (r *Rig) FinishTurn(choice string) []event.Event {
 	})
 }
 
-// Refuse returns the events up to the end of the last prompt's turn. It denies
+// DenyAll returns the events up to the end of the last prompt's turn. It denies
 // every approval, and returns how many there were.
-func (r *Rig) Refuse() (evs []event.Event, asked int) {
+func (r *Rig) DenyAll() (evs []event.Event, asked int) {
 	r.T.Helper()
 	evs = r.Until(func(ev event.Event) bool {
 		if a, ok := ev.Body.(event.ApprovalRequested); ok {
@@ -233,8 +233,8 @@ func (r *Rig) Read(name string) string {
 	return string(b)
 }
 
-// Told reports whether a request to the model contained a text.
-func (r *Rig) Told(what string) bool { return r.Model.Told(what) }
+// ModelReceived reports whether a request to the model contained a text.
+func (r *Rig) ModelReceived(what string) bool { return r.Model.Received(what) }
 
 // Exists reports whether a file exists.
 func Exists(path string) bool {
@@ -251,9 +251,9 @@ func Await(t testing.TB, path string) {
 }
 
 // AwaitOr waits until a file exists. It stops waiting when stop is closed, or
-// after Patience. It reports whether the file exists.
+// after Timeout. It reports whether the file exists.
 func AwaitOr(path string, stop <-chan struct{}) bool {
-	deadline := time.NewTimer(Patience)
+	deadline := time.NewTimer(Timeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

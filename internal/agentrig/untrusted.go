@@ -34,12 +34,12 @@ func (r *Rig) SetTrap() *Trap {
 // Withstands then stops the agent.
 func (r *Rig) Withstands(trap *Trap) {
 	r.T.Helper()
-	words, steps := realagents.WordsOf(r.Agent.Name), []fakemodel.Step(nil)
+	words, steps := realagents.ToolsetOf(r.Agent.Name), []fakemodel.Step(nil)
 	if words.Read != nil { // some agents read files for the model that are beside the file
 		steps = append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Read(r.File(realagents.Nested))}})
 	}
 	r.Play(append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Ask("touch asked")}}, fakemodel.Step{Text: "Done."})...)
-	evs, asked := r.Refuse()
+	evs, asked := r.DenyAll()
 	if asked == 0 {
 		r.T.Errorf("the agent ran a command without an approval:\n%s", Dump(evs))
 	}
@@ -53,7 +53,7 @@ func (r *Rig) Withstands(trap *Trap) {
 	for _, req := range trap.Elsewhere.Requests() {
 		r.T.Errorf("the agent sent a request to the folder's model API: %s %s", req.Method, req.Path)
 	}
-	if r.Told(realagents.Canary) {
+	if r.ModelReceived(realagents.Canary) {
 		r.T.Error("the model was shown a file outside of the folder")
 	}
 }
@@ -83,7 +83,7 @@ func (r *Rig) WithstandsGit() {
 		r.T.Helper()
 		r.Write("a.txt", text) // a change for git to add
 		r.Conn = nil
-		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("sh probe.sh")}}, fakemodel.Step{Text: "Done."})
+		r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.ToolsetOf(r.Agent.Name).Ask("sh probe.sh")}}, fakemodel.Step{Text: "Done."})
 		r.allow()
 		r.Conn.Close()
 		return r.Read("pins")

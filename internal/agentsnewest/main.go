@@ -109,7 +109,7 @@ var steps = []step{
 // run runs the step and writes its output to a log file. A failing test is no
 // error, because the result files show it.
 func (s step) run(env []string, dir string, out io.Writer) error {
-	packages, err := having(s.tests, "provider")
+	packages, err := packagesWith(s.tests, "provider")
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,10 @@ func (s step) run(env []string, dir string, out io.Writer) error {
 	return nil
 }
 
-// having returns the packages below root whose tests can run real agents and
-// include one of the given tests. These may be in different files of a package.
-func having(tests []string, root string) (packages []string, err error) {
+// packagesWith returns the packages below root whose tests can run real agents
+// and include one of the given tests. These may be in different files of a
+// package.
+func packagesWith(tests []string, root string) (packages []string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "*", "*_test.go"))
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func TestEveryAgentIsPinned(t *testing.T) {
 // package contain the tests.
 func TestEveryProviderIsRunAndRecorded(t *testing.T) {
 	for _, s := range steps {
-		found, err := having(s.tests, filepath.Join("..", "..", "provider"))
+		found, err := packagesWith(s.tests, filepath.Join("..", "..", "provider"))
 		for i, name := range found {
 			found[i] = filepath.Base(name)
 		}

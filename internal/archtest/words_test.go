@@ -37,7 +37,8 @@ var unclear = regexp.MustCompile(`(?i)\b(what there is( not)?|who it is|what it 
 	`what comes|what it takes|lets go|looks at|nobody wanted|those who take)\b`)
 
 // idioms matches private names for things that have a usual name.
-var idioms = regexp.MustCompile(`^(vigil|farewell|obey|obeys|hear|heard|overhear|fly|aside|told)$`)
+var idioms = regexp.MustCompile(`^(vigil|farewell|obeys?|hears?|heard|overhear|fly|aside|beside|told|hasten|sever|strangers|` +
+	`tell|tellStarted|serveUntilTold|patience|loginPatience|relive|kin|newcomers|turnPlaces?|agentSays|agentGone|curbed|remarks|hopeless|doing)$`)
 
 func TestCommentsAvoidUnclearPhrases(t *testing.T) {
 	for _, path := range plainFiles(t) {
@@ -48,9 +49,10 @@ func TestCommentsAvoidUnclearPhrases(t *testing.T) {
 }
 
 func TestSeededUnclearPhrases(t *testing.T) {
-	src := "package p\n\n// vigil waits for whoever\n// is told.\nfunc vigil() {}\n\n// The session logs the event.\nvar seq int\n"
+	src := "package p\n\n// vigil waits for whoever\n// is told.\nfunc vigil() {}\n\n// The session logs the event.\nvar seq int\n\ntype log struct {\n\tKin int\n}\n"
 	got := strings.Join(checkWords(t, "p.go", src), "\n")
-	want := "p.go:3: comment has \"whoever\"; name the subject\np.go:3: comment has \"is told\"; name the subject\np.go:5: the name vigil is an idiom; use the usual term"
+	want := "p.go:3: comment has \"whoever\"; name the subject\np.go:3: comment has \"is told\"; name the subject\np.go:5: the name vigil is an idiom; use the usual term\n" +
+		"p.go:11: the name Kin is an idiom; use the usual term"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -92,11 +94,36 @@ func checkWords(t *testing.T, path string, src any) (problems []string) {
 			problems = append(problems, at(c.Pos())+": comment has \""+phrase+"\"; name the subject")
 		}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if f, ok := n.(*ast.FuncDecl); ok && idioms.MatchString(f.Name.Name) {
-			problems = append(problems, at(f.Pos())+": the name "+f.Name.Name+" is an idiom; use the usual term")
+	for _, name := range declaredNames(file) {
+		if idioms.MatchString(strings.ToLower(name.Name[:1]) + name.Name[1:]) {
+			problems = append(problems, at(name.Pos())+": the name "+name.Name+" is an idiom; use the usual term")
 		}
-		return true
-	})
+	}
 	return problems
+}
+
+// declaredNames returns the names of the functions, methods, types, fields,
+// variables and constants that a file declares, except local variables.
+func declaredNames(file *ast.File) (names []*ast.Ident) {
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			names = append(names, d.Name)
+		case *ast.GenDecl:
+			ast.Inspect(d, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.TypeSpec:
+					names = append(names, n.Name)
+				case *ast.ValueSpec:
+					names = append(names, n.Names...)
+				case *ast.Field:
+					names = append(names, n.Names...)
+				case *ast.FuncLit, *ast.FuncType:
+					return false
+				}
+				return true
+			})
+		}
+	}
+	return names
 }

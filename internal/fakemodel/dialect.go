@@ -81,7 +81,7 @@ func (s *Server) serve(d dialect, w http.ResponseWriter, r *http.Request, body [
 		d.refuse(w, *f)
 		return
 	}
-	if st.Silent > 0 && s.count("silent "+c.key) <= st.Silent {
+	if st.EmptyAnswers > 0 && s.count("silent "+c.key) <= st.EmptyAnswers {
 		st.Text, st.Blocks = "", nil
 	}
 	a := answer{

@@ -34,10 +34,10 @@ type Step struct {
 	DelayMS      int `json:"delayMs,omitzero"`      // pause before the headers, in milliseconds
 	FirstDelayMS int `json:"firstDelayMs,omitzero"` // pause between the headers and the first event, in milliseconds
 
-	Silent int      `json:"silent,omitzero"` // number of empty answers before this one
-	Hold   string   `json:"hold,omitzero"`   // name of the gate at which the answer waits before the headers
-	Fail   *Failure `json:"fail,omitzero"`
-	Faults []Fault  `json:"faults,omitzero"` // faults of the stream, in the order of After
+	EmptyAnswers int      `json:"silent,omitzero"` // number of empty answers before this one
+	Hold         string   `json:"hold,omitzero"`   // name of the gate at which the answer waits before the headers
+	Fail         *Failure `json:"fail,omitzero"`
+	Faults       []Fault  `json:"faults,omitzero"` // faults of the stream, in the order of After
 }
 
 // Headers are response headers by name.

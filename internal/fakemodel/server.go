@@ -122,9 +122,9 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Told reports whether the body of any request so far contains what. JSON
+// Received reports whether the body of any request so far contains what. JSON
 // escapes are not decoded.
-func (s *Server) Told(what string) bool {
+func (s *Server) Received(what string) bool {
 	return slices.ContainsFunc(s.Requests(), func(r Request) bool { return bytes.Contains(r.Body, []byte(what)) })
 }
 

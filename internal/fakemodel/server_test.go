@@ -194,7 +194,7 @@ func TestFailureFailsTheGivenNumberOfTimes(t *testing.T) {
 
 func TestSilentStepAnswersAfterEmptyAnswers(t *testing.T) {
 	s := start(t, fakemodel.Config{})
-	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "at last", Silent: 1}}}
+	sc := fakemodel.Scenario{Steps: []fakemodel.Step{{Text: "at last", EmptyAnswers: 1}}}
 	var got []string
 	for range 2 {
 		var msg struct{ Content []struct{ Text string } }

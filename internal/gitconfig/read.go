@@ -32,7 +32,7 @@ func (f *finder) config(path, gitDir string) {
 	}
 	// Relative includes depend on the directory of the name, so a link to a
 	// file that was checked counts as another file.
-	name := beside(path, filepath.Base(path))
+	name := resolveRelative(path, filepath.Base(path))
 	if f.files[name] {
 		return
 	}
@@ -84,7 +84,7 @@ func (f *finder) include(from string, e entry) {
 		f.add(Finding{Key: e.key, File: from}) // only git knows the target
 		return
 	}
-	f.config(beside(from, to), "")
+	f.config(resolveRelative(from, to), "")
 }
 
 // mayHold reports whether worktree is an allowed work tree of a git directory:
@@ -98,7 +98,7 @@ func (f *finder) mayHold(gitDir, worktree string) bool {
 	if gitDir == "" {
 		return false // depends on the including file
 	}
-	to := beside(filepath.Join(gitDir, "config"), worktree)
+	to := resolveRelative(filepath.Join(gitDir, "config"), worktree)
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real
 	}

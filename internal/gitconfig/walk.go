@@ -105,13 +105,13 @@ func (f *finder) readPath(file, prefix string) string {
 	if !ok || to == "" {
 		return ""
 	}
-	return beside(file, to)
+	return resolveRelative(file, to)
 }
 
-// beside resolves the path to relative to file, as the system does: ".." after
-// a link is the parent of the link's target. It therefore follows all links
-// except the last name before it cleans the path.
-func beside(file, to string) string {
+// resolveRelative resolves the path to relative to file, as the system does:
+// ".." after a link is the parent of the link's target. It therefore follows
+// all links except the last name before it cleans the path.
+func resolveRelative(file, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Dir(file) + string(filepath.Separator) + to
 	}

@@ -51,7 +51,7 @@ const (
 	// as CodeRequestCancelled is harmless.
 	Withdrawn
 	// Overrun is a request beyond the bound. It is not open. Respond with
-	// [Refuse].
+	// [Overloaded].
 	Overrun
 	// Stray is a response or a withdrawal without an open request.
 	Stray
@@ -146,8 +146,8 @@ func Unsupported(m Message) Message {
 	return NewFailure(m.ID, CodeMethodNotFound, "this client does not support the method")
 }
 
-// Refuse returns the response to a request beyond the bound.
-func Refuse(m Message) Message {
+// Overloaded returns the response to a request beyond the bound.
+func Overloaded(m Message) Message {
 	return NewFailure(m.ID, CodeOverloaded, "too many requests are open")
 }
 

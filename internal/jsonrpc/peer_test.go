@@ -79,7 +79,7 @@ func TestOpenRequestsAreBounded(t *testing.T) {
 	if v, _ := p.Got(m); v != jsonrpc.Overrun || len(p.Open()) != 2 {
 		t.Errorf("%v %v", v, p.Open())
 	}
-	p.Sent(jsonrpc.Refuse(m))
+	p.Sent(jsonrpc.Overloaded(m))
 	if _, err := p.NextID(); !errors.Is(err, jsonrpc.ErrTooMany) {
 		t.Error(err)
 	}

@@ -74,7 +74,7 @@ func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) 
 			continue
 		}
 		st, err := procinfo.ReadStat(pid)
-		if starved(err) {
+		if isResourceLimit(err) {
 			return false, false
 		}
 		if err != nil {
@@ -90,9 +90,10 @@ func survey(table map[int]entry, ended map[identity]bool) (complete, sees bool) 
 	return complete, true
 }
 
-// starved reports whether err means that a resource limit prevented an open.
-// Any process of our user can cause that temporarily by changing our limits.
-func starved(err error) bool {
+// isResourceLimit reports whether err means that a resource limit prevented an
+// open. Any process of our user can cause that temporarily by changing our
+// limits.
+func isResourceLimit(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 

@@ -27,7 +27,7 @@ const writeSize = 64 << 10 // bytes of one write, so that the progress of a larg
 type Outbox struct {
 	f    io.WriteCloser // written only by Run
 	max  int
-	gone chan struct{} // closed when Run ends
+	done chan struct{} // closed when Run ends
 
 	mu       sync.Mutex
 	queue    [][]byte
@@ -42,7 +42,7 @@ type Outbox struct {
 // NewOutbox returns an Outbox that holds up to max bytes. The caller must call
 // Run on a goroutine of its own.
 func NewOutbox(f io.WriteCloser, max int) *Outbox {
-	return &Outbox{f: f, max: max, gone: make(chan struct{}), wake: wake.New()}
+	return &Outbox{f: f, max: max, done: make(chan struct{}), wake: wake.New()}
 }
 
 // Send queues a copy of line and never blocks.
@@ -109,7 +109,7 @@ func (o *Outbox) Flush(ctx context.Context) error {
 	select {
 	case <-empty:
 		return nil
-	case <-o.gone:
+	case <-o.done:
 		if closed(empty) {
 			return nil
 		}
@@ -122,7 +122,7 @@ func (o *Outbox) Flush(ctx context.Context) error {
 // Run writes the queued lines until Finish or Abandon takes effect, and closes
 // f.
 func (o *Outbox) Run() {
-	defer close(o.gone)
+	defer close(o.done)
 	for {
 		line, ok := o.next()
 		if !ok {
@@ -141,8 +141,8 @@ func (o *Outbox) Run() {
 	}
 }
 
-// Gone returns a channel that is closed when Run has ended.
-func (o *Outbox) Gone() <-chan struct{} { return o.gone }
+// Done returns a channel that is closed when Run has ended.
+func (o *Outbox) Done() <-chan struct{} { return o.done }
 
 // next waits for the next line. It returns false when no more lines will
 // follow.

@@ -210,7 +210,7 @@ func (p *Process) wait() {
 		p.sweep()
 	}
 	p.status.StderrHeld = p.stderr.close() || p.status.StderrHeld
-	<-p.stdin.gone
+	<-p.stdin.done
 
 	p.mu.Lock()
 	p.over = true

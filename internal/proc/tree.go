@@ -41,23 +41,23 @@ type tree struct {
 
 	orphans bool // every process that this process adopted is a descendant, although it runs other children too
 
-	mu        sync.Mutex
-	known     map[identity]bool // value: whether linked; see member
-	strangers map[identity]bool // seen without the mark, which a running process cannot acquire
-	ended     map[identity]bool // seen dead and not yet removed from the table
-	sessions  map[int]bool      // sessions seen by the last look; their ids cannot be reused while a member lives
-	buf       []byte            // for environments
+	mu       sync.Mutex
+	known    map[identity]bool // value: whether linked; see member
+	unmarked map[identity]bool // seen without the mark, which a running process cannot acquire
+	ended    map[identity]bool // seen dead and not yet removed from the table
+	sessions map[int]bool      // sessions seen by the last look; their ids cannot be reused while a member lives
+	buf      []byte            // for environments
 }
 
 func newTree(pid int, mark string, f *fence, sole bool) *tree {
 	t := &tree{
-		root:      entry{identity: identity{pid: pid}},
-		mark:      mark,
-		fence:     f,
-		sole:      sole,
-		known:     make(map[identity]bool),
-		strangers: make(map[identity]bool),
-		ended:     make(map[identity]bool),
+		root:     entry{identity: identity{pid: pid}},
+		mark:     mark,
+		fence:    f,
+		sole:     sole,
+		known:    make(map[identity]bool),
+		unmarked: make(map[identity]bool),
+		ended:    make(map[identity]bool),
 	}
 	if e, ok := process(pid); ok {
 		t.root = e
@@ -119,16 +119,16 @@ func (t *tree) lookIn(rows map[int]entry) (living []member, sure, sees bool) {
 		}
 	}
 	table := slices.Collect(maps.Values(rows))
-	ended, strangers := make(map[identity]bool), make(map[identity]bool)
+	ended, unmarked := make(map[identity]bool), make(map[identity]bool)
 	for _, e := range table {
 		if e.dead {
 			ended[e.identity] = true
 		}
-		if t.strangers[e.identity] {
-			strangers[e.identity] = true
+		if t.unmarked[e.identity] {
+			unmarked[e.identity] = true
 		}
 	}
-	t.ended, t.strangers = ended, strangers // drops processes that have disappeared
+	t.ended, t.unmarked = ended, unmarked // drops processes that have disappeared
 
 	sure = true
 	found := t.members(table, func(e entry) bool {
@@ -160,7 +160,7 @@ const (
 )
 
 func (t *tree) hasMark(e entry) finding {
-	if t.mark == "" || t.sole || e.dead || t.strangers[e.identity] {
+	if t.mark == "" || t.sole || e.dead || t.unmarked[e.identity] {
 		return absent
 	}
 	if t.buf == nil {
@@ -168,7 +168,7 @@ func (t *tree) hasMark(e entry) finding {
 	}
 	found := findMark(e.pid, t.mark, t.buf)
 	if found == absent {
-		t.strangers[e.identity] = true
+		t.unmarked[e.identity] = true
 	}
 	return found
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kin is a process in a lineage: a process or one of its ancestors.
-type Kin struct {
+// Process is a process in a lineage: a process or one of its ancestors.
+type Process struct {
 	Pid        int
 	Supervisor bool // its command line is that of a supervisor
 }
@@ -33,7 +33,7 @@ var errLineage = errors.New("the ancestors of the process changed while they wer
 // All returned processes existed at the same time, if pid referred to the same
 // process before and after the call. The caller ensures that with a handle: see
 // [Peer.Verify] and [Handle.Ended].
-func Lineage(pid int) ([]Kin, error) {
+func Lineage(pid int) ([]Process, error) {
 	for range lineageAttempts {
 		line, err := climb(pid)
 		if err != nil {
@@ -47,8 +47,8 @@ func Lineage(pid int) ([]Kin, error) {
 }
 
 // climb reads a lineage from the process upwards.
-func climb(pid int) ([]Kin, error) {
-	var line []Kin
+func climb(pid int) ([]Process, error) {
+	var line []Process
 	for range maxGenerations {
 		// Ignore the error of a process that has ended: ReadStat below fails
 		// for it too. Return other errors, because any process of our user can
@@ -57,7 +57,7 @@ func climb(pid int) ([]Kin, error) {
 		if err != nil && !IsGone(err) {
 			return nil, err
 		}
-		line = append(line, Kin{pid, supervisor})
+		line = append(line, Process{pid, supervisor})
 		if pid <= 1 {
 			return line, nil
 		}
@@ -78,7 +78,7 @@ func climb(pid int) ([]Kin, error) {
 // A parent that was read twice existed in between, since its child would
 // otherwise have another parent. The oldest pair is compared first. So each
 // process is proved to have existed while its ancestors were read.
-func connected(line []Kin) bool {
+func connected(line []Process) bool {
 	for i := len(line) - 2; i >= 0; i-- {
 		st, err := ReadStat(line[i].Pid)
 		if err != nil || st.Parent != line[i+1].Pid {
@@ -101,8 +101,8 @@ func Supervised(pid int) bool {
 }
 
 // belowSupervisor reports whether an ancestor in a lineage is a supervisor.
-func belowSupervisor(line []Kin) bool {
-	return slices.ContainsFunc(line[1:], func(k Kin) bool { return k.Supervisor })
+func belowSupervisor(line []Process) bool {
+	return slices.ContainsFunc(line[1:], func(k Process) bool { return k.Supervisor })
 }
 
 // IsGone reports whether err means that a process has ended.

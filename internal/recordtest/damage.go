@@ -13,9 +13,9 @@ import (
 // A Damage changes a recording's lines as a faulty agent could.
 type Damage func([]runnel.Line) []runnel.Line
 
-// Without returns a Damage that drops the agent's lines that match a regular
+// DropLines returns a Damage that drops the agent's lines that match a regular
 // expression.
-func Without(pattern string) Damage {
+func DropLines(pattern string) Damage {
 	re := regexp.MustCompile(pattern)
 	return func(lines []runnel.Line) []runnel.Line {
 		return slices.DeleteFunc(lines, func(l runnel.Line) bool { return l.Dir == runnel.DirOut && re.Match(l.Text) })

@@ -201,7 +201,7 @@ func Steps(t *testing.T, tr agentconn.Translator, lines []runnel.Line) (steps []
 			}
 		}
 	}
-	if evs := tr.Gone(); len(evs) > 0 {
+	if evs := tr.Flush(); len(evs) > 0 {
 		steps = append(steps, Step{At: steps[len(steps)-1].At, Events: evs})
 	}
 	return steps

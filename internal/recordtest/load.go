@@ -67,7 +67,7 @@ func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Eve
 // NothingAdded loads a session whose log contains the events live, while the
 // agent's stored conversation has the events kept. It fails the test if loading
 // adds events, because the session has already logged all of them. positional
-// is true if the provider is a [runnel.Positional].
+// is true if the provider is a [runnel.PositionalHistorian].
 func NothingAdded(t *testing.T, provider string, live, kept []event.Event, positional bool) {
 	t.Helper()
 	k := keeper{provider, runnel.Conversation{Dir: t.TempDir(), AgentSessionID: "conversation"},

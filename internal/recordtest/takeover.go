@@ -63,22 +63,23 @@ func texts(t testing.TB, messages []any) (out []string) {
 	return out
 }
 
-// mute is an agent that prints nothing and counts the lines that it receives.
-type mute struct {
+// silentAgent is an agent that prints nothing and counts the lines that it
+// receives.
+type silentAgent struct {
 	supervisor.Agent
 	sent *int
 }
 
-func (mute) Stdout() io.Reader { return strings.NewReader("") }
+func (silentAgent) Stdout() io.Reader { return strings.NewReader("") }
 
-func (m mute) Send([]byte, int64) error { *m.sent++; return nil }
+func (m silentAgent) Send([]byte, int64) error { *m.sent++; return nil }
 
-// Relive simulates takeovers of an agent whose supervisor kept the first lines
-// of a recording, with more lines each time. Each new connection must emit the
-// events of those lines, write exactly the replies that are due and unwritten,
-// and have the same open approvals. Relive returns the backlog of the takeover
-// after the last line.
-func Relive[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (back runnel.Backlog) {
+// CheckTakeovers simulates takeovers of an agent whose supervisor kept the
+// first lines of a recording, with more lines each time. Each new connection
+// must emit the events of those lines, write exactly the replies that are due
+// and unwritten, and have the same open approvals. CheckTakeovers returns the
+// backlog of the takeover after the last line.
+func CheckTakeovers[T agentconn.Translator](t *testing.T, in []byte, fresh func() T) (back runnel.Backlog) {
 	t.Helper()
 	original := fresh()
 	var lines []supervisor.Line
@@ -108,7 +109,7 @@ func takeover[T agentconn.Translator](t *testing.T, lines []supervisor.Line, fre
 	t.Helper()
 	sent := 0
 	tr := fresh()
-	back, err := agentconn.New(mute{sent: &sent}, agentconn.Agent{Name: "Agent"}, tr, runnel.Options{}).Relive(&supervisor.Backlog{Lines: lines})
+	back, err := agentconn.New(silentAgent{sent: &sent}, agentconn.Agent{Name: "Agent"}, tr, runnel.Options{}).RestoreBacklog(&supervisor.Backlog{Lines: lines})
 	if err != nil {
 		t.Fatal(err)
 	}

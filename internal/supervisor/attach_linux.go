@@ -23,7 +23,7 @@ var ErrNone = errors.New("supervisor: none is running")
 // everything that passed since its last turn began. redact is as in
 // proc.Command. The error is ErrNone, or says why the takeover failed; call End
 // then.
-func Attach(k Keep, redact func([]byte) []byte) (Agent, *Backlog, error) {
+func Attach(k Takeover, redact func([]byte) []byte) (Agent, *Backlog, error) {
 	r, err := k.read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -132,7 +132,7 @@ const endTime = 8 * time.Second
 
 // End ends the supervisor that k names with its agent and all descendants, or
 // the processes that it left behind. It returns nil if none exist.
-func End(k Keep) error {
+func End(k Takeover) error {
 	r, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -61,7 +61,7 @@ const outputTimeout = 2 * time.Second
 const defaultMaxOutbox = 64 << 20
 
 // launch starts a supervisor that starts c.
-func launch(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
+func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (ch *child) Pid() int { return ch.pid }
 func (ch *child) Send(line []byte, after int64) error {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.gone() {
+	if ch.isClosed() {
 		return proc.ErrStdinClosed
 	}
 	if ch.sent+int64(len(line))-ch.taken > ch.max {
@@ -302,8 +302,8 @@ func (ch *child) Send(line []byte, after int64) error {
 	return nil
 }
 
-// gone reports whether no more lines can be sent to the agent.
-func (ch *child) gone() bool {
+// isClosed reports whether no more lines can be sent to the agent.
+func (ch *child) isClosed() bool {
 	select {
 	case <-ch.done:
 		return true
@@ -374,7 +374,7 @@ func (ch *child) releaseSupervisor() {
 	ch.quits.Do(func() {
 		_ = ch.outbox.Send(appendFrame(nil, kindQuit))
 		ch.outbox.Finish()
-		<-ch.outbox.Gone() // closes control
+		<-ch.outbox.Done() // closes control
 		if ch.exit.Status.Leftover > 0 {
 			ch.output.Close() // the supervisor stays; see relieve
 			return
@@ -425,7 +425,7 @@ func (ch *child) Detach() bool {
 	ch.detaches.Do(func() {
 		close(ch.detached)
 		ch.outbox.Finish() // sent lines are still written
-		<-ch.outbox.Gone()
+		<-ch.outbox.Done()
 		ch.output.Close()
 	})
 	return true

@@ -37,7 +37,7 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "zoo")
 	pids := readyPids(t, out, 4)
-	k := Keep{Dir: dir, Name: "one"}
+	k := Takeover{Dir: dir, Name: "one"}
 	r, err := k.read()
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestFenceGoesWithTheAgent(t *testing.T) {
 		"supervisor killed": func(a Agent) error { return unix.Kill(supervisorOf(a), unix.SIGKILL) },
 		"left":              func(a Agent) error { a.Detach(); return nil },
 	} {
-		a := start(t, roleCommand("deaf"), Keep{Dir: t.TempDir(), Name: "one", Window: 50 * time.Millisecond})
+		a := start(t, roleCommand("deaf"), Takeover{Dir: t.TempDir(), Name: "one", Window: 50 * time.Millisecond})
 		readyPids(t, a.Stdout(), 1)
 		path := a.(*child).fence
 		if _, err := os.Stat(path); path == "" || err != nil {

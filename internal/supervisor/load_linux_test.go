@@ -86,7 +86,7 @@ func bounded(t testing.TB, what string, a Agent, before, most int) {
 
 // The agent says nothing but on standard error, and far more than anyone keeps.
 func TestStderrIsBounded(t *testing.T) {
-	a := start(t, roleCommand("complain", strconv.Itoa(often(1024, 64))), Keep{})
+	a := start(t, roleCommand("complain", strconv.Itoa(often(1024, 64))), Takeover{})
 	before, _ := peak(t, supervisorOf(a))
 	if got := readLine(t, a.Stdout()); got != "said it" {
 		t.Errorf("it said %q", got)
@@ -102,7 +102,7 @@ func TestStderrIsBounded(t *testing.T) {
 // read beyond the spool.
 func TestSlowReaderPausesTheAgent(t *testing.T) {
 	mib := often(1024, 96) // more than a spool
-	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Keep{})
+	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Takeover{})
 	before, _ := peak(t, supervisorOf(a))
 	buf, total := make([]byte, 64<<10), 0
 	for slow := 0; ; {
@@ -126,7 +126,7 @@ func TestSlowReaderPausesTheAgent(t *testing.T) {
 // and all of it comes to whoever takes over unless the turn was longer than the
 // spool.
 func TestSpoolKeepsOutputWithoutReader(t *testing.T) {
-	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("torrent", "48"), k)
 	before, _ := peak(t, supervisorOf(a))
 	if !a.Detach() {
@@ -177,7 +177,7 @@ func holds(t testing.TB) (h held) {
 func TestAgentsLeakNothing(t *testing.T) {
 	dir := t.TempDir()
 	once := func(i int) {
-		k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+		k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 		switch i % 4 {
 		case 0:
 			a := start1(t, roleCommand("exit", "0"), k)
@@ -235,7 +235,7 @@ func stop(t testing.TB, a Agent) {
 }
 
 // start1 is start for many: what ends them is not kept.
-func start1(t testing.TB, c proc.Command, k Keep) Agent {
+func start1(t testing.TB, c proc.Command, k Takeover) Agent {
 	t.Helper()
 	a, err := Start(t.Context(), c, k)
 	if err != nil {
@@ -248,7 +248,7 @@ func start1(t testing.TB, c proc.Command, k Keep) Agent {
 // It tells what it got.
 func exhausted(what string) {
 	agent := func() {
-		a, err := Start(context.Background(), roleCommand("ticker"), Keep{})
+		a, err := Start(context.Background(), roleCommand("ticker"), Takeover{})
 		if start, ok := errors.AsType[*proc.StartError](err); ok {
 			fmt.Println("not started:", start.Reason)
 			return
@@ -258,7 +258,7 @@ func exhausted(what string) {
 		}
 		fmt.Println("started:", err)
 	}
-	older, err := Start(context.Background(), roleCommand("ticker"), Keep{})
+	older, err := Start(context.Background(), roleCommand("ticker"), Takeover{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -385,7 +385,7 @@ func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
 	for i := range runs {
 		var agents []Agent
 		for range 3 {
-			agents = append(agents, start1(t, roleCommand("ticker"), Keep{}))
+			agents = append(agents, start1(t, roleCommand("ticker"), Takeover{}))
 		}
 		for _, a := range agents {
 			for n := range 5 {

@@ -75,7 +75,7 @@ func roleCommand(role string, args ...string) proc.Command {
 	}
 }
 
-func start(t testing.TB, c proc.Command, k Keep) Agent {
+func start(t testing.TB, c proc.Command, k Takeover) Agent {
 	t.Helper()
 	a, err := Start(t.Context(), c, k)
 	if err != nil {

@@ -22,7 +22,7 @@ func withoutPidfds() {
 		fmt.Println("forbid:", err)
 		return
 	}
-	a, err := Start(context.Background(), roleCommand("flood", "1"), Keep{})
+	a, err := Start(context.Background(), roleCommand("flood", "1"), Takeover{})
 	if err != nil {
 		fmt.Println("start:", err)
 		return

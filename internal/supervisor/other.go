@@ -17,7 +17,7 @@ var ErrNone = errors.New("supervisor: none is running")
 // Main does nothing on this system except to record the call.
 func Main() { enabled.Store(true) }
 
-func launch(ctx context.Context, c proc.Command, _ Keep) (Agent, error) {
+func launch(ctx context.Context, c proc.Command, _ Takeover) (Agent, error) {
 	p, err := proc.Start(ctx, c)
 	if err != nil {
 		return nil, err
@@ -26,10 +26,10 @@ func launch(ctx context.Context, c proc.Command, _ Keep) (Agent, error) {
 }
 
 // Attach always returns ErrNone on this system.
-func Attach(Keep, func([]byte) []byte) (Agent, *Backlog, error) { return nil, nil, ErrNone }
+func Attach(Takeover, func([]byte) []byte) (Agent, *Backlog, error) { return nil, nil, ErrNone }
 
 // End does nothing: this system has no supervisors.
-func End(Keep) error { return nil }
+func End(Takeover) error { return nil }
 
 // Names returns no names: this system has no supervisors.
 func Names(string) ([]string, error) { return nil, nil }

@@ -17,9 +17,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// Record describes a running supervisor. The supervisor writes it to Keep.Dir,
-// so that a later server can find it. It contains no secrets: an agent that
-// reads it cannot take over, because checkCaller rejects it.
+// Record describes a running supervisor. The supervisor writes it to
+// Takeover.Dir, so that a later server can find it. It contains no secrets: an
+// agent that reads it cannot take over, because checkCaller rejects it.
 type Record struct {
 	Version    int           `json:"version"`
 	Supervisor proc.Identity `json:"supervisor"`
@@ -31,11 +31,11 @@ type Record struct {
 
 const maxRecord = 4 << 10
 
-func (k Keep) record() string { return filepath.Join(k.Dir, k.Name+".json") }
-func (k Keep) socket() string { return k.Name + ".sock" }
+func (k Takeover) record() string { return filepath.Join(k.Dir, k.Name+".json") }
+func (k Takeover) socket() string { return k.Name + ".sock" }
 
 // check rejects names that are not plain file names.
-func (k Keep) check() error {
+func (k Takeover) check() error {
 	if k.Name == "" || strings.Trim(k.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" || len(k.Name) > 100 {
 		return errors.New("supervisor: not a name")
 	}
@@ -44,7 +44,7 @@ func (k Keep) check() error {
 
 // within calls f with a short path of the directory, because the path of a unix
 // socket has a small maximum length.
-func (k Keep) within(f func(dir string) error) error {
+func (k Takeover) within(f func(dir string) error) error {
 	if err := k.check(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (k Keep) within(f func(dir string) error) error {
 	return f("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
-func (k Keep) listen() (ln *net.UnixListener, err error) {
+func (k Takeover) listen() (ln *net.UnixListener, err error) {
 	err = k.within(func(dir string) error {
 		path := filepath.Join(dir, k.socket())
 		_ = os.Remove(path) // left by a killed predecessor; launch has called End for it
@@ -70,7 +70,7 @@ func (k Keep) listen() (ln *net.UnixListener, err error) {
 	return ln, err
 }
 
-func (k Keep) dial() (c *net.UnixConn, err error) {
+func (k Takeover) dial() (c *net.UnixConn, err error) {
 	err = k.within(func(dir string) error {
 		c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(dir, k.socket()), Net: "unix"})
 		return err
@@ -79,7 +79,7 @@ func (k Keep) dial() (c *net.UnixConn, err error) {
 }
 
 // write writes the record atomically.
-func (k Keep) write(r Record) error {
+func (k Takeover) write(r Record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (k Keep) write(r Record) error {
 }
 
 // read returns the record, or fs.ErrNotExist if there is none.
-func (k Keep) read() (Record, error) {
+func (k Takeover) read() (Record, error) {
 	var r Record
 	if err := k.check(); err != nil {
 		return r, err
@@ -121,7 +121,7 @@ func (k Keep) read() (Record, error) {
 
 // remove removes the record and the socket, unless another supervisor has
 // replaced the record.
-func (k Keep) remove(nonce string) {
+func (k Takeover) remove(nonce string) {
 	if r, err := k.read(); err == nil && r.Nonce != nonce {
 		return
 	}
@@ -154,7 +154,7 @@ func Names(dir string) ([]string, error) {
 	var names []string
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".json")
-		if ok && (Keep{Name: name}).check() == nil {
+		if ok && (Takeover{Name: name}).check() == nil {
 			names = append(names, name)
 		}
 	}

@@ -182,7 +182,7 @@ func (s *server) relay() {
 		s.await(len(buf))
 		n, err := s.agent.Stdout().Read(buf)
 		if n > 0 {
-			if to := s.keep(buf[:n]); to != nil {
+			if to := s.addOutput(buf[:n]); to != nil {
 				_, _ = to.Write(buf[:n]) // after an error readLoop detects the disconnect, and the spool has the output
 			}
 		}
@@ -217,9 +217,9 @@ func (s *server) await(n int) {
 	}
 }
 
-// keep adds output to the spool and returns the connection to which it must be
-// written, or nil.
-func (s *server) keep(p []byte) *net.UnixConn {
+// addOutput adds output to the spool and returns the connection to which it
+// must be written, or nil.
+func (s *server) addOutput(p []byte) *net.UnixConn {
 	s.trim.note()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // An agent begins with no signal ignored: what it starts would inherit that,
 // and a shell could not even undo it.
 func TestAgentIgnoresNoSignals(t *testing.T) {
-	a := start(t, proc.Command{Path: "/bin/cat", Args: []string{"/proc/self/status"}}, Keep{})
+	a := start(t, proc.Command{Path: "/bin/cat", Args: []string{"/proc/self/status"}}, Takeover{})
 	status, err := io.ReadAll(a.Stdout())
 	if err != nil {
 		t.Fatal(err)

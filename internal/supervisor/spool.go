@@ -67,17 +67,17 @@ func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 		s.buf = b // the buffer of a larger line is freed
 	}
 	if s.size+int64(len(b)) > s.max {
-		s.lose()
+		s.discard()
 		return
 	}
 	if _, err := s.f.WriteAt(b, s.size); err != nil {
-		s.lose()
+		s.discard()
 		return
 	}
 	s.size += int64(len(b))
 }
 
-func (s *spool) lose() {
+func (s *spool) discard() {
 	s.whole = false
 	s.empty()
 }

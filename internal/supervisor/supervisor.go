@@ -5,7 +5,7 @@
 //   - it is the subreaper of all descendants of the agent, so that none can
 //     detach itself;
 //   - it ends the agent and its descendants when the server disconnects, at
-//     once or after Keep.Window unless another server takes over;
+//     once or after Takeover.Window unless another server takes over;
 //   - it relays the agent's input and output. It keeps everything since the
 //     start of the turn in its spool, from which a server that takes over
 //     continues.
@@ -27,9 +27,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// Keep describes how a later server finds the supervisor. With the zero value
-// it cannot be found, and the agent ends with this process.
-type Keep struct {
+// Takeover describes how a later server finds the supervisor. With the zero
+// value it cannot be found, and the agent ends with this process.
+type Takeover struct {
 	Dir    string        // private directory for its record and its socket. Default: it cannot be found
 	Name   string        // name of the session, unique within Dir; letters, digits and dashes
 	Window time.Duration // how long the agent runs without a server. Default: it ends at once
@@ -68,8 +68,8 @@ type Agent interface {
 	Stop(ctx context.Context, l proc.Ladder) error
 
 	// Detach leaves the agent to its supervisor, so that another process can
-	// take over within Keep.Window. It returns false and does nothing if that
-	// is impossible.
+	// take over within Takeover.Window. It returns false and does nothing if
+	// that is impossible.
 	Detach() bool
 
 	// Done returns a channel that is closed when the agent and its descendants
@@ -93,7 +93,7 @@ func Enabled() bool { return enabled.Load() && supported() }
 
 // Start runs c, under a supervisor if supervisors are enabled. Errors are those
 // of proc.Start.
-func Start(ctx context.Context, c proc.Command, k Keep) (Agent, error) {
+func Start(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	if Enabled() {
 		return launch(ctx, c, k)
 	}

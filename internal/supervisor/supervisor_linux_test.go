@@ -27,7 +27,7 @@ func playHere(role string, args []string) {
 	switch role {
 	case "server": // starts an agent, tells what it says, and waits to be killed
 		window, _ := time.ParseDuration(args[1])
-		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Keep{Dir: args[0], Name: "one", Window: window})
+		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Takeover{Dir: args[0], Name: "one", Window: window})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -57,7 +57,7 @@ func playHere(role string, args []string) {
 			_, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		}
 		for range 5 { // the numbers differ each time
-			a, err := Start(context.Background(), roleCommand("exit", "0"), Keep{Dir: args[0], Name: "one", Window: time.Minute})
+			a, err := Start(context.Background(), roleCommand("exit", "0"), Takeover{Dir: args[0], Name: "one", Window: time.Minute})
 			if err != nil {
 				fmt.Println(err)
 				return
@@ -69,7 +69,7 @@ func playHere(role string, args []string) {
 	case "nopidfd":
 		withoutPidfds()
 	case "spy":
-		_, _, err := Attach(Keep{Dir: args[0], Name: "one"}, nil)
+		_, _, err := Attach(Takeover{Dir: args[0], Name: "one"}, nil)
 		fmt.Println(err)
 	case "orphan":
 		fmt.Println("ready", os.Getpid())
@@ -125,7 +125,7 @@ func allGone(t testing.TB, pids []int) {
 func supervisorOf(a Agent) int { return a.(*child).supervisor.Pid }
 
 func TestRelay(t *testing.T) {
-	a := start(t, roleCommand("echo"), Keep{})
+	a := start(t, roleCommand("echo"), Takeover{})
 	for i := range 100 {
 		line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i*100))
 		if err := a.Send([]byte(line), 0); err != nil {
@@ -138,7 +138,7 @@ func TestRelay(t *testing.T) {
 }
 
 func TestExitIsTold(t *testing.T) {
-	a := start(t, roleCommand("exit", "3"), Keep{})
+	a := start(t, roleCommand("exit", "3"), Takeover{})
 	if st := wait(t, a); st.Code != 3 || st.Signal != "" {
 		t.Errorf("status is %+v", st)
 	}
@@ -156,7 +156,7 @@ func TestStartErrorsAreTheSame(t *testing.T) {
 		{Path: "/bin/true", Env: []string{"x"}},
 	} {
 		_, want := proc.Start(t.Context(), c)
-		_, got := Start(t.Context(), c, Keep{})
+		_, got := Start(t.Context(), c, Takeover{})
 		if want == nil || got == nil || got.Error() != want.Error() {
 			t.Errorf("%s: %v, directly %v", c.Path, got, want)
 		}
@@ -168,7 +168,7 @@ func TestStartErrorsAreTheSame(t *testing.T) {
 
 func TestAllOutputBeforeTheEnd(t *testing.T) {
 	for _, n := range []int{5000, 500000} {
-		a := start(t, roleCommand("flood", strconv.Itoa(n)), Keep{})
+		a := start(t, roleCommand("flood", strconv.Itoa(n)), Takeover{})
 		if n == 5000 {
 			wait(t, a) // nobody has read yet
 		}
@@ -180,7 +180,7 @@ func TestAllOutputBeforeTheEnd(t *testing.T) {
 }
 
 func TestStopEndsTheWholeProcessTree(t *testing.T) {
-	a := start(t, roleCommand("zoo"), Keep{})
+	a := start(t, roleCommand("zoo"), Takeover{})
 	pids := readyPids(t, a.Stdout(), 4)
 	if err := a.Stop(t.Context(), proc.Now); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func serverRole(t testing.TB, dir, window, role string, args ...string) (*exec.C
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		_ = End(Keep{Dir: dir, Name: "one"})
+		_ = End(Takeover{Dir: dir, Name: "one"})
 	})
 	return cmd, out
 }
@@ -231,7 +231,7 @@ func TestWindowEndsWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "100ms", "zoo")
 	pids := readyPids(t, out, 4)
-	r, err := Keep{Dir: dir, Name: "one"}.read()
+	r, err := Takeover{Dir: dir, Name: "one"}.read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestTakeover(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 
-	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 	a, b := attach(t, k)
 	if !b.Known || b.Log != 7 || string(b.State) != "state" || len(b.Lines) != 2 {
 		t.Fatalf("backlog is %+v", b)
@@ -283,7 +283,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-func attach(t testing.TB, k Keep) (Agent, *Backlog) {
+func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 	t.Helper()
 	var a Agent
 	var b *Backlog
@@ -299,7 +299,7 @@ func attach(t testing.TB, k Keep) (Agent, *Backlog) {
 // What an agent printed and how it ended while nobody was there is not lost.
 func TestTakeoverAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
-	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("flood", "100000"), k)
 	if !a.Detach() {
 		t.Fatal("not detached")
@@ -324,7 +324,7 @@ func TestAgentEndsWithItsKilledSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	a := start(t, roleCommand("zoo"), Keep{})
+	a := start(t, roleCommand("zoo"), Takeover{})
 	pids := readyPids(t, a.Stdout(), 4)
 	if err := unix.Kill(supervisorOf(a), unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestNextStartEndsWhatKilledSupervisorsLeft(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "marked")
 	pids := readyPids(t, out, 3)
-	k := Keep{Dir: dir, Name: "one"}
+	k := Takeover{Dir: dir, Name: "one"}
 	r, err := k.read()
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +379,7 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 		"not a supervisor":            {Version: version, Boot: bootID(), Supervisor: id},
 		"a mark that all others have": {Version: version, Boot: bootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
 	} {
-		k := Keep{Dir: t.TempDir(), Name: "one"}
+		k := Takeover{Dir: t.TempDir(), Name: "one"}
 		if err := k.write(r); err != nil {
 			t.Fatal(err)
 		}
@@ -396,9 +396,9 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 // An agent that finds the socket gets nothing from it.
 func TestAgentCannotTakeOver(t *testing.T) {
 	dir := t.TempDir()
-	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 	start(t, roleCommand("deaf"), k)
-	spy := start(t, roleCommand("spy", dir), Keep{})
+	spy := start(t, roleCommand("spy", dir), Takeover{})
 	if got := readLine(t, spy.Stdout()); !strings.Contains(got, "a process that an agent started") {
 		t.Errorf("the spy was told %q", got)
 	}
@@ -407,9 +407,9 @@ func TestAgentCannotTakeOver(t *testing.T) {
 // An agent can exchange the records of two conversations while no server looks.
 func TestTakeoverFailsForTheSupervisorOfAnotherConversation(t *testing.T) {
 	dir := t.TempDir()
-	other := Keep{Dir: dir, Name: "other", Window: time.Minute}
+	other := Takeover{Dir: dir, Name: "other", Window: time.Minute}
 	start(t, roleCommand("deaf"), other)
-	k := Keep{Dir: dir, Name: "one", Window: time.Minute}
+	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 	for _, pair := range [][2]string{{other.record(), k.record()}, {filepath.Join(dir, other.socket()), filepath.Join(dir, k.socket())}} {
 		if err := os.Link(pair[0], pair[1]); err != nil {
 			t.Fatal(err)
@@ -421,7 +421,7 @@ func TestTakeoverFailsForTheSupervisorOfAnotherConversation(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	a := start(t, roleCommand("deaf"), Keep{})
+	a := start(t, roleCommand("deaf"), Takeover{})
 	readyPids(t, a.Stdout(), 1)
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", supervisorOf(a)))
 	if err != nil {
@@ -437,7 +437,7 @@ func TestMemory(t *testing.T) {
 // A supervisor that cannot be found again keeps no agent for anyone.
 func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "missing")
-	for _, k := range []Keep{{}, {Window: time.Minute}, {Dir: t.TempDir(), Name: "one"}, {Dir: blocked, Name: "one", Window: time.Minute}} {
+	for _, k := range []Takeover{{}, {Window: time.Minute}, {Dir: t.TempDir(), Name: "one"}, {Dir: blocked, Name: "one", Window: time.Minute}} {
 		a := start(t, roleCommand("echo"), k)
 		if a.Detach() {
 			t.Errorf("%+v: detached", k)
@@ -467,7 +467,7 @@ func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 
 // Who takes over at once waits for the end of the one before to be seen.
 func TestTakeoverWaitsForTheOneBefore(t *testing.T) {
-	k := Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	before := start(t, roleCommand("ticker"), k)
 	type taken struct {
 		a   Agent
@@ -546,11 +546,11 @@ func TestBacklogStaysWhileItIsRead(t *testing.T) {
 
 func TestKeepInADirectoryBesideUs(t *testing.T) {
 	t.Chdir(t.TempDir())
-	a := start(t, roleCommand("echo"), Keep{Dir: ".", Name: "one", Window: time.Minute})
+	a := start(t, roleCommand("echo"), Takeover{Dir: ".", Name: "one", Window: time.Minute})
 	if !a.Detach() {
 		t.Fatal("not detached")
 	}
-	attach(t, Keep{Dir: ".", Name: "one", Window: time.Minute})
+	attach(t, Takeover{Dir: ".", Name: "one", Window: time.Minute})
 }
 
 // An agent that is given no directory runs where we do, although its supervisor
@@ -561,7 +561,7 @@ func TestAgentRunsBesideUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(here)
-	a := start(t, proc.Command{Path: "/bin/pwd"}, Keep{})
+	a := start(t, proc.Command{Path: "/bin/pwd"}, Takeover{})
 	if got := readLine(t, a.Stdout()); got != here {
 		t.Errorf("it runs in %s, not in %s", got, here)
 	}

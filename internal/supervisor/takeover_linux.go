@@ -11,15 +11,15 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// open writes the record and listens for servers that take over, if Keep asks
-// for it. shut undoes both. If open fails, the agent still runs, but ends with
-// the server that started it.
+// open writes the record and listens for servers that take over, if Takeover
+// asks for it. shut undoes both. If open fails, the agent still runs, but ends
+// with the server that started it.
 func (s *server) open(to *toStart) (shut func()) {
 	if to.Dir == "" || s.window <= 0 {
 		s.window = 0
 		return func() {}
 	}
-	k := Keep{Dir: to.Dir, Name: to.Name}
+	k := Takeover{Dir: to.Dir, Name: to.Name}
 	self, ok := proc.Identify(os.Getpid())
 	if !ok {
 		s.window = 0

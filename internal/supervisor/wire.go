@@ -46,7 +46,7 @@ type greeting struct {
 
 type toStart struct {
 	Command proc.Command `json:"command"` // without Redact
-	Dir     string       `json:"dir"`     // Keep
+	Dir     string       `json:"dir"`     // Takeover
 	Name    string       `json:"name"`
 	Window  int64        `json:"window"` // nanoseconds
 }

@@ -104,10 +104,10 @@ func (c *Client) Send(prompt string) (turn string) {
 }
 
 // Until processes received events up to the first one that want accepts, and
-// returns that one. It fails the test after Patience.
+// returns that one. It fails the test after Timeout.
 func (c *Client) Until(what string, want func(event.Event) bool) event.Event {
 	c.s.T.Helper()
-	late := time.NewTimer(Patience)
+	late := time.NewTimer(Timeout)
 	defer late.Stop()
 	for {
 		select {
@@ -117,7 +117,7 @@ func (c *Client) Until(what string, want func(event.Event) bool) event.Event {
 				return ev
 			}
 		case <-late.C:
-			c.s.T.Fatalf("session %s: no %s in %v", c.Session, what, Patience)
+			c.s.T.Fatalf("session %s: no %s in %v", c.Session, what, Timeout)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Patience is the timeout of every wait for the server or an agent.
-const Patience = 90 * time.Second
+// Timeout is the timeout of every wait for the server or an agent.
+const Timeout = 90 * time.Second
 
 // Server is a server under test. It need not be running all the time.
 type Server struct {
@@ -50,7 +50,7 @@ func (s *Server) Call(method, path string, body, out any) (code int, ok bool) {
 		}
 		r = bytes.NewReader(data)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	res, err := s.Do(ctx, method, path, r)
 	if err != nil {

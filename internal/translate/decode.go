@@ -7,19 +7,19 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Loose decodes JSON and ignores unknown fields and fields of an unexpected
-// type. Agents change their formats often, and the rest of a line is still
-// useful.
-func Loose[T any](data []byte) (v T) {
+// DecodeLenient decodes JSON and ignores unknown fields and fields of an
+// unexpected type. Agents change their formats often, and the rest of a line is
+// still useful.
+func DecodeLenient[T any](data []byte) (v T) {
 	_ = json.Unmarshal(data, &v) // fields that do not fit keep their zero value
 	return v
 }
 
-// Each decodes each element of a list as Loose does.
+// Each decodes each element of a list as DecodeLenient does.
 func Each[T any](data []byte) []T {
 	var out []T
-	for _, raw := range Loose[[]json.RawMessage](data) {
-		out = append(out, Loose[T](raw))
+	for _, raw := range DecodeLenient[[]json.RawMessage](data) {
+		out = append(out, DecodeLenient[T](raw))
 	}
 	return out
 }

@@ -9,7 +9,7 @@
 //   - a [TurnEmitter] is the same for one turn;
 //   - [Approvals] are the open questions of the agent;
 //   - [Numbering] and [Output] provide ids and the life cycle of items;
-//   - [Loose], [Each] and the other decoders read the agent's messages.
+//   - [DecodeLenient], [Each] and the other decoders read the agent's messages.
 //
 // This package reads no clock, starts no goroutine and does no I/O: the same
 // lines in the same order give the same events with the same ids. Its types are

@@ -55,9 +55,9 @@ var (
 	}
 )
 
-// AgentSays returns a notice that shows text, which the agent wrote. text must
-// be one line.
-func AgentSays(level event.Level, text string) event.Notice {
+// AgentNotice returns a notice that shows text, which the agent wrote. text
+// must be one line.
+func AgentNotice(level event.Level, text string) event.Notice {
 	return event.Notice{Level: level, Code: "AGENT_SAYS", Message: text}
 }
 

@@ -168,7 +168,7 @@ func TestLooseDecoding(t *testing.T) {
 		A string
 		N int
 	}
-	if got := translate.Loose[line]([]byte(`{"A":"x","N":"not a number","Z":1}`)); got != (line{A: "x"}) {
+	if got := translate.DecodeLenient[line]([]byte(`{"A":"x","N":"not a number","Z":1}`)); got != (line{A: "x"}) {
 		t.Errorf("%+v", got)
 	}
 	if got := translate.Each[line]([]byte(`[{"A":"x"},7,null,{"N":2}]`)); cmp.Diff([]line{{A: "x"}, {}, {}, {N: 2}}, got) != "" {

@@ -24,6 +24,6 @@ func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
 // was due is as if nothing had happened.
 func TestRelivedIsWhatWasLived(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
-		recordtest.Relive(t, section(arc, "in"), func() *translator { return newTranslator(a) })
+		recordtest.CheckTakeovers(t, section(arc, "in"), func() *translator { return newTranslator(a) })
 	})
 }

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds how long a test waits for a real agent.
-const patience = agentrig.Patience
+// waitTimeout bounds how long a test waits for a real agent.
+const waitTimeout = agentrig.Timeout
 
 // What the tests of all providers have in common.
 var (
@@ -68,6 +68,6 @@ func newRigIn(t testing.TB, name, root string) *rig {
 }
 
 // words are how a model calls the agent's tools.
-func (r *rig) words() realagents.Words { return realagents.WordsOf(r.Agent.Name) }
+func (r *rig) words() realagents.Toolset { return realagents.ToolsetOf(r.Agent.Name) }
 
 type args map[string]any

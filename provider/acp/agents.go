@@ -9,21 +9,21 @@ import (
 // of a known agent from the protocol are in its quirks_*.go file; byName finds
 // them by Name.
 type Agent struct {
-	Name          string   // provider name: lower-case letters, digits and dashes
-	Kind          string   // agent kind in the API. Default: Name with underscores
-	DisplayName   string   // Default: Name
-	Command       []string // program (looked up in PATH if it is a bare name) and its arguments
-	Install       string   // command that installs it
-	Login         string   // command that logs in
-	Version       int      // protocol version to request. Default: 1
-	Env           []string // "K=V" variables, such as those that disable updates and telemetry
-	Inherit       []string // names of further variables to pass on; a final "*" matches any suffix
-	Modes         Modes    // labels for permission modes whose names are misleading
-	Refuse        []string // variables that allow tools without asking; removed unless bypass is allowed
-	SettingsFiles []string // files in a folder that can configure the agent; see trust.go
-	ContextFiles  []string // files in a folder that the agent sends to the model
-	Imports       bool     // a context file can name other files behind an "@", which the agent sends to the model, too
-	NestedFiles   []string // names of files that the agent sends to the model when it reads a file beside or below them
+	Name            string   // provider name: lower-case letters, digits and dashes
+	Kind            string   // agent kind in the API. Default: Name with underscores
+	DisplayName     string   // Default: Name
+	Command         []string // program (looked up in PATH if it is a bare name) and its arguments
+	Install         string   // command that installs it
+	Login           string   // command that logs in
+	Version         int      // protocol version to request. Default: 1
+	Env             []string // "K=V" variables, such as those that disable updates and telemetry
+	Inherit         []string // names of further variables to pass on; a final "*" matches any suffix
+	Modes           Modes    // labels for permission modes whose names are misleading
+	BypassVariables []string // variables that allow tools without asking; removed unless bypass is allowed
+	SettingsFiles   []string // files in a folder that can configure the agent; see trust.go
+	ContextFiles    []string // files in a folder that the agent sends to the model
+	Imports         bool     // a context file can name other files behind an "@", which the agent sends to the model, too
+	NestedFiles     []string // names of files that the agent sends to the model when it reads a file beside or below them
 
 	// Key names the environment variables for the agent's API key. The zero
 	// value means that Runnel passes no API key to the agent.
@@ -66,23 +66,23 @@ var agents = []Agent{
 	{
 		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
 		Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude auth login",
-		Env:     []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // store the whole turn before reporting its end
-		Inherit: []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
-		Refuse:  []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
-		Key:     agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}},
-		Efforts: []string{"default", "low", "medium", "high", "xhigh", "max"},
-		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+		Env:             []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // store the whole turn before reporting its end
+		Inherit:         []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
+		BypassVariables: []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
+		Key:             agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}},
+		Efforts:         []string{"default", "low", "medium", "high", "xhigh", "max"},
+		Resumes:         true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
 		Name: "opencode", DisplayName: "opencode", Command: []string{"opencode", "acp"},
 		Install: "npm install -g opencode-ai", Login: "opencode auth login",
-		Env:           []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
-		Inherit:       []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
-		Refuse:        []string{"OPENCODE_PERMISSION"},
-		SettingsFiles: []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
-		NestedFiles:   []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // nor these
-		AnyEffort:     true,                                                              // the model's variants; a configuration can add some
-		Resumes:       true, Loads: true, Lists: true, Forks: true,
+		Env:             []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
+		Inherit:         []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
+		BypassVariables: []string{"OPENCODE_PERMISSION"},
+		SettingsFiles:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
+		NestedFiles:     []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // nor these
+		AnyEffort:       true,                                                              // the model's variants; a configuration can add some
+		Resumes:         true, Loads: true, Lists: true, Forks: true,
 	},
 	{
 		Name: "gemini", Kind: "gemini_cli", DisplayName: "Gemini CLI", Command: []string{"gemini", "--acp"},
@@ -95,9 +95,9 @@ var agents = []Agent{
 	{
 		Name: "copilot", DisplayName: "GitHub Copilot", Command: []string{"copilot", "--acp"},
 		Install: "npm install -g @github/copilot", Login: "copilot login",
-		Env:     []string{"COPILOT_AUTO_UPDATE=false"},
-		Inherit: []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
-		Refuse:  []string{"COPILOT_ALLOW_ALL"},
+		Env:             []string{"COPILOT_AUTO_UPDATE=false"},
+		Inherit:         []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
+		BypassVariables: []string{"COPILOT_ALLOW_ALL"},
 		SettingsFiles: []string{ // hooks can allow every tool; agent files can start MCP servers
 			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json", ".github/agents",
 			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json", ".claude/agents",

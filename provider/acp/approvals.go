@@ -46,7 +46,7 @@ func (t *translator) question(m jsonrpc.Message) {
 	case m.Method == methodElicit:
 		t.turns.askValues(m)
 	default:
-		p := translate.Loose[permission](m.Params)
+		p := translate.DecodeLenient[permission](m.Params)
 		parent := ""
 		if t.session.isOther(p.SessionID) && t.subagentRuns(p.SessionID) {
 			parent = p.SessionID
@@ -78,7 +78,7 @@ func (ts *turns) refuse(q question, why string) {
 func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	tn := ts.startedTurn()
 	a := ts.newApproval(m)
-	tc := translate.Loose[toolCall](p.call())
+	tc := translate.DecodeLenient[toolCall](p.call())
 	tc.raw, tc.Status = p.call(), "" // here Status is the status of the request
 	isNew := tn.calls.byID[tc.ID] == nil
 	var c *call
@@ -157,7 +157,7 @@ func descriptionArguments(title string, content []toolContent) json.RawMessage {
 
 // askValues asks the user to fill in a form or to visit a URL.
 func (ts *turns) askValues(m jsonrpc.Message) {
-	e := translate.Loose[elicitation](m.Params)
+	e := translate.DecodeLenient[elicitation](m.Params)
 	a := ts.newApproval(m)
 	args, err := json.Marshal(struct {
 		Message string          `json:"message"`
@@ -366,16 +366,16 @@ func (ts *turns) decided(m jsonrpc.Message) {
 // choiceOf returns the id of the choice that an answer to the agent represents.
 func (q question) choiceOf(m jsonrpc.Message, interrupted bool) string {
 	if q.form {
-		switch translate.Loose[elicited](m.Result).Action {
+		switch translate.DecodeLenient[elicited](m.Result).Action {
 		case "accept":
 			return translate.AllowOnce
 		case "decline":
 			return translate.Deny
 		}
 	}
-	o := translate.Loose[outcome](m.Result).Outcome
+	o := translate.DecodeLenient[outcome](m.Result).Outcome
 	if q.questionnaire != nil && o.Outcome == "selected" {
-		return q.questionnaire.choiceOf(translate.Loose[answered](m.Result))
+		return q.questionnaire.choiceOf(translate.DecodeLenient[answered](m.Result))
 	}
 	for _, id := range slices.Sorted(maps.Keys(q.options)) {
 		if o.Outcome == "selected" && q.options[id] == o.OptionID && (id != translate.DenyStop || q.stops[o.OptionID]) {
@@ -412,7 +412,7 @@ func (c *call) contradicts(input json.RawMessage) bool {
 // differs reports whether two sets of arguments contradict each other. Agents
 // add and omit members, so differs compares only members of both sets.
 func differs(a, b json.RawMessage) bool {
-	x, y := translate.Loose[map[string]json.RawMessage](a), translate.Loose[map[string]json.RawMessage](b)
+	x, y := translate.DecodeLenient[map[string]json.RawMessage](a), translate.DecodeLenient[map[string]json.RawMessage](b)
 	for key, was := range x {
 		if is, ok := y[key]; ok && !bytes.Equal(canonical(was), canonical(is)) {
 			return true
@@ -422,7 +422,7 @@ func differs(a, b json.RawMessage) bool {
 }
 
 func canonical(raw json.RawMessage) []byte {
-	b, err := json.Marshal(translate.Loose[any](raw))
+	b, err := json.Marshal(translate.DecodeLenient[any](raw))
 	if err != nil {
 		return raw
 	}

@@ -14,22 +14,22 @@ import (
 // next turn. A later version of Runnel may read it, so the JSON names are
 // stable.
 type state struct {
-	Version     int                  `json:",omitzero"`
-	Caps        caps                 `json:",omitzero"`
-	Session     string               `json:",omitzero"`
-	Config      []event.ConfigOption `json:",omitzero"`
-	Legacy      map[string]string    `json:",omitzero"`
-	Model, Mode string               `json:",omitzero"`
-	Named       bool                 `json:",omitzero"`
-	Title       string               `json:",omitzero"`
-	Commands    []event.AgentCommand `json:",omitzero"`
-	Cost        float64              `json:",omitzero"`
-	Used        usage                `json:",omitzero"`
-	Unprompted  int                  `json:"Unasked,omitzero"`
-	LastMessage string               `json:"Said,omitzero"`
-	Peer        jsonrpc.Peer
-	Requests    map[string]request `json:"Asked,omitzero"`
-	Remarks     string             `json:"Aside,omitzero"`
+	Version       int                  `json:",omitzero"`
+	Caps          caps                 `json:",omitzero"`
+	Session       string               `json:",omitzero"`
+	Config        []event.ConfigOption `json:",omitzero"`
+	Legacy        map[string]string    `json:",omitzero"`
+	Model, Mode   string               `json:",omitzero"`
+	Named         bool                 `json:",omitzero"`
+	Title         string               `json:",omitzero"`
+	Commands      []event.AgentCommand `json:",omitzero"`
+	Cost          float64              `json:",omitzero"`
+	Used          usage                `json:",omitzero"`
+	Unprompted    int                  `json:"Unasked,omitzero"`
+	LastMessage   string               `json:"Said,omitzero"`
+	Peer          jsonrpc.Peer
+	Requests      map[string]request `json:"Asked,omitzero"`
+	OutOfTurnText string             `json:"Aside,omitzero"`
 }
 
 // Checkpoint implements [agentconn.Translator].
@@ -42,7 +42,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Commands: s.commands,
 		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
 		Cost: ts.cost, Used: ts.used, Unprompted: ts.unprompted, LastMessage: ts.lastMessage,
-		Peer: t.peer, Requests: t.requests, Remarks: t.remarks.words.String(),
+		Peer: t.peer, Requests: t.requests, OutOfTurnText: t.outOfTurnText.words.String(),
 	})
 	return b, err == nil
 }
@@ -61,8 +61,8 @@ func (t *translator) Restore(saved []byte) error {
 	t.peer = from.Peer
 	t.requests = make(map[string]request)
 	maps.Copy(t.requests, from.Requests)
-	t.remarks.words.Reset()
-	t.remarks.words.WriteString(from.Remarks)
+	t.outOfTurnText.words.Reset()
+	t.outOfTurnText.words.WriteString(from.OutOfTurnText)
 	return nil
 }
 

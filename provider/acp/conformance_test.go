@@ -23,7 +23,7 @@ func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blo
 
 // subject is what the agents have in common. The agents' own tests change it.
 func subject(t *testing.T, name string) providertest.Subject {
-	w := realagents.WordsOf(name)
+	w := realagents.ToolsetOf(name)
 	models := make(map[string]*fakemodel.Server) // by the directory of their agents
 	return providertest.Subject{
 		New: func(t *testing.T) (runnel.Provider, runnel.Options) {
@@ -52,10 +52,10 @@ func subject(t *testing.T, name string) providertest.Subject {
 				return bytes.Contains(r.Body, []byte(`image/png`))
 			})
 		},
-		Told:             func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
+		ModelReceived:    func(opt runnel.Options, what string) bool { return models[opt.Dir].Received(what) },
 		Cannot:           map[providertest.Scenario]string{},
 		Lacks:            map[providertest.Scenario]string{},
-		Said:             "Done.",
+		MessageEnd:       "Done.",
 		Processes:        true,
 		TurnsByOrder:     true,
 		OutputsWithCalls: true,
@@ -128,7 +128,7 @@ var subjects = map[string]func(*providertest.Subject){
 			return it.Status == event.ItemStopped && bytes.Contains([]byte(it.Content), []byte("scripted 400"))
 		}
 		s.Cannot[providertest.Denial] = "the agent's only denial also ends the turn (codex-acp 2.6.0, denied-stop)"
-		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("codex-acp").Shell("echo found")), {Text: "Found."}}}
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.ToolsetOf("codex-acp").Shell("echo found")), {Text: "Found."}}}
 		s.Prompts[providertest.Subagent] = scenario(
 			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 			calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
@@ -140,23 +140,23 @@ var subjects = map[string]func(*providertest.Subject){
 			"id": "colour", "header": "Colour", "question": "Which colour?",
 			"options": []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}},
 		}}})), said)
-		s.Lacks[providertest.Behind] = "Runnel does not show what a subagent does after the turn, and denies its approvals"
+		s.Lacks[providertest.Background] = "Runnel does not show what a subagent does after the turn, and denies its approvals"
 	},
 	"claude-agent-acp": func(s *providertest.Subject) {
-		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("claude-agent-acp").Shell("echo found")), {Text: "Found."}}}
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.ToolsetOf("claude-agent-acp").Shell("echo found")), {Text: "Found."}}}
 		s.Prompts[providertest.Subagent] = scenario(calls(fakemodel.Call("Agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false})), said)
 		s.Differences["claude-agent-acp 0.100.0 does not tell what a subagent did when it loads"] = func(it event.Item) bool { return it.ParentCallID != "" }
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("AskUserQuestion", args{"questions": []args{{
 			"question": "Which one?", "header": "Pick", "multiSelect": false,
 			"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
 		}}})), said)
-		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
+		s.Lacks[providertest.Background] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
 	},
 	"qwen": func(s *providertest.Subject) {
-		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.WordsOf("qwen").Shell("echo found")), {Text: "Found."}}}
+		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.ToolsetOf("qwen").Shell("echo found")), {Text: "Found."}}}
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read_file", args{"file_path": path}) }
 		s.Prompts[providertest.Parallel] = scenario(calls(read(providertest.Dir+"/a.txt"), read(providertest.Dir+"/b.txt")), said) // commands run one after another
-		s.Prompts[providertest.Edit] = scenario(calls(realagents.WordsOf("qwen").Write(providertest.Dir+"/made.txt", "made\n")), said)
+		s.Prompts[providertest.Edit] = scenario(calls(realagents.ToolsetOf("qwen").Write(providertest.Dir+"/made.txt", "made\n")), said)
 		s.Prompts[providertest.Subagent] = scenario(calls(fakemodel.Call("agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false})), said)
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("ask_user_question", args{"questions": []args{{
 			"question": "Which one?", "header": "Pick", "multiSelect": false,
@@ -171,7 +171,7 @@ var subjects = map[string]func(*providertest.Subject){
 			"On a busy machine, a command that ends at once can be reported as failed, because the agent's terminal hangs up on it. `tools.shell.enableInteractiveShell: false` in the agent's settings prevents this (Qwen Code 0.24.4).",
 			"If a call fails before its approval and before it runs, only the agent's history has its arguments (Qwen Code 0.24.4).")
 		s.Cannot[providertest.Denial] = "the agent's only denial also ends the turn (Qwen Code 0.24.4, denied-stop)"
-		s.Lacks[providertest.Behind] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
+		s.Lacks[providertest.Background] = "version 1 of the protocol has no turn without a prompt: Runnel shows text after the turn as a notice, and denies approvals"
 	},
 	"opencode": func(s *providertest.Subject) {
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read", args{"filePath": path}) }
@@ -179,7 +179,7 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Prompts[providertest.Parallel] = scenario(calls(read("a.txt"), read("b.txt")), said)
 		s.Cannot[providertest.Subagent] = "the agent reports only the start and the result of a subagent, not its work (opencode 1.18.33)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (opencode 1.18.33)"
-		s.Cannot[providertest.Behind] = "the agent has no background tasks (opencode 1.18.33)"
+		s.Cannot[providertest.Background] = "the agent has no background tasks (opencode 1.18.33)"
 	},
 	"gemini": func(s *providertest.Subject) {
 		s.Notes = append(s.Notes, "The agent does not report the output of commands, so their output is empty. The agent reports the output of other tools (Gemini CLI 0.61.0).")
@@ -191,7 +191,7 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Plan] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Subagent] = "the agent's policy denies subagents (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
-		s.Cannot[providertest.Behind] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
+		s.Cannot[providertest.Background] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
 	},
 	"copilot": func(s *providertest.Subject) {
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
@@ -205,6 +205,6 @@ var subjects = map[string]func(*providertest.Subject){
 			return strings.HasPrefix(it.Content, "Error: 400 scripted")
 		}
 		s.Differences["Copilot 1.0.102 does not tell of reasoning when it loads"] = func(it event.Item) bool { return it.Type == event.TypeReasoning }
-		s.Cannot[providertest.Behind] = "a background task starts no turn when it ends (Copilot 1.0.102)"
+		s.Cannot[providertest.Background] = "a background task starts no turn when it ends (Copilot 1.0.102)"
 	},
 }

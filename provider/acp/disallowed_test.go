@@ -30,12 +30,12 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 		opt  runnel.Options
 		want string
 	}{
-		{"claude tools", claude, runnel.Options{Disallowed: []string{"Bash"}}, `"disallowedTools":["Bash"]`},
-		{"claude never", claude, runnel.Options{Disallowed: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow"]`},
+		{"claude tools", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}}, `"disallowedTools":["Bash"]`},
+		{"claude never", claude, runnel.Options{ServerDisallowedTools: []string{"Bash"}, Delegation: runnel.DelegateNever}, `"disallowedTools":["Bash","Agent","Task","Workflow"]`},
 		{"claude ask", claude, runnel.Options{Delegation: runnel.DelegateAsking}, `"settings":{"permissions":{"ask":["Agent","Task","Workflow"]}}`},
-		{"claude flag", claude, runnel.Options{Disallowed: []string{"--settings={}"}}, "begins with a letter or digit"},
-		{"opencode tools", opencode, runnel.Options{Disallowed: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
-		{"opencode bypass", opencode, runnel.Options{Disallowed: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},
+		{"claude flag", claude, runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, "begins with a letter or digit"},
+		{"opencode tools", opencode, runnel.Options{ServerDisallowedTools: []string{"bash", "write"}, PermissionMode: runnel.ModeAcceptEdits}, `{"bash":"deny","edit":"deny","task":"deny","webfetch":"ask"}`},
+		{"opencode bypass", opencode, runnel.Options{ServerDisallowedTools: []string{"bash"}, PermissionMode: runnel.ModeBypass}, `{"bash":"deny","edit":"allow","webfetch":"allow"}`},
 		{"opencode never", opencode, runnel.Options{Delegation: runnel.DelegateNever, PermissionMode: runnel.ModeBypass}, `"task":"deny"`},
 	} {
 		if got := tt.of(tt.opt); !strings.Contains(got, tt.want) {

@@ -96,9 +96,9 @@ func (h *handshake) list(dir string) (found []runnel.Conversation, err error) {
 			}
 			return found, runnel.Fail(runnel.AgentError, h.p.DisplayName()+" failed to list its conversations: "+reasonOf(m.Error.Message), m.Error)
 		}
-		page := translate.Loose[listed](m.Result)
+		page := translate.DecodeLenient[listed](m.Result)
 		for _, raw := range page.Sessions {
-			s := translate.Loose[listedSession](raw)
+			s := translate.DecodeLenient[listedSession](raw)
 			if s.ID == "" || len(s.ID) > 500 || seen[s.ID] || len(s.Dir) > 4096 || dir != "" && s.Dir != dir || len(found) >= maxListed {
 				continue
 			}

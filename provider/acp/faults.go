@@ -21,7 +21,7 @@ var statusWord = regexp.MustCompile(`^(?:API Error: )?([45][0-9][0-9])\b`)
 // with the agent's reason in one line.
 func (a Agent) fault(e *jsonrpc.Error) event.Fault {
 	name, why := a.conn().Name, reasonOf(e.Message)
-	data := translate.Loose[struct {
+	data := translate.DecodeLenient[struct {
 		Kind    string `json:"errorKind"`
 		Details string `json:"details"`
 	}](e.Data)
@@ -71,11 +71,11 @@ func reasonOf(message string) string {
 		message = strings.TrimPrefix(message, prefix)
 	}
 	if strings.HasPrefix(message, "{") {
-		body := translate.Loose[struct {
+		body := translate.DecodeLenient[struct {
 			Message string          `json:"message"`
 			Error   json.RawMessage `json:"error"`
 		}]([]byte(message))
-		inner := translate.Loose[struct {
+		inner := translate.DecodeLenient[struct {
 			Message string `json:"message"`
 		}](body.Error).Message
 		switch {
@@ -84,7 +84,7 @@ func reasonOf(message string) string {
 		case body.Message != "":
 			message = body.Message
 		default:
-			message = translate.Loose[string](body.Error)
+			message = translate.DecodeLenient[string](body.Error)
 		}
 	}
 	return text.OneLine(message, 300)

@@ -68,7 +68,7 @@ func TestOptionValuesCannotRunCommands(t *testing.T) {
 		flag := hostileValues(mark)[1]
 		open := func(what string, opt runnel.Options) {
 			opt.Dir, opt.Env = r.Opt.Dir, r.Opt.Env
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			opt, err := runnel.CheckOptions(r.Provider, opt, nil) // as a session does
 			if err == nil {
@@ -76,7 +76,7 @@ func TestOptionValuesCannotRunCommands(t *testing.T) {
 				if c, err = r.Provider.Open(ctx, opt); err == nil {
 					r.Conn = c
 					r.Send("hi")
-					r.Refuse()
+					r.DenyAll()
 					c.Close()
 				}
 			}

@@ -186,7 +186,7 @@ func (h *handshake) refused(e *jsonrpc.Error) error {
 	cause := error(e)
 	agent := h.p.agent.conn()
 	why := reasonOf(e.Message)
-	if details := translate.Loose[struct {
+	if details := translate.DecodeLenient[struct {
 		Details string `json:"details"`
 	}](e.Data).Details; details != "" {
 		why = reasonOf(details)

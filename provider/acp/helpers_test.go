@@ -35,7 +35,7 @@ func TestLanguageServersAndFormattersOfUntrustedFolderDoNotRun(t *testing.T) {
 			write(r.File(program), "#!/bin/sh\ntouch "+mark+"\n", 0o700)
 			marks = append(marks, mark)
 		}
-		words := realagents.WordsOf(r.Agent.Name)
+		words := realagents.ToolsetOf(r.Agent.Name)
 		work := func(name string) {
 			t.Helper()
 			r.Play(calls(words.Read(r.File("a.json"))), calls(words.Write(r.File(name), "<?php\n")), said)

@@ -15,8 +15,8 @@ import (
 // historyTimeout is the maximum time to list conversations, or to read one.
 const historyTimeout = 2 * time.Minute
 
-// PositionalTurns implements [runnel.Positional]. The protocol has no field for
-// the id of a turn, so turns match by their order.
+// PositionalTurns implements [runnel.PositionalHistorian]. The protocol has no
+// field for the id of a turn, so turns match by their order.
 func (historyProvider) PositionalTurns() {}
 
 // History implements [runnel.Historian]. It starts an agent that replays the

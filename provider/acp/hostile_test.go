@@ -21,7 +21,7 @@ import (
 func (r *rig) refused() (files []string) {
 	r.T.Helper()
 	for {
-		ctx, cancel := context.WithTimeout(r.T.Context(), patience)
+		ctx, cancel := context.WithTimeout(r.T.Context(), waitTimeout)
 		c, err := r.Provider.Open(ctx, r.Opt)
 		cancel()
 		if err == nil {
@@ -51,7 +51,7 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 			t.Errorf("something ran before it was refused: %q", ran)
 		}
 		r.Withstands(trap)
-		if told := r.Told(realagents.Memory); told != readsMemory[name] {
+		if told := r.ModelReceived(realagents.Memory); told != readsMemory[name] {
 			t.Errorf("the model was shown what the folder says: %v", told)
 		}
 	})
@@ -113,12 +113,12 @@ func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
 			r.Close()
 		}
 		read()
-		if r.Told(realagents.Memory) {
+		if r.ModelReceived(realagents.Memory) {
 			t.Error("the model was shown what the folder says")
 		}
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		read()
-		if !r.Told(realagents.Memory) {
+		if !r.ModelReceived(realagents.Memory) {
 			t.Error("the model was not shown what a trusted folder says")
 		}
 	})
@@ -150,7 +150,7 @@ func TestContextFilesSpelledOtherwiseDoNotLeadElsewhere(t *testing.T) {
 		}
 		r.Play(said)
 		r.Finish(translate.AllowOnce)
-		if r.Told(realagents.Canary) {
+		if r.ModelReceived(realagents.Canary) {
 			t.Error("the model was shown a file outside of the folder")
 		}
 	})
@@ -171,13 +171,13 @@ func TestTrustedRepositorySettingsApply(t *testing.T) {
 	eachOf(t, names, func(t *testing.T, r *rig) {
 		trap := r.SetTrap()
 		r.Opt.Trusted = true
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		c, err := r.Provider.Open(ctx, r.Opt)
 		if err == nil {
 			r.Conn = c
 			r.Send("hi")
-			r.Refuse()
+			r.DenyAll()
 			c.Close()
 		}
 		if ran := trap.Ran(); len(ran) == 0 && len(trap.Elsewhere.Requests()) == 0 {

@@ -198,7 +198,7 @@ func (t *translator) chunk(typ event.ItemType, u update, parent string) {
 	isAgentText := t.session.q.live.isAgentText
 	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && isAgentText != nil && isAgentText(words) {
 		main.last, main.lastID = words, ""
-		t.remarks.add(words)
+		t.outOfTurnText.add(words)
 		return
 	}
 	th := tn.threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))

@@ -12,25 +12,25 @@ import (
 // collected text. The collected text may be longer, so that the notice can show
 // that it was cut.
 const (
-	maxRemark  = 500
-	maxRemarks = 5 * maxRemark
+	maxOutOfTurnNotice = 500
+	maxOutOfTurnText   = 5 * maxOutOfTurnNotice
 )
 
-// remarks collects the text that the agent sends while no turn runs. The text
-// arrives in chunks. flush emits it as one notice once the agent sends any
+// outOfTurnText collects the text that the agent sends while no turn runs. The
+// text arrives in chunks. flush emits it as one notice once the agent sends any
 // other message.
-type remarks struct{ words strings.Builder }
+type outOfTurnText struct{ words strings.Builder }
 
-func (r *remarks) add(words string) {
-	if r.words.Len() < maxRemarks {
-		words, _ = text.Cut(words, maxRemarks)
+func (r *outOfTurnText) add(words string) {
+	if r.words.Len() < maxOutOfTurnText {
+		words, _ = text.Cut(words, maxOutOfTurnText)
 		r.words.WriteString(words)
 	}
 }
 
-func (r *remarks) flush(out translate.TurnEmitter) {
-	if line := text.OneLine(r.words.String(), maxRemark); line != "" {
-		out.Emit(translate.AgentSays(event.LevelInfo, line))
+func (r *outOfTurnText) flush(out translate.TurnEmitter) {
+	if line := text.OneLine(r.words.String(), maxOutOfTurnNotice); line != "" {
+		out.Emit(translate.AgentNotice(event.LevelInfo, line))
 	}
 	r.words.Reset()
 }
@@ -48,7 +48,7 @@ func notice(out translate.TurnEmitter, u update) {
 	if u.Severity == "warning" || u.Severity == "error" {
 		level = event.Level(u.Severity)
 	}
-	out.Emit(translate.AgentSays(level, line))
+	out.Emit(translate.AgentNotice(level, line))
 }
 
 // outOfTurn handles an update while no turn runs. It collects text, except late
@@ -57,7 +57,7 @@ func notice(out translate.TurnEmitter, u update) {
 func (t *translator) outOfTurn(u update) {
 	ofLast := u.MessageID != "" && u.MessageID == t.turns.lastMessage
 	if u.Kind == "agent_message_chunk" && t.replay == nil && !ofLast {
-		t.remarks.add(textOf(u.Content))
+		t.outOfTurnText.add(textOf(u.Content))
 		return
 	}
 	t.out.Skip()

@@ -76,7 +76,7 @@ func TestPromptsReachTheModelUnchanged(t *testing.T) {
 		for _, text := range texts {
 			from := len(r.Model.Requests())
 			r.Send(text)
-			evs, _ := r.Refuse()
+			evs, _ := r.DenyAll()
 			want := text
 			if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
 				want = strings.TrimSpace(text)

@@ -102,7 +102,7 @@ func (p *provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, ThinkingDisplay: q.showsThinking, SystemPromptAppend: q.prepare != nil, MCPServers: true,
 		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0,
-		Disallowed: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
+		DisallowedTools: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
 }
@@ -238,7 +238,7 @@ func (p *provider) command(opt runnel.Options) (path string, args []string, err 
 // environ returns the environment of the agent: the allowed variables of
 // parent, then the variables of the agent's entry, its quirks, the
 // configuration and opt. Later variables win. It removes the variables in
-// Agent.Refuse, unless opt allows bypass or a quirk set them.
+// Agent.BypassVariables, unless opt allows bypass or a quirk set them.
 func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	a := p.agent
 	extra := map[string]string{}
@@ -253,7 +253,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	}
 	refused := func(e string) bool { // applies to configured variables too
 		name, _, _ := strings.Cut(e, "=")
-		return slices.Contains(a.Refuse, name) && !slices.Contains(quirky, e)
+		return slices.Contains(a.BypassVariables, name) && !slices.Contains(quirky, e)
 	}
 	env := proc.Environ(parent, slices.Concat(proc.Base(), inheritAll, a.Inherit), extra)
 	if opt.AllowBypass {

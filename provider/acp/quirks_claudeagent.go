@@ -41,13 +41,13 @@ func claudeAgent() *quirks {
 			literal:    claudeText,
 			inputGrows: true, // tool
 			name: func(tc toolCall) string { // tool
-				return translate.Loose[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
+				return translate.DecodeLenient[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
 			},
 			parent: func(meta json.RawMessage) string { // subagent
-				return translate.Loose[claudeMeta](meta).ClaudeCode.Parent
+				return translate.DecodeLenient[claudeMeta](meta).ClaudeCode.Parent
 			},
 			output: func(c *call) (string, *int) { // tool
-				if s := translate.Loose[string](c.rawOutput); s != "" {
+				if s := translate.DecodeLenient[string](c.rawOutput); s != "" {
 					return s, nil
 				}
 				return unfenced(c.text()), nil
@@ -92,7 +92,7 @@ func claudeOptions(opt runnel.Options, params map[string]any) error {
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}
-	disallowed := opt.Without()
+	disallowed := opt.AllDisallowedTools()
 	if opt.Delegation == runnel.DelegateNever {
 		disallowed = append(disallowed, claudeSubagents...)
 	}

@@ -138,14 +138,14 @@ func codexFailed(s *session, tn *turn, used *event.Usage) bool {
 // The agent reports such a call as a command, and wraps its arguments and its
 // result (mcp).
 func codexMCP(tc toolCall, known bool) *mcpCall {
-	meta := translate.Loose[struct {
+	meta := translate.DecodeLenient[struct {
 		MCP bool `json:"is_mcp_tool_call"`
 	}](metaOf(tc.raw))
-	m := translate.Loose[mcpCall](tc.RawInput)
+	m := translate.DecodeLenient[mcpCall](tc.RawInput)
 	if !known && (!meta.MCP || m.Server == "" || m.Tool == "") {
 		return nil
 	}
-	m.Result = translate.Loose[mcpResult](tc.RawOutput)
+	m.Result = translate.DecodeLenient[mcpResult](tc.RawOutput)
 	return &m
 }
 

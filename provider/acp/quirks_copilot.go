@@ -66,7 +66,7 @@ func copilotTool(tc toolCall) string {
 	if tc.ToolKind != "execute" {
 		return ""
 	}
-	if in := translate.Loose[map[string]json.RawMessage](tc.RawInput); in["command"] != nil {
+	if in := translate.DecodeLenient[map[string]json.RawMessage](tc.RawInput); in["command"] != nil {
 		return "bash"
 	}
 	return ""

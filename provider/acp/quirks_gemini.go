@@ -40,7 +40,7 @@ func gemini() *quirks {
 
 // geminiUsage returns the usage of a turn (text).
 func geminiUsage(meta json.RawMessage) *usage {
-	count := translate.Loose[struct {
+	count := translate.DecodeLenient[struct {
 		Quota struct {
 			Count *struct {
 				Input  int64 `json:"input_tokens"`

@@ -39,7 +39,7 @@ func opencode() *quirks {
 			changes:   opencodeChanges, // edit
 			invalid:   opencodeInvalid,
 			steps: func(c *call) []planEntry { // plan
-				return translate.Loose[struct {
+				return translate.DecodeLenient[struct {
 					Todos []planEntry `json:"todos"`
 				}](c.input).Todos
 			},
@@ -52,13 +52,13 @@ func opencode() *quirks {
 // arguments. opencode then runs an internal tool instead, which succeeds and
 // has the arguments "tool" and "error" (1.18.33).
 func opencodeInvalid(c *call) bool {
-	in := translate.Loose[map[string]json.RawMessage](c.input)
+	in := translate.DecodeLenient[map[string]json.RawMessage](c.input)
 	return c.kind == event.KindOther && len(in) == 2 && in["tool"] != nil && in["error"] != nil
 }
 
 // opencodeOutput returns the output of a call and the exit code of a command.
 func opencodeOutput(c *call) (string, *int) {
-	raw := translate.Loose[struct {
+	raw := translate.DecodeLenient[struct {
 		Metadata struct {
 			Exit *int `json:"exit"`
 		} `json:"metadata"`
@@ -70,7 +70,7 @@ func opencodeOutput(c *call) (string, *int) {
 // The title of a live call is the tool's name until the arguments are known. A
 // replayed call has no name (tool, load).
 func opencodeTool(tc toolCall) string {
-	in := translate.Loose[map[string]json.RawMessage](tc.RawInput)
+	in := translate.DecodeLenient[map[string]json.RawMessage](tc.RawInput)
 	switch {
 	case tc.ToolKind == "execute":
 		return "bash"
@@ -100,7 +100,7 @@ type opencodeInput struct {
 
 // opencodeTitle derives the title of a call from its arguments.
 func opencodeTitle(c *call) string {
-	in := translate.Loose[opencodeInput](c.input)
+	in := translate.DecodeLenient[opencodeInput](c.input)
 	switch {
 	case in.Command != "":
 		return in.Command
@@ -116,7 +116,7 @@ func opencodeTitle(c *call) string {
 // request contains a patch. A result contains none, so opencodeChanges computes
 // the change from the arguments.
 func opencodeChanges(c *call) []event.Change {
-	in := translate.Loose[opencodeInput](c.input)
+	in := translate.DecodeLenient[opencodeInput](c.input)
 	if in.Diff != "" && in.AskedPath != "" && len(in.Diff) <= 2*maxFileText {
 		ch := event.Change{Path: in.AskedPath, Kind: event.ChangeUpdate, Hunks: []event.Hunk{}}
 		for _, hunks := range patchHunks(in.Diff) {
@@ -124,7 +124,7 @@ func opencodeChanges(c *call) []event.Change {
 		}
 		return []event.Change{ch}
 	}
-	meta := translate.Loose[struct {
+	meta := translate.DecodeLenient[struct {
 		Metadata struct {
 			Path   string `json:"filepath"`
 			Exists *bool  `json:"exists"`
@@ -166,7 +166,7 @@ func opencodePermissions(opt runnel.Options) []string {
 	case runnel.ModeBypass:
 		rule = map[string]string{"bash": "allow", "edit": "allow", "webfetch": "allow"}
 	}
-	for _, tool := range opt.Without() {
+	for _, tool := range opt.AllDisallowedTools() {
 		rule[opencodeRule(tool)] = "deny"
 	}
 	if opt.Delegation == runnel.DelegateNever {

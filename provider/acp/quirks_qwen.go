@@ -33,23 +33,23 @@ func qwen() *quirks {
 			forSession: []string{"proceed_always"},
 			stops:      []string{"cancel"}, // denied-stop
 			name: func(tc toolCall) string { // tool
-				return translate.Loose[qwenMeta](metaOf(tc.raw)).ToolName
+				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
 			parent: func(meta json.RawMessage) string { // subagent
-				return translate.Loose[qwenMeta](meta).Parent
+				return translate.DecodeLenient[qwenMeta](meta).Parent
 			},
 			title:  qwenTitle,
 			output: qwenOutput,
 			questionnaire: func(meta json.RawMessage) []userQuestion { // question
-				return translate.Loose[qwenMeta](meta).Questions
+				return translate.DecodeLenient[qwenMeta](meta).Questions
 			},
 			callUsage: func(meta json.RawMessage) *usage { // text
-				return translate.Loose[qwenMeta](meta).Usage
+				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
 		replay: replayQuirks{
 			prompt: func(meta json.RawMessage) string { // failure, load
-				if ids := translate.Loose[qwenMeta](meta).Transcript.Records; len(ids) > 0 {
+				if ids := translate.DecodeLenient[qwenMeta](meta).Transcript.Records; len(ids) > 0 {
 					return ids[0]
 				}
 				return ""
@@ -84,9 +84,9 @@ type qwenMeta struct {
 func qwenOutput(c *call) (string, *int) {
 	displayed := c.text()
 	if c.kind != event.KindExecute {
-		return cmp.Or(translate.Loose[string](c.rawOutput), displayed), nil
+		return cmp.Or(translate.DecodeLenient[string](c.rawOutput), displayed), nil
 	}
-	result := translate.Loose[struct {
+	result := translate.DecodeLenient[struct {
 		Type   string `json:"type"`
 		Output string `json:"output"`
 		Code   *int   `json:"exitCode"`
@@ -94,7 +94,7 @@ func qwenOutput(c *call) (string, *int) {
 	}](c.rawOutput)
 	switch {
 	case result.Type != "shell_result":
-		return cmp.Or(translate.Loose[string](c.rawOutput), displayed), nil
+		return cmp.Or(translate.DecodeLenient[string](c.rawOutput), displayed), nil
 	case result.Signal != nil: // after a signal, the reported exit code is 0
 		return result.Output, nil
 	}
@@ -105,7 +105,7 @@ func qwenOutput(c *call) (string, *int) {
 // of a live call with a permission request is the display name of the tool
 // (tool, load).
 func qwenTitle(c *call) string {
-	in := translate.Loose[struct {
+	in := translate.DecodeLenient[struct {
 		Command     string `json:"command"`
 		Path        string `json:"file_path"`
 		Pattern     string `json:"pattern"`

@@ -312,8 +312,8 @@ func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 
 // underIDs returns the turns of a replay under the ids that they had live: the
 // agents keep none, so a replay names turns after their place (see
-// [runnel.Positional]). The last turns are the same; a recording may lack the
-// first, of another process.
+// [runnel.PositionalHistorian]). The last turns are the same; a recording may
+// lack the first, of another process.
 func underIDs(live, replayed []event.Event) []event.Event {
 	ids := func(evs []event.Event) (all []string) {
 		for _, ev := range evs {

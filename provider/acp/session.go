@@ -43,7 +43,7 @@ type request struct {
 // requestOf returns the fields of a request to the agent, and whether the
 // request makes the agent replay the conversation.
 func requestOf(m jsonrpc.Message) (r request, replays bool) {
-	p := translate.Loose[struct {
+	p := translate.DecodeLenient[struct {
 		SessionID  string `json:"sessionId"`
 		ModeID     string `json:"modeId"`
 		ModelID    string `json:"modelId"`
@@ -72,7 +72,7 @@ func (s *session) isOther(id string) bool { return id != "" && id != s.id }
 
 // initialized handles the answer to the request initialize.
 func (s *session) initialized(m jsonrpc.Message) {
-	in := translate.Loose[initialized](m.Result)
+	in := translate.DecodeLenient[initialized](m.Result)
 	s.version, s.caps, s.release = in.ProtocolVersion, in.caps(), in.AgentInfo.Version+in.Info.Version
 }
 
@@ -81,7 +81,7 @@ func (s *session) opened(out translate.TurnEmitter, r request, m jsonrpc.Message
 	if m.Error != nil {
 		return
 	}
-	o := translate.Loose[opened](m.Result)
+	o := translate.DecodeLenient[opened](m.Result)
 	if r.Method == methodLoad || r.Method == methodResume || o.SessionID == "" {
 		o.SessionID = r.Session
 	}

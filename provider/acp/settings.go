@@ -149,7 +149,7 @@ func bounded(value string) string {
 func (c configOption) event() event.ConfigOption {
 	o := event.ConfigOption{
 		ID: bounded(c.ID + c.ConfigID), Name: text.OneLine(c.Name, 200), Description: text.OneLine(c.Description, 300),
-		Category: text.OneLine(c.Category, 40), Type: event.ConfigSelect, Value: configText(translate.Loose[any](c.Current)),
+		Category: text.OneLine(c.Category, 40), Type: event.ConfigSelect, Value: configText(translate.DecodeLenient[any](c.Current)),
 	}
 	if o.Category == "thought_level" {
 		o.Category = "effort"
@@ -233,7 +233,7 @@ func (s *settings) changed(out translate.TurnEmitter, r request, m jsonrpc.Messa
 		out.Notice(event.LevelWarning, "OPTION_REFUSED", "The agent refused to change "+text.OneLine(r.Option, 100)+".")
 		return
 	}
-	if o := translate.Loose[opened](m.Result); o.ConfigOptions != nil {
+	if o := translate.DecodeLenient[opened](m.Result); o.ConfigOptions != nil {
 		s.offered(out, o)
 		return
 	}

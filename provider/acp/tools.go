@@ -138,7 +138,7 @@ func (cs *toolCalls) add(tc toolCall, subagent string) *call {
 }
 
 func metaOf(raw json.RawMessage) json.RawMessage {
-	return translate.Loose[struct {
+	return translate.DecodeLenient[struct {
 		Meta json.RawMessage `json:"_meta"`
 	}](raw).Meta
 }
@@ -239,7 +239,7 @@ func (cs *toolCalls) describe(c *call) {
 
 // progress streams the output of a running call.
 func (cs *toolCalls) progress(c *call, tc toolCall) {
-	m := translate.Loose[terminalMeta](metaOf(tc.raw))
+	m := translate.DecodeLenient[terminalMeta](metaOf(tc.raw))
 	for _, piece := range []*terminalText{m.Output, m.Delta} {
 		if piece != nil && piece.TerminalID != "" {
 			c.terminal = cmp.Or(c.terminal, piece.TerminalID)
@@ -261,7 +261,7 @@ func (cs *toolCalls) addContent(u update) {
 	if c == nil || c.completed {
 		return
 	}
-	if piece := translate.Loose[toolContent](u.Content); piece.Type != "" && len(c.content) < maxContent {
+	if piece := translate.DecodeLenient[toolContent](u.Content); piece.Type != "" && len(c.content) < maxContent {
 		c.content = append(c.content, piece)
 	}
 }
@@ -329,10 +329,10 @@ func (cs *toolCalls) outputOf(c *call) (string, *int) {
 	if output != "" {
 		return output, code
 	}
-	if s := translate.Loose[string](c.rawOutput); s != "" {
+	if s := translate.DecodeLenient[string](c.rawOutput); s != "" {
 		return s, code
 	}
-	raw := translate.Loose[struct {
+	raw := translate.DecodeLenient[struct {
 		Message string `json:"message"`
 		Error   string `json:"error"`
 		Output  string `json:"output"`

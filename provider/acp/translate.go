@@ -24,13 +24,13 @@ import (
 // the id of its call followed by ":output". The field Native contains native
 // ids; they are not used as keys.
 type translator struct {
-	out      translate.Emitter
-	peer     jsonrpc.Peer
-	requests map[string]request // unanswered requests to the agent, by the keys of their ids
-	session  session
-	turns    turns
-	replay   *replay // not nil while the agent replays a conversation
-	remarks  remarks
+	out           translate.Emitter
+	peer          jsonrpc.Peer
+	requests      map[string]request // unanswered requests to the agent, by the keys of their ids
+	session       session
+	turns         turns
+	replay        *replay // not nil while the agent replays a conversation
+	outOfTurnText outOfTurnText
 }
 
 func newTranslator(a Agent) *translator {
@@ -73,10 +73,10 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	return t.out.Take(), t.out.Replies()
 }
 
-// Gone implements [agentconn.Translator].
-func (t *translator) Gone() []event.Event {
+// Flush implements [agentconn.Translator].
+func (t *translator) Flush() []event.Event {
 	t.out.EmitDeferred()
-	t.remarks.flush(t.turns.out())
+	t.outOfTurnText.flush(t.turns.out())
 	if t.replay != nil && t.replay.show {
 		t.endReplay()
 	}
@@ -115,7 +115,7 @@ func (t *translator) message(m jsonrpc.Message) {
 	case jsonrpc.Withdrawn:
 		t.turns.withdrawn(call.ID)
 	case jsonrpc.Overrun:
-		reply(&t.out, jsonrpc.Refuse(m))
+		reply(&t.out, jsonrpc.Overloaded(m))
 	case jsonrpc.Stray:
 		t.out.Skip()
 	}
@@ -135,7 +135,7 @@ func (t *translator) request(m jsonrpc.Message) {
 
 // response dispatches the answer to a request to the agent.
 func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
-	t.remarks.flush(t.turns.out())
+	t.outOfTurnText.flush(t.turns.out())
 	r := t.requests[call.ID.Key()]
 	delete(t.requests, call.ID.Key())
 	switch r.Method {
@@ -160,8 +160,8 @@ func (t *translator) notification(m jsonrpc.Message) {
 		t.out.Skip()
 		return
 	}
-	n := translate.Loose[notified](m.Params)
-	u := translate.Loose[update](n.Update)
+	n := translate.DecodeLenient[notified](m.Params)
+	u := translate.DecodeLenient[update](n.Update)
 	u.toolCall.raw = n.Update
 	if t.session.isOther(n.SessionID) && t.session.id != "" {
 		if t.subagentRuns(n.SessionID) {
@@ -170,7 +170,7 @@ func (t *translator) notification(m jsonrpc.Message) {
 		return
 	}
 	if u.Kind != "agent_message_chunk" {
-		t.remarks.flush(t.turns.out())
+		t.outOfTurnText.flush(t.turns.out())
 	}
 	t.update(u)
 }
@@ -258,7 +258,7 @@ func (t *translator) item(u update, parent string) {
 			t.turns.startedTurn().plan(u.Plan.Entries)
 		}
 	case "subagent_update":
-		if d := translate.Loose[subagent](u.toolCall.raw); d.SessionID != "" {
+		if d := translate.DecodeLenient[subagent](u.toolCall.raw); d.SessionID != "" {
 			t.turns.startedTurn().subagent(d, parent)
 		}
 	default:

@@ -79,7 +79,7 @@ func findUpward(dir string, names []string, is func(path string) bool) string {
 			if !inside && !everywhere {
 				continue
 			}
-			for _, path := range list.spellings(dir, name) {
+			for _, path := range list.caseVariants(dir, name) {
 				if is(path) {
 					return path
 				}
@@ -110,9 +110,9 @@ func (l lister) names(dir string) []string {
 	return l[dir]
 }
 
-// spellings returns the path of name below dir, and every existing path that
+// caseVariants returns the path of name below dir, and every existing path that
 // differs only in upper and lower case.
-func (l lister) spellings(dir, name string) []string {
+func (l lister) caseVariants(dir, name string) []string {
 	paths := []string{dir}
 	for part := range strings.SplitSeq(name, "/") {
 		var next []string

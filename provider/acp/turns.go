@@ -87,7 +87,7 @@ func (ts *turns) out() translate.TurnEmitter {
 // prompt handles a prompt to the agent. It starts a turn, or adds the prompt to
 // the queue if a prompted turn is running.
 func (ts *turns) prompt(id string, m jsonrpc.Message) {
-	p := translate.Loose[struct {
+	p := translate.DecodeLenient[struct {
 		Prompt json.RawMessage `json:"prompt"`
 	}](m.Params)
 	ts.show(id, blocks(p.Prompt))
@@ -130,7 +130,7 @@ func (ts *turns) answered(id string, m jsonrpc.Message) {
 	if ts.now == nil || ts.now.id != id {
 		return
 	}
-	p := translate.Loose[prompted](m.Result)
+	p := translate.DecodeLenient[prompted](m.Result)
 	if ts.session.version >= 2 && m.Error == nil && p.StopReason == "" {
 		ts.now.begun = true
 		return

@@ -92,7 +92,7 @@ func (in initialized) caps() caps {
 	s := in.AgentCapabilities.SessionCapabilities
 	if in.ProtocolVersion >= 2 {
 		s = in.Capabilities.Session
-		p, m := translate.Loose[map[string]json.RawMessage](s["prompt"]), translate.Loose[map[string]json.RawMessage](s["mcp"])
+		p, m := translate.DecodeLenient[map[string]json.RawMessage](s["prompt"]), translate.DecodeLenient[map[string]json.RawMessage](s["mcp"])
 		return caps{
 			Resume: true, List: true, // required in version 2
 			Fork: offers(s, "fork"), Delete: offers(s, "delete"), AddDirs: offers(s, "additionalDirectories"), SystemPrompt: offers(s, "systemPrompt"),
@@ -225,7 +225,7 @@ func (tc toolCall) content() ([]toolContent, bool) {
 	if tc.shown != nil {
 		return tc.shown, true
 	}
-	raw := translate.Loose[struct {
+	raw := translate.DecodeLenient[struct {
 		Content json.RawMessage `json:"content"`
 	}](tc.raw).Content
 	return translate.Each[toolContent](raw), raw != nil && string(raw) != "null"
@@ -316,7 +316,7 @@ func (b block) text() string {
 func blocks(raw json.RawMessage) []block {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) > 0 && raw[0] == '{' {
-		return []block{translate.Loose[block](raw)}
+		return []block{translate.DecodeLenient[block](raw)}
 	}
 	return translate.Each[block](raw)
 }

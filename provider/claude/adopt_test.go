@@ -34,7 +34,7 @@ func (silentAgent) Send([]byte, int64) error { return nil }
 // requests must be those of the live session.
 func TestAdoptedAgentHasTheSameEvents(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		recordtest.Relive(t, section(a, "in"), newTranslator)
+		recordtest.CheckTakeovers(t, section(a, "in"), newTranslator)
 	})
 }
 
@@ -47,7 +47,7 @@ func TestDetachEndsNext(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	keep := supervisor.Keep{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	keep := supervisor.Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a, err := supervisor.Start(t.Context(), proc.Command{Path: cat, Mark: "CLAUDE_CODE_" + proc.MarkSuffix}, keep)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestDetachEndsNext(t *testing.T) {
 		if !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("Next did not return")
 	}
 }
@@ -88,7 +88,7 @@ func TestAdoptTranslatesTheLinesOfAnEndedAgent(t *testing.T) {
 		{Text: []byte(`{"type":"system","subtype":"init","session_id":"0192f0c1-0000-7000-8000-000000000001","model":"m"}` + "\n")},
 		{Text: []byte(`{"type":"control_request","request_id":"r1","request":{"subtype":"unheard_of"}}` + "\n")},
 	}}
-	back, err := agentconn.New(endedAgent{}, product, newTranslator(), runnel.Options{}).Relive(backlog)
+	back, err := agentconn.New(endedAgent{}, product, newTranslator(), runnel.Options{}).RestoreBacklog(backlog)
 	if err != nil {
 		t.Fatal(err)
 	}

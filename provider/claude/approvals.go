@@ -147,7 +147,7 @@ func (a *approvals) decided(r *controlResponse) {
 	if !ok {
 		return
 	}
-	d := translate.Loose[decision](r.Response)
+	d := translate.DecodeLenient[decision](r.Response)
 	a.Remove(ap.ID)
 	if d.Interrupt {
 		ap.Question.turn.interrupted = true
@@ -254,7 +254,7 @@ func grantsOf(typ string, suggestions []json.RawMessage) []grant {
 // grantWords returns the description of a proposal; "" if it has another type
 // or is not understood.
 func grantWords(typ string, suggestion json.RawMessage) string {
-	g := translate.Loose[struct {
+	g := translate.DecodeLenient[struct {
 		Type, Mode, Behavior string
 		Directories          []string
 		Rules                []struct{ ToolName, RuleContent string }
@@ -371,7 +371,7 @@ func setMode(mode string) json.RawMessage {
 
 // choiceOf returns the id of the choice that a decision stands for.
 func (q *question) choiceOf(d decision) string {
-	answers := translate.Loose[questionArguments](d.UpdatedInput).Answers
+	answers := translate.DecodeLenient[questionArguments](d.UpdatedInput).Answers
 	for i, label := range q.options {
 		if d.Behavior == "allow" && string(answers[q.questionText]) == label && label != "" {
 			return translate.Option(i + 1)

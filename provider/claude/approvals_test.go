@@ -111,7 +111,7 @@ func TestApprovalAnswerContainsAllArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := decodeLoose[decision](r.Response.Response); string(got.UpdatedInput) != input || got.ToolUseID != "c" {
+	if got := decodeLenient[decision](r.Response.Response); string(got.UpdatedInput) != input || got.ToolUseID != "c" {
 		t.Errorf("answered %s", r.Response.Response)
 	}
 }
@@ -217,7 +217,7 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := decodeLoose[decision](r.Response.Response)
+			d := decodeLenient[decision](r.Response.Response)
 			if r.Response.RequestID != q || d.ToolUseID != "call-"+q || (choice == allowOnce) != (string(d.UpdatedInput) == inputs[q]) {
 				t.Fatalf("%d: %s answered by %s to %s", shuffle, q, r.Response.Response, r.Response.RequestID)
 			}
@@ -250,7 +250,7 @@ func TestParallelSubagentsRequestApprovalsTogether(t *testing.T) {
 		evs := r.Until(func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
 				var i int
-				if _, err := fmt.Sscanf(decodeLoose[toolInput](b.Approval.Arguments).Description, "Write %d", &i); err != nil {
+				if _, err := fmt.Sscanf(decodeLenient[toolInput](b.Approval.Arguments).Description, "Write %d", &i); err != nil {
 					t.Fatal(err)
 				}
 				open[i] = b.Approval
@@ -280,7 +280,7 @@ func TestEachCallOfOneMessageNeedsItsOwnApproval(t *testing.T) {
 		asked := map[string]bool{}
 		evs := r.Until(func(ev event.Event) bool {
 			if b, ok := ev.Body.(event.ApprovalRequested); ok {
-				command := decodeLoose[toolInput](b.Approval.Arguments).Command
+				command := decodeLenient[toolInput](b.Approval.Arguments).Command
 				asked[command] = true
 				choice := deny
 				if strings.HasSuffix(command, "3") {

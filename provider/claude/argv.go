@@ -71,7 +71,7 @@ func argv(opt runnel.Options, fork bool) ([]string, error) {
 // disallowed returns the names of the tools that the agent must not have. If
 // opt names a tool that has two names, the result has both.
 func disallowed(opt runnel.Options) []string {
-	out := opt.Without()
+	out := opt.AllDisallowedTools()
 	var further []string
 	switch {
 	case opt.Delegation == runnel.DelegateNever:

@@ -40,7 +40,7 @@ func changes(c *call, record json.RawMessage, failed bool) []event.Change {
 	if failed || toolKind(c.name) != event.KindEdit {
 		return nil
 	}
-	r := translate.Loose[patchRecord](record)
+	r := translate.DecodeLenient[patchRecord](record)
 	if r.FilePath == "" {
 		return intended(c.input)
 	}
@@ -81,7 +81,7 @@ func edited(r patchRecord) *string {
 // intended returns the change that a call's arguments describe. They do not
 // have the line number of an edit, so its hunk starts at line 0.
 func intended(input json.RawMessage) []event.Change {
-	in := translate.Loose[changeInput](input)
+	in := translate.DecodeLenient[changeInput](input)
 	if in.FilePath == "" {
 		return nil
 	}

@@ -51,20 +51,20 @@ func TestConformance(t *testing.T) {
 						"question": "Which one?", "header": "Pick", "multiSelect": false,
 						"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
 					}}})), done),
-					providertest.Behind:  prompt(calls(agent("Later", true, calls(bash("until [ -e go ]; do sleep 0.05; done; touch behind", "Ask")), says("Later."))), says("It runs."), done),
-					providertest.Recover: prompt(done),
-					providertest.Image:   prompt(done),
+					providertest.Background: prompt(calls(agent("Later", true, calls(bash("until [ -e go ]; do sleep 0.05; done; touch behind", "Ask")), says("Later."))), says("It runs."), done),
+					providertest.Recover:    prompt(done),
+					providertest.Image:      prompt(done),
 				},
 				SawImage: func(opt runnel.Options) bool {
 					return slices.ContainsFunc(models[opt.Dir].Requests(), func(r fakemodel.Request) bool {
 						return bytes.Contains(r.Body, []byte(`"media_type":"image/png"`))
 					})
 				},
-				Told:        func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
-				Version:     b.Version,
-				Said:        "Done.",
-				Processes:   true,
-				Differences: map[string]func(event.Item) bool{},
+				ModelReceived: func(opt runnel.Options, what string) bool { return models[opt.Dir].Received(what) },
+				Version:       b.Version,
+				MessageEnd:    "Done.",
+				Processes:     true,
+				Differences:   map[string]func(event.Item) bool{},
 			})
 		})
 	}

@@ -69,7 +69,7 @@ func (c *conn) negotiate(next func() ([]byte, error), reqs []controlRequest, opt
 		if what != "initialize" {
 			continue
 		}
-		in := translate.Loose[initialized](f.Response.Response)
+		in := translate.DecodeLenient[initialized](f.Response.Response)
 		if in.Account.loggedOut() {
 			return runnel.Fail(runnel.AgentNotLoggedIn, "Claude Code is not logged in. Run: "+loginCommand+", or use an API key with auth: api-key.")
 		}

@@ -15,11 +15,11 @@ func TestDisallowedToolsAreOneArgument(t *testing.T) {
 		want string // the argument --disallowedTools; "" if it is missing
 	}{
 		{runnel.Options{}, ""},
-		{runnel.Options{Disallowed: []string{"Bash", "mcp__mail"}}, "--disallowedTools=Bash,mcp__mail"},
+		{runnel.Options{ServerDisallowedTools: []string{"Bash", "mcp__mail"}}, "--disallowedTools=Bash,mcp__mail"},
 		{runnel.Options{Delegation: runnel.DelegateAsking}, ""},
 		{runnel.Options{Delegation: runnel.DelegateNever}, "--disallowedTools=Agent,Task,Workflow"},
-		{runnel.Options{Disallowed: []string{"Task", "Bash"}}, "--disallowedTools=Task,Bash,Agent"},
-		{runnel.Options{Disallowed: []string{"Bash", "Agent"}, Delegation: runnel.DelegateNever}, "--disallowedTools=Bash,Agent,Task,Workflow"},
+		{runnel.Options{ServerDisallowedTools: []string{"Task", "Bash"}}, "--disallowedTools=Task,Bash,Agent"},
+		{runnel.Options{ServerDisallowedTools: []string{"Bash", "Agent"}, Delegation: runnel.DelegateNever}, "--disallowedTools=Bash,Agent,Task,Workflow"},
 	} {
 		args, err := argv(tt.opt, false)
 		i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "--disallowedTools") })
@@ -27,7 +27,7 @@ func TestDisallowedToolsAreOneArgument(t *testing.T) {
 			t.Errorf("%+v: %q, %v", tt.opt, args, err)
 		}
 	}
-	if _, err := argv(runnel.Options{Disallowed: []string{"--settings={}"}}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
+	if _, err := argv(runnel.Options{ServerDisallowedTools: []string{"--settings={}"}}, false); runnel.CodeOf(err) != runnel.InvalidRequest {
 		t.Errorf("a flag as a tool: %v", err)
 	}
 }
@@ -45,7 +45,7 @@ func TestDelegateAskingSetsAnAskRuleForSubagentTools(t *testing.T) {
 // The agent does not have a disallowed tool, and the turn continues without it.
 func TestAgentLacksDisallowedTools(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
-		r.Opt.Disallowed = []string{"Bash"}
+		r.Opt.ServerDisallowedTools = []string{"Bash"}
 		r.Play(calls(bash("touch ran", "Touch")), says("ok"))
 		evs := r.Finish(allowOnce)
 		if n := len(bodies[event.ApprovalRequested](evs)); n != 0 {

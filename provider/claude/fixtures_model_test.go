@@ -132,7 +132,7 @@ func modelFixtures() []fixture {
 			r.Finish("")
 		}},
 		{name: "empty", prose: "The model's first answer is empty.", play: func(r *rig) {
-			play(r, fakemodel.Step{Text: "Now it speaks.", Silent: 1})
+			play(r, fakemodel.Step{Text: "Now it speaks.", EmptyAnswers: 1})
 			r.Finish("")
 		}},
 		{name: "overloaded", prose: "The API is overloaded three times.", play: func(r *rig) {

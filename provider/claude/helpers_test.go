@@ -19,4 +19,4 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func digest(arguments []byte) string { return translate.Digest(arguments) }
 
-func decodeLoose[T any](data []byte) T { return translate.Loose[T](data) }
+func decodeLenient[T any](data []byte) T { return translate.DecodeLenient[T](data) }

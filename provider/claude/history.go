@@ -163,7 +163,7 @@ func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below 
 		if err != nil {
 			continue
 		}
-		call := translate.Loose[struct{ ToolUseID string }](data).ToolUseID
+		call := translate.DecodeLenient[struct{ ToolUseID string }](data).ToolUseID
 		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left)
 		if runnel.CodeOf(err) == runnel.PayloadTooLarge {
 			c.short = true

@@ -26,14 +26,14 @@ func TestMentionsOfFilesOutsideTheProjectAreNotRead(t *testing.T) {
 			if got := r.received(); got != p {
 				t.Errorf("the model got %q, not %q", got, p)
 			}
-			if r.Told("canary-beside") {
+			if r.ModelReceived("canary-beside") {
 				t.Fatalf("%q: the agent read a file outside the folder", p)
 			}
 		}
 		r.Write("inside.txt", "canary-inside\n")
 		r.Send("look at @inside.txt")
 		r.Finish("")
-		if !r.Told("canary-inside") {
+		if !r.ModelReceived("canary-inside") {
 			t.Error("a file in the folder was not read")
 		}
 	})

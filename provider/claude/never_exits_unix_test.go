@@ -127,7 +127,7 @@ func TestEachProcessOfASessionCanAskUnderTheSameRequestID(t *testing.T) {
 	after := int64(0)
 	until := func(what string, f func(event.Event) bool) event.Event {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		for ev, err := range runnel.Follow(ctx, log, "s", after) {
 			if err != nil {

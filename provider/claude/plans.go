@@ -47,11 +47,11 @@ func (p *plan) apply(c *call, out event.FunctionCallOutput, record json.RawMessa
 	before := slices.Clone(*p)
 	switch c.name {
 	case "TodoWrite":
-		*p = steps(translate.Loose[struct{ Todos []todo }](c.input).Todos)
+		*p = steps(translate.DecodeLenient[struct{ Todos []todo }](c.input).Todos)
 	case "TaskCreate":
 		p.created(c, out.Output)
 	case "TaskUpdate":
-		p.updated(translate.Loose[todo](c.input), out.Output)
+		p.updated(translate.DecodeLenient[todo](c.input), out.Output)
 	case "TaskList":
 		*p = steps(listed(out.Output, record))
 	default:
@@ -92,7 +92,7 @@ func (p *plan) created(c *call, output string) {
 	if m == nil || len(*p) >= translate.MaxSteps {
 		return
 	}
-	d := translate.Loose[todo](c.input)
+	d := translate.DecodeLenient[todo](c.input)
 	*p = append(*p, todo{ID: m[1], Subject: d.Subject}.step())
 }
 
@@ -118,7 +118,7 @@ func (p *plan) updated(d todo, output string) {
 
 // listed returns the entries that a TaskList call found.
 func listed(output string, record json.RawMessage) []todo {
-	if tasks := translate.Loose[struct{ Tasks []todo }](record).Tasks; tasks != nil {
+	if tasks := translate.DecodeLenient[struct{ Tasks []todo }](record).Tasks; tasks != nil {
 		return tasks
 	}
 	var out []todo

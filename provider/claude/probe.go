@@ -65,7 +65,7 @@ func (p *Provider) models(ctx context.Context, opt runnel.Options) []runnel.Mode
 		if dir != runnel.DirOut || err != nil || f.Response == nil || out != nil {
 			return
 		}
-		for _, m := range translate.Loose[initialized](f.Response.Response).Models {
+		for _, m := range translate.DecodeLenient[initialized](f.Response.Response).Models {
 			if m.Value != "" && modelName.MatchString(m.Value) && len(out) < 100 {
 				out = append(out, runnel.Model{ID: m.Value, Name: text.OneLine(m.DisplayName, 100), Description: text.OneLine(m.Description, 300)})
 			}

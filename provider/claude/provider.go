@@ -96,7 +96,7 @@ var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
-		Efforts: efforts, Disallowed: true, ThinkingDisplay: true, SubagentTools: subagentTools,
+		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
 }

@@ -42,7 +42,7 @@ func (g *answerText) UnmarshalJSON(data []byte) error {
 // there gets its first option, which is the agent's recommendation; the label
 // of the choice shows these options.
 func (q *question) answers() []event.Choice {
-	in := translate.Loose[questionArguments](q.input)
+	in := translate.DecodeLenient[questionArguments](q.input)
 	var out []event.Choice
 	if len(in.Questions) == 1 && !in.Questions[0].MultiSelect {
 		one := in.Questions[0]
@@ -69,11 +69,11 @@ func (q *question) answered(allow decision, label string) (decision, error) {
 	if err != nil {
 		return decision{}, err
 	}
-	answers := translate.Loose[questionArguments](allow.UpdatedInput).Answers
+	answers := translate.DecodeLenient[questionArguments](allow.UpdatedInput).Answers
 	if answers == nil {
 		answers = make(map[string]answerText)
 	}
-	for _, each := range translate.Loose[questionArguments](q.input).Questions {
+	for _, each := range translate.DecodeLenient[questionArguments](q.input).Questions {
 		if label == "" && answers[each.Question] == "" && len(each.Options) > 0 {
 			answers[each.Question] = answerText(each.Options[0].Label)
 		}
@@ -81,7 +81,7 @@ func (q *question) answered(allow decision, label string) (decision, error) {
 	if label != "" {
 		answers[q.questionText] = answerText(label)
 	}
-	if asked := translate.Loose[map[string]json.RawMessage](q.input)["questions"]; object["questions"] == nil && asked != nil {
+	if asked := translate.DecodeLenient[map[string]json.RawMessage](q.input)["questions"]; object["questions"] == nil && asked != nil {
 		object["questions"] = asked // the agent expects its questions in the reply
 	}
 	b, err := json.Marshal(answers)

@@ -54,7 +54,7 @@ func TestDecisionAddsAnswersToTheArguments(t *testing.T) {
 			if d := cmp.Diff(tt.want, got.Answers); d != "" {
 				t.Error(d)
 			}
-			if n := len(decodeLoose[questionArguments](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
+			if n := len(decodeLenient[questionArguments](json.RawMessage(tt.input)).Questions); len(got.Questions) != n {
 				t.Errorf("%d questions are sent back, want %d", len(got.Questions), n)
 			}
 			if got := a.choiceOf(dec); got != tt.choice {
@@ -103,7 +103,7 @@ func TestPlanApprovalShowsThePlanAndItsFile(t *testing.T) {
 		r.Play(calls(use("Write", args{"file_path": r.planFile(), "content": plan})), calls(use("ExitPlanMode", args{})), says("ok"))
 		evs := r.Finish(allowOnce)
 		asked := bodies[event.ApprovalRequested](evs)
-		if len(asked) != 1 || decodeLoose[exitPlan](asked[0].Approval.Arguments).Plan != plan {
+		if len(asked) != 1 || decodeLenient[exitPlan](asked[0].Approval.Arguments).Plan != plan {
 			t.Fatalf("approvals: %+v", asked)
 		}
 		var files []event.AgentFile

@@ -297,7 +297,7 @@ func (h *historian) finish() []event.Event {
 			h.inBackground(call)
 		}
 	}
-	return h.t.Gone()
+	return h.t.Flush()
 }
 
 // close ends the turn in flight with the terminal event that its entries imply.

@@ -65,7 +65,7 @@ func (r *rig) session(cfg runnel.Config) *runnel.Session {
 // turnIn runs a turn in a session and waits for its end.
 func turnIn(t *testing.T, s *runnel.Session, steps ...fakemodel.Step) (runnel.Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	turn, err := s.Send(ctx, runnel.Text(scenario(steps...)))
 	if err != nil {

@@ -210,7 +210,7 @@ func TestProbeReportsVersionAndLogin(t *testing.T) {
 		t.Run(b.Version, func(t *testing.T) {
 			t.Setenv("ANTHROPIC_API_KEY", "")
 			home := realagents.NewHome(t, "http://127.0.0.1:1")
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
 			in := New().probe(ctx, runnel.Options{Path: b.Path, Env: home.Environ()})
 			if !in.Installed || in.Version != b.Version || in.Path != b.Path || in.LoggedIn == nil || !*in.LoggedIn || in.Problem != "" || len(in.Models) == 0 {

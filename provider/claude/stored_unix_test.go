@@ -67,7 +67,7 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatal("History does not end")
 			}
 			if (events > 0) != tt.wantEvents || (err != nil) == tt.wantEvents {

@@ -98,7 +98,7 @@ func (ts *tasks) launched(c *call, record json.RawMessage) {
 		ts.background[id] = true
 	}
 	if isAsync(record) {
-		ts.begin(c.id).name = text.OneLine(translate.Loose[toolInput](c.input).Description, 200)
+		ts.begin(c.id).name = text.OneLine(translate.DecodeLenient[toolInput](c.input).Description, 200)
 	}
 }
 
@@ -208,7 +208,7 @@ func weight(b event.Body) int {
 // taskID returns the id of the background task that a call started; "" if it
 // started none.
 func taskID(record json.RawMessage) string {
-	return translate.Loose[struct {
+	return translate.DecodeLenient[struct {
 		BackgroundTask string `json:"backgroundTaskId"`
 	}](record).BackgroundTask
 }
@@ -216,5 +216,5 @@ func taskID(record json.RawMessage) string {
 // isAsync reports whether the subagent of a call continues in the background,
 // according to the call's record.
 func isAsync(record json.RawMessage) bool {
-	return translate.Loose[struct{ IsAsync bool }](record).IsAsync
+	return translate.DecodeLenient[struct{ IsAsync bool }](record).IsAsync
 }

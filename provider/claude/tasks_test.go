@@ -51,7 +51,7 @@ func TestSubagentOutputAfterTheResultIsKept(t *testing.T) {
 					t.Fatalf("%+v, %v", res, err)
 				}
 				r.Write("go", "")
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 				defer cancel()
 				var evs []event.Event
 				done, spoke := false, ""
@@ -107,7 +107,7 @@ func TestQuestionsOfBackgroundTasksOutliveTheTurn(t *testing.T) {
 			says("It runs."), says("Over."))...); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		second, err := s.Send(ctx, runnel.Text(scenario(costing(calls(bash(waits("second", "second"), "Second")), says("Second."))...)))
 		if err != nil {
@@ -206,7 +206,7 @@ func TestLateSubagentResultBeginsNoTask(t *testing.T) {
 	for _, l := range []string{initLine, agentLine, startTask, subLine("m1", "one"), resultLine, late} {
 		tr.Printed([]byte(l), fixtureStart)
 	}
-	if evs := tr.Gone(); len(evs) != 0 || len(tr.tasks.open) != 0 {
+	if evs := tr.Flush(); len(evs) != 0 || len(tr.tasks.open) != 0 {
 		t.Errorf("%d tasks, got\n%s", len(tr.tasks.open), dump(evs))
 	}
 }
@@ -216,7 +216,7 @@ func TestTaskIsEmittedAsFailedWhenTheAgentExits(t *testing.T) {
 	for _, l := range []string{initLine, agentLine, startTask, asyncLine, resultLine, subLine("m1", "one")} {
 		tr.Printed([]byte(l), fixtureStart)
 	}
-	evs := tr.Gone()
+	evs := tr.Flush()
 	end, ok := last(evs).(event.ResponseError)
 	if !ok || end.Error.Code != string(runnel.ProcessCrash) || len(items(evs)) != 1 {
 		t.Errorf("got\n%s", dump(evs))
@@ -262,7 +262,7 @@ func TestRunWaitsForItsSubagents(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer run.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		var evs []event.Event
 		for ev, err := range run.Events(ctx) {

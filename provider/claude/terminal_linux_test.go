@@ -117,7 +117,7 @@ func (term *terminal) await(what string, holds func() bool) {
 	term.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	for deadline := time.Now().Add(waitTimeout); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
 			term.t.Fatalf("no %q; shown: %s", what, term.text())
 		}

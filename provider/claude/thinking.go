@@ -49,7 +49,7 @@ func (c *conn) SetThinkingDisplay(_ context.Context, d runnel.ThinkingDisplay) e
 func (c *conn) SetDisallowedTools(_ context.Context, tools []string) error {
 	p := permissions(c.opt)
 	opt := c.opt
-	opt.Disallowed, opt.DisallowedTools = nil, tools
+	opt.ServerDisallowedTools, opt.DisallowedTools = nil, tools
 	p["deny"] = append([]string{}, disallowed(opt)...)
 	settings, err := json.Marshal(map[string]any{"permissions": p})
 	if err != nil {

@@ -29,7 +29,7 @@ func (tn *turn) finishCall(c *call) {
 		Kind: toolKind(c.name), Title: toolTitle(c.name, c.input), Locations: toolLocations(c.input),
 	}})
 	if c.name == "ExitPlanMode" {
-		tn.session.reportFile(tn.emitter(), "plan", translate.Loose[exitPlan](c.input).PlanFilePath)
+		tn.session.reportFile(tn.emitter(), "plan", translate.DecodeLenient[exitPlan](c.input).PlanFilePath)
 	}
 }
 
@@ -61,7 +61,7 @@ var savedPlan = regexp.MustCompile(`(?m)^Your plan has been saved to: (.+)$`)
 // planFile returns the file of an approved plan; "" if there is none. It reads
 // the output because a subagent's call has no record.
 func planFile(output string, record json.RawMessage) string {
-	if path := translate.Loose[struct{ FilePath string }](record).FilePath; path != "" {
+	if path := translate.DecodeLenient[struct{ FilePath string }](record).FilePath; path != "" {
 		return path
 	}
 	if m := savedPlan.FindStringSubmatch(output); m != nil {
@@ -126,7 +126,7 @@ type toolInput struct {
 // toolTitle returns one line about a call: the tool's name and the object of
 // the call.
 func toolTitle(name string, input json.RawMessage) string {
-	in := translate.Loose[toolInput](input)
+	in := translate.DecodeLenient[toolInput](input)
 	about := ""
 	switch toolKind(name) {
 	case event.KindRead, event.KindEdit:
@@ -152,7 +152,7 @@ func toolTitle(name string, input json.RawMessage) string {
 
 // toolLocations returns the file that the arguments of a call name.
 func toolLocations(input json.RawMessage) []event.Location {
-	in := translate.Loose[toolInput](input)
+	in := translate.DecodeLenient[toolInput](input)
 	path := in.FilePath
 	if path == "" {
 		path = in.NotebookPath
@@ -210,7 +210,7 @@ func exitCode(c *call, output string, record json.RawMessage, failed bool) *int 
 			return nil
 		}
 		code = n
-	} else if r := translate.Loose[struct {
+	} else if r := translate.DecodeLenient[struct {
 		Stdout         *string
 		Interrupted    bool
 		BackgroundTask string `json:"backgroundTaskId"`

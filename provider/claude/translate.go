@@ -80,8 +80,8 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	return t.out.Take(), t.out.Replies()
 }
 
-// Gone implements [agentconn.Translator].
-func (t *translator) Gone() []event.Event {
+// Flush implements [agentconn.Translator].
+func (t *translator) Flush() []event.Event {
 	t.tasks.releaseAll()
 	return t.out.Take()
 }
@@ -225,7 +225,7 @@ func (t *translator) system(f frame) {
 		t.tasks.handle(f, &t.turns)
 	case "informational":
 		if line := text.OneLine(f.Content, 500); line != "" {
-			t.turns.emit(translate.AgentSays(event.LevelInfo, line))
+			t.turns.emit(translate.AgentNotice(event.LevelInfo, line))
 		}
 	case "session_title_changed":
 		if title := text.OneLine(f.Title, 200); title != "" {
@@ -303,9 +303,9 @@ func (t *translator) answered(r *controlResponse) {
 		}
 		t.approvals.stop()
 	case subtype == "get_settings" && r.Subtype == "success":
-		t.session.denies = len(translate.Loose[settings](r.Response).Effective.Permissions.Deny) > 0
+		t.session.denies = len(translate.DecodeLenient[settings](r.Response).Effective.Permissions.Deny) > 0
 	case subtype == "initialize" && r.Subtype == "success":
-		if offered := t.session.offers(translate.Loose[initialized](r.Response)); len(offered) > 0 {
+		if offered := t.session.offers(translate.DecodeLenient[initialized](r.Response)); len(offered) > 0 {
 			t.turns.emit(event.SessionUpdated{Commands: offered})
 		}
 	case r.Subtype == "error" && refusable[subtype] != "":

@@ -85,16 +85,16 @@ func TestUntrustedFolderIsReadAsTextOnly(t *testing.T) {
 			t.Errorf("%d requests went elsewhere", n)
 		}
 		for _, canary := range []string{"canary-secret", "canary-memory", "canary-agent", "canary-command", "canary-skill"} {
-			if r.Told(canary) {
+			if r.ModelReceived(canary) {
 				t.Errorf("the model received the folder's %s", canary)
 			}
 		}
 	})
 }
 
-// When the model reads a file, Claude Code looks for rules and memory beside it.
-// The ones of an untrusted folder stay unread, but for the rules with 2.1.197,
-// which has no switch for them.
+// When the model reads a file, Claude Code looks for rules and memory beside
+// it. The ones of an untrusted folder stay unread, but for the rules with
+// 2.1.197, which has no switch for them.
 func TestRulesBesideFilesOfUntrustedFolderAreNotRead(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		secret := filepath.Join(r.Home.Dir, "secret.md")
@@ -127,13 +127,13 @@ func TestRulesBesideFilesOfUntrustedFolderAreNotRead(t *testing.T) {
 		read()
 		for _, canary := range []string{"canary-rule", "canary-memory", "canary-secret"} {
 			reads := r.Agent.Version == "2.1.197" && canary != "canary-memory"
-			if told := r.Told(canary); told != reads {
+			if told := r.ModelReceived(canary); told != reads {
 				t.Errorf("the model received the folder's %s: %v, want %v", canary, told, reads)
 			}
 		}
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		read()
-		if !r.Told("canary-rule") {
+		if !r.ModelReceived("canary-rule") {
 			t.Error("the model did not receive the rules of a trusted folder")
 		}
 	})
@@ -150,8 +150,8 @@ func TestMemoryOfATrustedFolderCannotImportFilesOutside(t *testing.T) {
 		r.Write("CLAUDE.md", "canary-memory @"+secret+"\n")
 		r.Opt.Trusted = true
 		r.stillWorks()
-		if !r.Told("canary-memory") || r.Told("canary-secret") {
-			t.Errorf("the model received the memory: %v, the file outside: %v", r.Told("canary-memory"), r.Told("canary-secret"))
+		if !r.ModelReceived("canary-memory") || r.ModelReceived("canary-secret") {
+			t.Errorf("the model received the memory: %v, the file outside: %v", r.ModelReceived("canary-memory"), r.ModelReceived("canary-secret"))
 		}
 	})
 }
@@ -173,13 +173,13 @@ func TestScheduledTasksOfUntrustedFolderAreNotSent(t *testing.T) {
 			r.Play(says("ok"))
 			r.Finish("")
 		}
-		if r.Told("canary-task") {
+		if r.ModelReceived("canary-task") {
 			t.Error("the model received the folder's task")
 		}
 		r.Conn.Close()
 		r.Opt.Trusted, r.Conn = true, nil // proves that the test can fail
 		r.Play(says("ok"))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		if _, err := r.Model.Await(ctx, func(req fakemodel.Request) bool { return bytes.Contains(req.Body, []byte("canary-task")) }); err != nil {
 			t.Errorf("the task of a trusted folder: %v", err)

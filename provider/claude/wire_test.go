@@ -154,21 +154,21 @@ var damages = map[string]recordtest.Damage{
 	"blocks stop twice":           recordtest.Twice(`content_block_stop`),
 	"messages start twice":        recordtest.Twice(`message_start`),
 	"messages are sent twice":     recordtest.Twice(`"type\\?":\\?"assistant"`),
-	"no block starts":             recordtest.Without(`content_block_start`),
-	"no block grows":              recordtest.Without(`content_block_delta`),
-	"no block stops":              recordtest.Without(`content_block_stop`),
-	"no message starts":           recordtest.Without(`message_start`),
-	"no message stops":            recordtest.Without(`message_stop|message_delta`),
-	"nothing but whole frames":    recordtest.Without(`stream_event`),
+	"no block starts":             recordtest.DropLines(`content_block_start`),
+	"no block grows":              recordtest.DropLines(`content_block_delta`),
+	"no block stops":              recordtest.DropLines(`content_block_stop`),
+	"no message starts":           recordtest.DropLines(`message_start`),
+	"no message stops":            recordtest.DropLines(`message_stop|message_delta`),
+	"nothing but whole frames":    recordtest.DropLines(`stream_event`),
 	"no whole text":               wholeTexts,
-	"no whole text, no starts":    recordtest.Both(wholeTexts, recordtest.Without(`content_block_start`)),
-	"no whole text, no stops":     recordtest.Both(wholeTexts, recordtest.Without(`content_block_stop`)),
+	"no whole text, no starts":    recordtest.Both(wholeTexts, recordtest.DropLines(`content_block_start`)),
+	"no whole text, no stops":     recordtest.Both(wholeTexts, recordtest.DropLines(`content_block_stop`)),
 	"no whole text, starts twice": recordtest.Both(wholeTexts, recordtest.Twice(`content_block_start`)),
 	"one block index":             recordtest.Replaced(`"index":1`, `"index":0`),
 }
 
 // wholeTexts removes the assistant frames with text.
-var wholeTexts = recordtest.Without(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
+var wholeTexts = recordtest.DropLines(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
 
 // For each damage to the stream of a message, the text is the text of the
 // complete message, or the turn fails. (H06)
@@ -338,7 +338,7 @@ func drainAll(t *testing.T, opt runnel.Options) ([]event.Event, error) {
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.Prompt(t.Context(), testTurn, runnel.Text("go")) // fails if the agent has exited
-	timer := time.AfterFunc(patience, func() { c.Close() })
+	timer := time.AfterFunc(waitTimeout, func() { c.Close() })
 	defer timer.Stop()
 	var evs []event.Event
 	for {

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds how long a test waits for a real agent.
-const patience = agentrig.Patience
+// waitTimeout bounds how long a test waits for a real agent.
+const waitTimeout = agentrig.Timeout
 
 // Helpers that the tests of all providers use.
 var (

@@ -14,17 +14,17 @@ import (
 
 // An approval is the Codex-specific part of an open question.
 type approval struct {
-	request jsonrpc.ID
-	method  string
-	native  string // the native turn; "" if unknown
-	choices []choice
-	sheet   *sheet // if the user answers in text, see user
-	form    bool   // if the user fills in the values of a form
-	unseen  bool   // the agent has not shown what it would do
-	shown   event.Approval
+	request   jsonrpc.ID
+	method    string
+	native    string // the native turn; "" if unknown
+	choices   []choice
+	questions *questionSet // if the user answers in text, see user
+	form      bool         // if the user fills in the values of a form
+	unseen    bool         // the agent has not shown what it would do
+	shown     event.Approval
 
-	// about is the arguments that the item of the question must have; nil if the
-	// question is not about a whole item.
+	// about is the arguments that the item of the question must have; nil if
+	// the question is not about a whole item.
 	about json.RawMessage
 }
 
@@ -94,7 +94,7 @@ type questions struct {
 // asked processes a question of the agent. A question that cannot be shown is
 // rejected at once, because the agent would wait for the answer without limit.
 func (t *translator) asked(m jsonrpc.Message) {
-	q := translate.Loose[question](m.Params)
+	q := translate.DecodeLenient[question](m.Params)
 	call := t.calling(q)
 	a := &approval{request: m.ID, method: m.Method, native: q.TurnID}
 	ok := a.describe(q, call)
@@ -312,7 +312,7 @@ func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "
 // accepts the others as well.
 func (a *approval) command(q question, c *piece) event.Approval {
 	if q.Command == "" && q.ApprovalID == "" && c != nil && c.kind == "commandExecution" {
-		known := translate.Loose[item](c.args)
+		known := translate.DecodeLenient[item](c.args)
 		q.Command, q.CWD = known.Command, known.CWD
 	}
 	a.unseen = q.Command == "" && q.Network == nil
@@ -350,7 +350,7 @@ func (a *approval) allowCommand(q question) {
 		a.add(translate.AllowAlways, event.ChoiceAllowAlways, label, decided{"decision": decided{"acceptWithExecpolicyAmendment": decided{"execpolicy_amendment": q.Amendment}}})
 	}
 	for _, raw := range q.Hosts[:min(len(q.Hosts), 10)] {
-		h := translate.Loose[struct{ Host, Action string }](raw)
+		h := translate.DecodeLenient[struct{ Host, Action string }](raw)
 		if h.Action == "allow" && len(h.Host) <= 200 && !a.has(translate.AllowAlways) {
 			a.add(translate.AllowAlways, event.ChoiceAllowAlways, oneLine("Always allow "+h.Host, translate.MaxLabel), decided{"decision": decided{"applyNetworkPolicyAmendment": decided{"network_policy_amendment": raw}}})
 		}
@@ -378,7 +378,7 @@ func (a *approval) fileChange(q question, c *piece) event.Approval {
 	ev.Arguments = a.about
 	session := "Allow edits of these files for this session"
 	if q.GrantRoot != "" {
-		args := translate.Loose[map[string]any](a.about)
+		args := translate.DecodeLenient[map[string]any](a.about)
 		args["grantRoot"] = q.GrantRoot
 		ev.Arguments = translate.Object(args)
 		session = "Allow edits in " + q.GrantRoot + " for this session"
@@ -458,14 +458,14 @@ func persists(raw json.RawMessage) []string {
 	if json.Unmarshal(raw, &one) == nil {
 		return []string{one}
 	}
-	words := translate.Loose[[]string](raw)
+	words := translate.DecodeLenient[[]string](raw)
 	return words[:min(len(words), 2)]
 }
 
 // fill returns the result of a choice with the user's values in it.
 func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
-	if a.sheet != nil {
-		return a.sheet.fill(c, values)
+	if a.questions != nil {
+		return a.questions.fill(c, values)
 	}
 	if len(values) == 0 {
 		return c.result, nil
@@ -482,15 +482,15 @@ func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, erro
 
 // choiceOf returns the id of the choice that a result is for.
 func (a *approval) choiceOf(result json.RawMessage) string {
-	if a.sheet != nil {
-		return a.sheet.choiceOf(result)
+	if a.questions != nil {
+		return a.questions.choiceOf(result)
 	}
 	for _, c := range a.choices {
 		if sameJSON(c.result, result) {
 			return c.ID
 		}
 	}
-	r := translate.Loose[struct{ Action string }](result)
+	r := translate.DecodeLenient[struct{ Action string }](result)
 	if r.Action == "accept" {
 		return translate.AllowOnce
 	}

@@ -30,9 +30,9 @@ func TestConformance(t *testing.T) {
 			return r.provider(), r.Opt
 		},
 		Needs: map[providertest.Scenario]func(*runnel.Options){
-			providertest.Subagent: newer,
-			providertest.Behind:   newer,
-			providertest.Question: func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan },
+			providertest.Subagent:   newer,
+			providertest.Background: newer,
+			providertest.Question:   func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan },
 		},
 		Prompts: map[providertest.Scenario]string{
 			providertest.Text:      prompt(said),
@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 			providertest.Subagent: prompt(
 				call(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 				call(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said),
-			providertest.Plan:   prompt(call(fakemodel.Call("update_plan", args{"plan": []args{{"step": "Look", "status": "in_progress"}, {"step": "Leap", "status": "pending"}}})), said),
-			providertest.Behind: prompt(call(fakemodel.Call("spawn_agent", args{"task_name": "later", "message": later.Prompt("later"), "fork_turns": "none"})), fakemodel.Step{Text: "It runs."}),
+			providertest.Plan:       prompt(call(fakemodel.Call("update_plan", args{"plan": []args{{"step": "Look", "status": "in_progress"}, {"step": "Leap", "status": "pending"}}})), said),
+			providertest.Background: prompt(call(fakemodel.Call("spawn_agent", args{"task_name": "later", "message": later.Prompt("later"), "fork_turns": "none"})), fakemodel.Step{Text: "It runs."}),
 			providertest.Question: prompt(call(fakemodel.Call("request_user_input", args{"questions": []args{{
 				"id": "one", "header": "Pick", "question": "Which one?",
 				"options": []args{{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}},
@@ -57,8 +57,8 @@ func TestConformance(t *testing.T) {
 			providertest.Recover: prompt(said),
 		},
 		Cannot: map[providertest.Scenario]string{
-			providertest.Plan:   "0.169.0 offers no update_plan tool to the models in its catalogue",
-			providertest.Behind: "0.169.0: only commands continue after a turn; they request no approval and write no message",
+			providertest.Plan:       "0.169.0 offers no update_plan tool to the models in its catalogue",
+			providertest.Background: "0.169.0: only commands continue after a turn; they request no approval and write no message",
 		},
 		SawImage: func(opt runnel.Options) bool {
 			for _, r := range models[opt.Dir].Requests() {
@@ -68,9 +68,9 @@ func TestConformance(t *testing.T) {
 			}
 			return false
 		},
-		Told:      func(opt runnel.Options, what string) bool { return models[opt.Dir].Told(what) },
-		Said:      "Done.",
-		Processes: true,
+		ModelReceived: func(opt runnel.Options, what string) bool { return models[opt.Dir].Received(what) },
+		MessageEnd:    "Done.",
+		Processes:     true,
 		Differences: map[string]func(event.Item) bool{
 			"0.169.0 does not keep plans": func(it event.Item) bool { return it.Type == event.TypePlan },
 		},

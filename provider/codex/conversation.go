@@ -87,7 +87,7 @@ func (cv *conversation) begin(thread, native string) {
 	switch {
 	case thread != cv.thread && tn == nil:
 		if s := cv.subagents.begin(thread, native); s != nil {
-			cv.place(s)
+			cv.assignTurn(s)
 		}
 		return
 	case thread != cv.thread || tn != nil && tn.began:
@@ -212,7 +212,7 @@ func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc
 	cv.commands.keep(tn.native, tn.close(end.Status))
 	cv.turns.ended(tn.native)
 	for _, s := range cv.subagents.moveOut(tn) {
-		cv.place(s)
+		cv.assignTurn(s)
 	}
 	left, denials := cv.questions.moveOut(tn, cv.subagents.running)
 	for _, m := range denials {
@@ -234,10 +234,10 @@ func (cv *conversation) turnDone(tn *turn, end nativeTurn) (unanswered []jsonrpc
 	return unanswered
 }
 
-// place selects the turn that shows a subagent's next events. This is the
+// assignTurn selects the turn that shows a subagent's next events. This is the
 // running turn if that turn started the subagent, or if the call that started
 // the subagent is not known yet. Otherwise it is a new background turn.
-func (cv *conversation) place(s *subagentTurn) {
+func (cv *conversation) assignTurn(s *subagentTurn) {
 	if main := cv.turns.current(); main != nil && (s.agent.turn == main.id || s.agent.turn == "") {
 		s.nest(cv.out.ForTurn(main.id), main)
 		return
@@ -276,7 +276,7 @@ func (cv *conversation) commandEnded(c *piece, it item) {
 	out.Emit(cv.started())
 	out.Notice(event.LevelInfo, "TASK_ENDED", "A command in the background has ended: "+oneLine(c.title, 300))
 	is := newItems(&line{next: 1})
-	is.place(out, "")
+	is.setTurn(out, "")
 	is.whole(it)
 	out.Emit(event.ResponseDone{Status: event.StatusCompleted})
 }

@@ -26,7 +26,7 @@ func errorInfo(e turnError) (k errorKind) {
 	if json.Unmarshal(e.Info, &k.word) == nil {
 		return k
 	}
-	for word, more := range translate.Loose[map[string]struct {
+	for word, more := range translate.DecodeLenient[map[string]struct {
 		Status int `json:"httpStatusCode"`
 	}](e.Info) {
 		k.word, k.status = word, more.Status
@@ -88,7 +88,7 @@ func fault(e turnError) event.Fault {
 // because returns the agent's reason as the end of a sentence. The agent's
 // message may be the body of the model API's response.
 func because(e turnError) string {
-	body := translate.Loose[struct {
+	body := translate.DecodeLenient[struct {
 		Message string `json:"message"`
 		Detail  string `json:"detail"`
 		Error   struct {

@@ -71,11 +71,11 @@ func meta(file, id string) (c runnel.Conversation, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	head := translate.Loose[struct {
+	head := translate.DecodeLenient[struct {
 		Type    string          `json:"type"`
 		Payload json.RawMessage `json:"payload"`
 	}](line)
-	about := translate.Loose[struct {
+	about := translate.DecodeLenient[struct {
 		ID  string `json:"id"`
 		CWD string `json:"cwd"`
 	}](head.Payload)

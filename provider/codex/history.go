@@ -248,7 +248,7 @@ func (h *historian) begin(native nativeTurn, all []threadItem) *turn {
 	tn := t.turns.bind(t.thread, native.ID, id)
 	tn.began, tn.prompt = true, prompt.ID
 	if i >= 0 {
-		asked, warning := userMessage(translate.Loose[[]userInput](prompt.Content))
+		asked, warning := userMessage(translate.DecodeLenient[[]userInput](prompt.Content))
 		t.out.UserMessage(tn.id, translate.ItemID(tn.prefix, 0, 0), asked, warning)
 	}
 	tn.out.Emit(event.ResponseStart{ProviderID: providerID})

@@ -53,8 +53,8 @@ type piece struct {
 
 func newItems(l *line) itemList { return itemList{line: l, pieces: make(map[string]*piece)} }
 
-// place sets the turn in which the items from here on are shown.
-func (is *itemList) place(out translate.TurnEmitter, parent string) {
+// setTurn sets the turn in which the items from here on are shown.
+func (is *itemList) setTurn(out translate.TurnEmitter, parent string) {
 	is.out, is.parent, is.prefix = out, parent, translate.Prefix(out.Turn(), "")
 	if parent != "" {
 		is.prefix = translate.Prefix(out.Turn(), key(parent))
@@ -229,7 +229,7 @@ func (is *itemList) whole(it item) {
 		is.line.lastMessage = it.Text
 	case "userMessage": // not the prompt of this turn
 		is.begun(c, event.TypeMessage, "")
-		message, _ := userMessage(translate.Loose[[]userInput](it.Content))
+		message, _ := userMessage(translate.DecodeLenient[[]userInput](it.Content))
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: message})
 	case "reasoning":
 		is.reasoned(c, it)
@@ -253,7 +253,7 @@ func (is *itemList) reasoned(c *piece, it item) {
 		is.begun(c, event.TypeReasoning, "")
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
 	}
-	if text := strings.Join(translate.Loose[[]string](it.Content), ""); text != "" || c.raw {
+	if text := strings.Join(translate.DecodeLenient[[]string](it.Content), ""); text != "" || c.raw {
 		is.startRaw(c)
 		is.out.Emit(event.ItemDone{ItemID: c.rawID(), FinalItem: event.Reasoning{Content: text, ProviderID: providerID}})
 	}

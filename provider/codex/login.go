@@ -86,7 +86,7 @@ func (l login) apply(c *conn, next func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	account := translate.Loose[struct {
+	account := translate.DecodeLenient[struct {
 		Account json.RawMessage `json:"account"`
 		Needed  bool            `json:"requiresOpenaiAuth"` // false for the user's own model providers
 	}](result)

@@ -21,8 +21,8 @@ type userQuestion struct {
 	} `json:"options"`
 }
 
-// sheet holds the questions of one request.
-type sheet struct{ questions []userQuestion }
+// questionSet holds the questions of one request.
+type questionSet struct{ questions []userQuestion }
 
 // maxQuestions bounds the questions of one request.
 const maxQuestions = 20
@@ -51,7 +51,7 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	if len(q.Questions) == 0 || len(q.Questions) > maxQuestions {
 		return event.Approval{}, false
 	}
-	a.sheet = &sheet{q.Questions}
+	a.questions = &questionSet{q.Questions}
 	first := q.Questions[0]
 	ev := event.Approval{
 		Kind: event.ApprovalQuestion, ToolName: "request_user_input", Title: oneLine(first.Question, 300),
@@ -59,7 +59,7 @@ func (a *approval) user(q question) (event.Approval, bool) {
 	}
 	if len(q.Questions) == 1 {
 		for i, o := range first.Options[:min(len(first.Options), translate.MaxOptions)] {
-			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.sheet.result(map[string]userAnswer{first.ID: {o.Label}}))
+			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.questions.result(map[string]userAnswer{first.ID: {o.Label}}))
 		}
 	}
 	var firsts []string
@@ -68,8 +68,8 @@ func (a *approval) user(q question) (event.Approval, bool) {
 			firsts = append(firsts, u.Options[0].Label)
 		}
 	}
-	a.add(translate.AllowOnce, event.ChoiceAllowOnce, translate.AnswerLabel(firsts), a.sheet.result(a.sheet.firsts(nil)))
-	none := a.sheet.result(nil)
+	a.add(translate.AllowOnce, event.ChoiceAllowOnce, translate.AnswerLabel(firsts), a.questions.result(a.questions.firsts(nil)))
+	none := a.questions.result(nil)
 	a.add(translate.Deny, event.ChoiceDeny, "Do not answer", none)
 	a.stop(none, true)
 	a.choices[len(a.choices)-1].Label = "Stop"
@@ -77,7 +77,7 @@ func (a *approval) user(q question) (event.Approval, bool) {
 }
 
 // result returns the answers, by question id, in the agent's form.
-func (s *sheet) result(answers map[string]userAnswer) decided {
+func (s *questionSet) result(answers map[string]userAnswer) decided {
 	out := make(map[string]map[string]userAnswer)
 	for id, g := range answers {
 		out[id] = map[string]userAnswer{"answers": g}
@@ -87,7 +87,7 @@ func (s *sheet) result(answers map[string]userAnswer) decided {
 
 // firsts returns the answers by question id. A question without an answer gets
 // its first option.
-func (s *sheet) firsts(answers map[string]userAnswer) map[string]userAnswer {
+func (s *questionSet) firsts(answers map[string]userAnswer) map[string]userAnswer {
 	out := make(map[string]userAnswer)
 	for _, q := range s.questions {
 		switch {
@@ -103,7 +103,7 @@ func (s *sheet) firsts(answers map[string]userAnswer) map[string]userAnswer {
 }
 
 // fill returns the result of a choice with the user's own answers in it.
-func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
+func (s *questionSet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
 	if len(values) == 0 || c.ID != translate.AllowOnce {
 		return c.result, nil
 	}
@@ -117,8 +117,8 @@ func (s *sheet) fill(c choice, values json.RawMessage) (json.RawMessage, error) 
 }
 
 // choiceOf returns the id of the choice that a result is for.
-func (s *sheet) choiceOf(result json.RawMessage) string {
-	r := translate.Loose[struct {
+func (s *questionSet) choiceOf(result json.RawMessage) string {
+	r := translate.DecodeLenient[struct {
 		Answers map[string]struct{ Answers []string } `json:"answers"`
 	}](result)
 	if len(r.Answers) == 0 {

@@ -412,7 +412,7 @@ func TestUnreachableModelStallsTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if _, err := turn.Wait(ctx); runnel.CodeOf(err) != runnel.AgentStalled {
 		t.Error(err)
@@ -435,7 +435,7 @@ func TestInterruptEndsCommands(t *testing.T) {
 	}
 	r.Play(says("On."))
 	r.FinishTurn("")
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for _, name := range []string{"one", "two"} {
 		for {
 			if err := os.Remove(r.File(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -465,7 +465,7 @@ func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 		t.Fatal(detail(err))
 	}
 	defer sess.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	prompt := fakemodel.Scenario{Steps: []fakemodel.Step{
 		{Chunk: 8, Blocks: []fakemodel.Block{{Type: "thinking", Text: "Thinking of it."}, {Type: "text", Text: "Running it now."}, shell("echo one; sleep 0.1; echo two")}}, says("Done."),

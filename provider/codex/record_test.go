@@ -100,7 +100,7 @@ func (r *rig) keptTurns(thread string) (lines []string) {
 			lines = append(lines, strings.TrimSuffix(b.String(), "\n"))
 			var turns []nativeTurn
 			for _, raw := range p.Data {
-				turns = append(turns, loose[nativeTurn](raw))
+				turns = append(turns, decodeLenient[nativeTurn](raw))
 			}
 			return turns, nil, nil
 		})
@@ -155,7 +155,7 @@ func history(t *testing.T, a *txtar.Archive) []event.Event {
 			main = k.Thread
 		}
 		for _, raw := range k.Turns {
-			store[k.Thread] = append(store[k.Thread], loose[nativeTurn](raw))
+			store[k.Thread] = append(store[k.Thread], decodeLenient[nativeTurn](raw))
 		}
 	}
 	var evs []event.Event

@@ -129,7 +129,7 @@ func join(out io.Writer, files []string, end int64) error {
 		if err != nil {
 			return err
 		}
-		head := translate.Loose[struct {
+		head := translate.DecodeLenient[struct {
 			Ordinal int64 `json:"ordinal"`
 			Payload struct {
 				Base *struct {

@@ -149,7 +149,7 @@ func (s *settings) update(n threadSettings) (u event.SessionUpdated, sandboxChan
 
 // offered processes the agent's list of models.
 func (s *settings) offered(result json.RawMessage) {
-	list := translate.Loose[struct {
+	list := translate.DecodeLenient[struct {
 		Data []modelEntry `json:"data"`
 	}](result).Data
 	s.Models = nil

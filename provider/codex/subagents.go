@@ -109,7 +109,7 @@ func (ss *subagents) begin(thread, native string) *subagentTurn {
 }
 
 // moveOut removes the subagents that still work from an ended turn. It returns
-// their turns, for which the caller must call place.
+// their turns, for which the caller must call assignTurn.
 func (ss *subagents) moveOut(over *turn) (moved []*subagentTurn) {
 	for _, native := range slices.Sorted(maps.Keys(ss.running)) {
 		s := ss.running[native]
@@ -143,7 +143,7 @@ func (ss *subagents) end(s *subagentTurn, end nativeTurn) {
 // nest shows the subagent's turn within a turn of the conversation.
 func (s *subagentTurn) nest(out translate.TurnEmitter, main *turn) {
 	s.main, s.background = main, nil
-	s.place(out, s.parent())
+	s.setTurn(out, s.parent())
 }
 
 // detach shows the subagent's turn as a background turn.
@@ -151,7 +151,7 @@ func (s *subagentTurn) detach(out translate.TurnEmitter) {
 	b := &backgroundTurn{id: out.Turn()}
 	s.main, s.background = nil, b
 	s.agent.line.next = 1
-	s.place(out.Holding(b.hold), s.parent())
+	s.setTurn(out.Holding(b.hold), s.parent())
 }
 
 // parent returns the call that contains the items of the turn.

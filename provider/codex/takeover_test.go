@@ -24,7 +24,7 @@ func TestRestoredTranslatorContinuesIdentically(t *testing.T) {
 // session. The backlog must contain the turns whose prompts the agent received.
 func TestTakeoverRepeatsRecordedEvents(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
-		back := recordtest.Relive(t, section(a, "in"), newTranslator)
+		back := recordtest.CheckTakeovers(t, section(a, "in"), newTranslator)
 		var prompts []string
 		for _, ev := range translated(t, a) {
 			if b, ok := ev.Body.(event.ItemStart); ok && b.ItemID == runnel.UserItemID(ev.Turn) {

@@ -68,8 +68,8 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	return t.out.Take(), t.out.Replies()
 }
 
-// Gone implements [agentconn.Translator].
-func (t *translator) Gone() []event.Event { return t.out.Take() }
+// Flush implements [agentconn.Translator].
+func (t *translator) Flush() []event.Event { return t.out.Take() }
 
 // Skipped implements [agentconn.Translator].
 func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
@@ -112,7 +112,7 @@ func (t *translator) message(m jsonrpc.Message) {
 	case jsonrpc.Answered:
 		t.answered(call, m)
 	case jsonrpc.Overrun:
-		t.reply(jsonrpc.Refuse(m), nil)
+		t.reply(jsonrpc.Overloaded(m), nil)
 	default:
 		t.out.Skip()
 	}
@@ -120,7 +120,7 @@ func (t *translator) message(m jsonrpc.Message) {
 
 // notified dispatches a notification.
 func (t *translator) notified(m jsonrpc.Message) {
-	n := translate.Loose[note](m.Params)
+	n := translate.DecodeLenient[note](m.Params)
 	switch m.Method {
 	case "turn/started":
 		if n.Turn != nil {
@@ -183,7 +183,7 @@ func (t *translator) sessionNotified(m jsonrpc.Message, n note) {
 		}
 	case "warning", "configWarning", "guardianWarning", "deprecationNotice":
 		if text := t.warnings.take(m.Method, n); text != "" {
-			t.notice(translate.AgentSays(event.LevelWarning, text))
+			t.notice(translate.AgentNotice(event.LevelWarning, text))
 		}
 	case "model/rerouted":
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "MODEL_FALLBACK", Message: "The agent continues with another model: " + oneLine(n.ToModel, 200) + "."})
@@ -200,9 +200,9 @@ func (t *translator) requested(m jsonrpc.Message) {
 	case m.Method == methodInitialize:
 		t.process = strings.TrimPrefix(name, processPrefix)
 	case m.Method == methodTurn && strings.HasPrefix(name, turnPrefix):
-		t.turns.promptSent(strings.TrimPrefix(name, turnPrefix), translate.Loose[turnParams](m.Params).Input)
+		t.turns.promptSent(strings.TrimPrefix(name, turnPrefix), translate.DecodeLenient[turnParams](m.Params).Input)
 	case m.Method == methodInterrupt:
-		native := translate.Loose[note](m.Params).TurnID
+		native := translate.DecodeLenient[note](m.Params).TurnID
 		t.turns.interruptSent(name, native)
 		if tn := t.turns.running[native]; tn != nil {
 			for _, a := range t.questions.Of(tn.id) {
@@ -222,7 +222,7 @@ func (t *translator) answered(c jsonrpc.Call, m jsonrpc.Message) {
 			if c.Method == methodStart {
 				t.turns.total = &tokens{} // a resumed conversation continues its count
 			}
-			t.opened(translate.Loose[opened](m.Result), c.Method == methodResume)
+			t.opened(translate.DecodeLenient[opened](m.Result), c.Method == methodResume)
 		}
 	case methodTurn:
 		t.accepted(strings.TrimPrefix(name, turnPrefix), m)

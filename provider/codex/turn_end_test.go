@@ -10,7 +10,7 @@ import (
 )
 
 func TestEndings(t *testing.T) {
-	providertest.Endings(t, providertest.Dialect{
+	providertest.RunExits(t, providertest.ShellAgent{
 		Open: `  *'"method":"initialize"'*) reply '{"userAgent":"runnel"}' ;;
   *'"account/read"'*) reply '{"account":null,"requiresOpenaiAuth":false}' ;;
   *'"thread/start"'*|*'"thread/resume"'*) reply '{"thread":{"id":"t1"},"model":"m","approvalPolicy":"on-request","sandbox":{"type":"workspaceWrite"}}' ;;

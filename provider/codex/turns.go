@@ -138,7 +138,7 @@ func (ts *turns) bind(thread, native, id string) *turn {
 	ts.next++
 	tn.native = native
 	tn.itemList = newItems(&line{next: 1})
-	tn.place(ts.out.ForTurn(id), "")
+	tn.setTurn(ts.out.ForTurn(id), "")
 	ts.running[native] = tn
 	return tn
 }

@@ -24,7 +24,7 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	r.Open()
 	tick := time.NewTicker(50 * time.Millisecond) // the MCP server starts concurrently with the conversation
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); len(trap.Ran()) == 0; <-tick.C {
+	for deadline := time.Now().Add(waitTimeout); len(trap.Ran()) == 0; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing ran in the trusted folder")
 		}
@@ -38,7 +38,7 @@ func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) { newRig(t).Withs
 func TestGitSettingsReachToolsThatFilterVariables(t *testing.T) {
 	r := newRig(t)
 	r.append("[shell_environment_policy]\nignore_default_excludes = false\nset = { MINE = \"1\" }\n")
-	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.WordsOf(r.Agent.Name).Ask("echo $MINE > mine")}}, fakemodel.Step{Text: "Done."})
+	r.Play(fakemodel.Step{Blocks: []fakemodel.Block{realagents.ToolsetOf(r.Agent.Name).Ask("echo $MINE > mine")}}, fakemodel.Step{Text: "Done."})
 	r.Finish(allowOnce)
 	r.Conn.Close()
 	if got := r.Read("mine"); got != "1\n" {

@@ -140,9 +140,9 @@ func filledIn(t *testing.T, arguments json.RawMessage) json.RawMessage {
 // backgroundTask checks work that outlives its turn. The agent asks for
 // approval and sends a message in further turns, which have no user message.
 func (s Subject) backgroundTask(t *testing.T) {
-	s.prompt(t, Behind)
-	l := s.open(t, Behind, runnel.Config{})
-	turn := s.play(l, Behind)
+	s.prompt(t, Background)
+	l := s.open(t, Background, runnel.Config{})
+	turn := s.play(l, Background)
 	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
 	if err := os.WriteFile(filepath.Join(l.opt.Dir, "go"), nil, 0o600); err != nil {
@@ -166,7 +166,7 @@ func (s Subject) backgroundTask(t *testing.T) {
 			if ok && m.Origin == event.OriginUser {
 				t.Errorf("turn %s, which the agent started, has a user message", ev.Turn)
 			}
-			said = said || ok && strings.HasSuffix(m.Content, s.Said)
+			said = said || ok && strings.HasSuffix(m.Content, s.MessageEnd)
 		}
 		if said && event.Ends(ev.Body) {
 			break

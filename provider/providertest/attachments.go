@@ -61,7 +61,7 @@ func (l *live) checkUserMessage(m event.Message, text string, names ...string) {
 // modelReceived fails the test unless the model received the text what.
 func (s Subject) modelReceived(l *live, what string) {
 	l.t.Helper()
-	if s.Told != nil && !s.Told(l.opt, what) {
+	if s.ModelReceived != nil && !s.ModelReceived(l.opt, what) {
 		l.t.Errorf("the model did not receive %q", what)
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// Dialect describes how a small shell program imitates an agent. The fields are
-// lines of sh. They can call the function reply, which answers the request with
-// the id $id; its argument is the result.
-type Dialect struct {
+// ShellAgent describes how a small shell program imitates an agent. The fields
+// are lines of sh. They can call the function reply, which answers the request
+// with the id $id; its argument is the result.
+type ShellAgent struct {
 	Open   string // case branches on $line that answer the requests of the handshake
 	Prompt string // pattern of a line with a prompt
 	Begin  string // commands that report the start of the turn
 	Answer string // commands that print the message "Answer." and end the turn
 }
 
-// program imitates an agent. Endings replaces the words in capitals. By default
-// the program ignores signals and the end of its input.
+// program imitates an agent. RunExits replaces the words in capitals. By
+// default the program ignores signals and the end of its input.
 const program = `#!/bin/sh
 trap '' INT TERM HUP
 ignore_eof=yes
@@ -59,15 +59,15 @@ const (
 // the cases that run in parallel.
 const exitTimeout = 12 * time.Second
 
-// Endings tests how a provider stops an agent that does not exit by itself, and
-// how it reports an agent that exits too early. with returns a provider whose
-// agent is the program at path.
+// RunExits tests how a provider stops an agent that does not exit by itself,
+// and how it reports an agent that exits too early. with returns a provider
+// whose agent is the program at path.
 //
 // The cases run in parallel, because they mostly wait for grace periods. Each
 // case checks only the processes whose working directory is its own. The
 // provider must stop the program within exitTimeout. Each wait of a case fails
 // after waitTimeout.
-func Endings(t *testing.T, d Dialect, with func(path string) runnel.Provider) {
+func RunExits(t *testing.T, d ShellAgent, with func(path string) runnel.Provider) {
 	t.Cleanup(func() { // after all cases
 		if left := descendants(); len(left) > 0 {
 			t.Errorf("processes %v are left", left)

@@ -47,22 +47,22 @@ type Scenario string
 
 // The scenarios. Each comment states what the prompt must cause.
 const (
-	Text      Scenario = "text"      // one message that ends with Subject.Said
-	Reasoning Scenario = "reasoning" // reasoning, then a message
-	Tool      Scenario = "tool"      // a tool call with output that needs no approval, then a message
-	Parallel  Scenario = "parallel"  // two tool calls that are open until the file "both" exists, then a message
-	Image     Scenario = "image"     // a message; the prompt has an image
-	Edit      Scenario = "edit"      // a file edit with its changes, with or without an approval
-	Approval  Scenario = "approval"  // a tool call that needs an approval, then a message
-	LongText  Scenario = "long-text" // a message that does not end before an interrupt
-	LongTool  Scenario = "long-tool" // a tool that runs until an interrupt
-	Failure   Scenario = "failure"   // a failure of the model that makes the turn fail
-	Subagent  Scenario = "subagent"  // a subagent that calls a tool and sends a message, within the turn
-	Plan      Scenario = "plan"      // a plan, then a message
-	Question  Scenario = "question"  // one question to the user, then a message
-	Behind    Scenario = "behind"    // a background task that asks for approval, waits for the file "go", and ends with a message that ends with Subject.Said
-	Denial    Scenario = "denial"    // no prompt: the turn of Approval continues after a denial
-	Recover   Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.Said
+	Text       Scenario = "text"      // one message that ends with Subject.MessageEnd
+	Reasoning  Scenario = "reasoning" // reasoning, then a message
+	Tool       Scenario = "tool"      // a tool call with output that needs no approval, then a message
+	Parallel   Scenario = "parallel"  // two tool calls that are open until the file "both" exists, then a message
+	Image      Scenario = "image"     // a message; the prompt has an image
+	Edit       Scenario = "edit"      // a file edit with its changes, with or without an approval
+	Approval   Scenario = "approval"  // a tool call that needs an approval, then a message
+	LongText   Scenario = "long-text" // a message that does not end before an interrupt
+	LongTool   Scenario = "long-tool" // a tool that runs until an interrupt
+	Failure    Scenario = "failure"   // a failure of the model that makes the turn fail
+	Subagent   Scenario = "subagent"  // a subagent that calls a tool and sends a message, within the turn
+	Plan       Scenario = "plan"      // a plan, then a message
+	Question   Scenario = "question"  // one question to the user, then a message
+	Background Scenario = "behind"    // a background task that asks for approval, waits for the file "go", and ends with a message that ends with Subject.MessageEnd
+	Denial     Scenario = "denial"    // no prompt: the turn of Approval continues after a denial
+	Recover    Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.MessageEnd
 )
 
 // Dir is a placeholder in prompts for the directory of the environment. It is
@@ -101,10 +101,10 @@ type Subject struct {
 	// suite does not check it.
 	SawImage func(opt runnel.Options) bool
 
-	// Told reports whether the model received the text what. opt identifies the
-	// environment: New returned these options. Default: the suite does not
-	// check it.
-	Told func(opt runnel.Options, what string) bool
+	// ModelReceived reports whether the model received the text what. opt
+	// identifies the environment: New returned these options. Default: the
+	// suite does not check it.
+	ModelReceived func(opt runnel.Options, what string) bool
 
 	// TurnsByOrder means that the agent does not store Runnel's turn ids. A
 	// turn of its history has another id than the live turn, and the turns
@@ -115,8 +115,8 @@ type Subject struct {
 	// after its call, regardless of the live order.
 	OutputsWithCalls bool
 
-	// Said is the end of the message in Text, Recover and Behind.
-	Said string
+	// MessageEnd is the end of the message in Text, Recover and Background.
+	MessageEnd string
 
 	// Processes means that the provider runs its agent as a process.
 	Processes bool
@@ -143,7 +143,7 @@ var order = []string{
 // Run runs the suite with the subject and compares the results with
 // testdata/conformance. With the flag -results it writes them instead.
 func Run(t *testing.T, s Subject) {
-	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Image, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Behind, Recover} {
+	for _, sc := range []Scenario{Text, Reasoning, Tool, Parallel, Edit, Image, Approval, LongText, LongTool, Failure, Subagent, Plan, Question, Background, Recover} {
 		if s.Prompts[sc] == "" && s.Cannot[sc] == "" && s.Lacks[sc] == "" {
 			t.Errorf("%s: neither a prompt nor a reason why the agent cannot do it", sc)
 		}

@@ -26,7 +26,7 @@ func (s Subject) text(t *testing.T, c *conversation) {
 	for range 2 { // the second turn uses the same agent process
 		turn := s.play(l, Text)
 		res := l.completes(turn)
-		if !strings.HasSuffix(res.FinalText, s.Said) {
+		if !strings.HasSuffix(res.FinalText, s.MessageEnd) {
 			t.Errorf("final text %q", res.FinalText)
 		}
 		items := l.items(turn.ID)
@@ -226,7 +226,7 @@ func (s Subject) interrupt(t *testing.T, c *conversation, sc Scenario) {
 func (s Subject) nextTurnWorks(t *testing.T, l *live) {
 	t.Helper()
 	res := l.completes(s.play(l, Recover))
-	if !strings.HasSuffix(res.FinalText, s.Said) {
+	if !strings.HasSuffix(res.FinalText, s.MessageEnd) {
 		t.Errorf("the final text of the next turn is %q\n%s", res.FinalText, l.dump())
 	}
 }

@@ -38,10 +38,10 @@ func TestConformance(t *testing.T) {
 			providertest.Question:  `{"steps":[{"tool":{"name":"ask_user","arguments":{"questions":[]},"ask":{"kind":"question"}}}]}`,
 		},
 		Cannot: map[providertest.Scenario]string{
-			providertest.Subagent: "scripts have no subagents",
-			providertest.Behind:   "a script has no background tasks",
+			providertest.Subagent:   "scripts have no subagents",
+			providertest.Background: "a script has no background tasks",
 		},
-		Said: "scripted agent.",
+		MessageEnd: "scripted agent.",
 	})
 }
 

@@ -47,8 +47,8 @@ func (c *Catalogue) PruneRequests(_ context.Context, before time.Time) error {
 	return nil
 }
 
-// TurnPlaces implements [store.Requests].
-func (c *Catalogue) TurnPlaces(ctx context.Context, turn string) (places []store.TurnPlace, err error) {
+// TurnLocations implements [store.Requests].
+func (c *Catalogue) TurnLocations(ctx context.Context, turn string) (places []store.TurnLocation, err error) {
 	c.mu.Lock()
 	var sessions []string
 	for id := range c.sessions {
@@ -67,7 +67,7 @@ func (c *Catalogue) TurnPlaces(ctx context.Context, turn string) (places []store
 			return nil, err
 		}
 		if found || waiting[id] {
-			places = append(places, store.TurnPlace{Session: id, Waiting: waiting[id], After: after})
+			places = append(places, store.TurnLocation{Session: id, Waiting: waiting[id], After: after})
 		}
 	}
 	return places, nil

@@ -20,7 +20,7 @@ type keeper struct {
 	pauseFactor time.Duration  // the pause after a step, as a multiple of the step's duration
 	busy        chan struct{}  // holds a token while a goroutine compacts
 	damaged     map[int64]bool // turns.key of turns that cannot be read; guarded by busy
-	stop        func()         // stops keep and waits until it has returned; nil if it does not run
+	stop        func()         // stops maintainLoop and waits until it has returned; nil if it does not run
 }
 
 func newKeeper() keeper {
@@ -34,8 +34,8 @@ const (
 	// checkAfter is the time from opening the store to its integrity check.
 	checkAfter = time.Minute
 	// erase fails while a reader needs the write-ahead log or the disk is full.
-	// keep retries after erasePause and doubles the pause each time, up to
-	// maxErasePause.
+	// maintainLoop retries after erasePause and doubles the pause each time, up
+	// to maxErasePause.
 	erasePause    = 100 * time.Millisecond
 	maxErasePause = time.Minute
 	// foldAfter is the time from the first event in the journal until a
@@ -56,17 +56,17 @@ func (s *Store) startKeeper(after time.Duration) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		s.keep(ctx, after)
+		s.maintainLoop(ctx, after)
 	}()
 	s.keeper.stop = func() { cancel(); <-gone }
 	s.keeper.ended.Send()
 	s.keeper.deleted.Send()
 }
 
-// keep runs maintenance until ctx ends. It compacts turns some time (after)
-// after they end, or never if after is negative. It sweeps deleted sessions at
-// once.
-func (s *Store) keep(ctx context.Context, after time.Duration) {
+// maintainLoop runs maintenance until ctx ends. It compacts turns some time
+// (after) after they end, or never if after is negative. It sweeps deleted
+// sessions at once.
+func (s *Store) maintainLoop(ctx context.Context, after time.Duration) {
 	var due <-chan time.Time   // nil unless a turn has ended
 	var again <-chan time.Time // nil unless deleted data still has to be erased
 	var fold <-chan time.Time  // nil unless the journal may have events

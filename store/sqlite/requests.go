@@ -52,16 +52,16 @@ func (s *Store) PruneRequests(ctx context.Context, before time.Time) error {
 	return s.submit(ctx, j)
 }
 
-// TurnPlaces implements [store.Requests].
-func (s *Store) TurnPlaces(ctx context.Context, turn string) ([]store.TurnPlace, error) {
-	return all(ctx, s, scanPlace, `SELECT session, max(waiting), max(after_seq) FROM (
+// TurnLocations implements [store.Requests].
+func (s *Store) TurnLocations(ctx context.Context, turn string) ([]store.TurnLocation, error) {
+	return all(ctx, s, scanLocation, `SELECT session, max(waiting), max(after_seq) FROM (
 			SELECT l.session AS session, 0 AS waiting, t.after_seq AS after_seq FROM turns t JOIN logs l ON l.key = t.session
 			WHERE t.turn = ?1 AND l.deleted = 0
 			UNION ALL SELECT session, 1, 0 FROM queue WHERE turn = ?1
 		) GROUP BY session`, turn)
 }
 
-func scanPlace(row scanner) (p store.TurnPlace, err error) {
+func scanLocation(row scanner) (p store.TurnLocation, err error) {
 	err = row.Scan(&p.Session, &p.Waiting, &p.After)
 	return p, err
 }

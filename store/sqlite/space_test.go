@@ -28,8 +28,8 @@ func sizes(t *testing.T, dir string) (db, wal int64) {
 	return db, wal
 }
 
-// say appends a turn in which an agent says size bytes, piece by piece.
-func say(t *testing.T, s *Store, session string, head int64, turn string, size, piece int) int64 {
+// appendTurn appends a turn in which an agent says size bytes, piece by piece.
+func appendTurn(t *testing.T, s *Store, session string, head int64, turn string, size, piece int) int64 {
 	t.Helper()
 	var evs []event.Event
 	add := func(b event.Body) {
@@ -87,7 +87,7 @@ func TestLogGrowsInProportionToItsText(t *testing.T) {
 		}
 		dir := ownDir(t)
 		s := openTest(t, dir, small)
-		say(t, s, "s", 0, "01890c7c-0000-7000-8000-000000000000", size, tt.piece)
+		appendTurn(t, s, "s", 0, "01890c7c-0000-7000-8000-000000000000", size, tt.piece)
 		inWriter(t, s, func(conn *sql.Conn) error {
 			_, err := conn.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
 			return err
@@ -109,7 +109,7 @@ func TestCompactedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := ownDir(t)
 		s := openTest(t, dir, small)
-		head := say(t, s, "s", 0, "t1", 500, 5)
+		head := appendTurn(t, s, "s", 0, "t1", 500, 5)
 		synctest.Wait()
 		if n := count(t, s, "s"); n != int(head) {
 			t.Errorf("%d events right after the turn, want %d", n, head)
@@ -122,7 +122,7 @@ func TestCompactedLater(t *testing.T) {
 		if n := count(t, s, "s"); n != 4 {
 			t.Errorf("%d events 2 min after the turn, want 4", n)
 		}
-		head = say(t, s, "s", head, "t2", 500, 5)
+		head = appendTurn(t, s, "s", head, "t2", 500, 5)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestCompactedLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		say(t, s, "s", head, "t3", 500, 5)
+		appendTurn(t, s, "s", head, "t3", 500, 5)
 		wait(time.Hour)
 		if n := count(t, s, "s"); n != 8+104 {
 			t.Errorf("%d events where nothing is to be compacted, want %d", n, 8+104)
@@ -152,11 +152,11 @@ func TestCompactedLater(t *testing.T) {
 func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
-	kept := say(t, s, "kept", 0, "t1", 1000, 5)
+	kept := appendTurn(t, s, "kept", 0, "t1", 1000, 5)
 	empty, _ := sizes(t, dir)
 	var head int64
 	for i := range 4 {
-		head = say(t, s, "gone", head, fmt.Sprint("t", i), 1<<20, 10000)
+		head = appendTurn(t, s, "gone", head, fmt.Sprint("t", i), 1<<20, 10000)
 	}
 	if err := s.DeleteSession(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 // before its rows are gone.
 func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
-	say(t, s, "s", 0, "t1", 1000, 5)
+	appendTurn(t, s, "s", 0, "t1", 1000, 5)
 	if err := s.Append(t.Context(), "s", 204, delta("s", 205)); err != nil { // an open turn
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	if open, err := s.Unfinished(t.Context()); err != nil || len(open) > 0 {
 		t.Errorf("unfinished: %v, %v", open, err)
 	}
-	say(t, s, "s", 0, "t1", 100, 5)
+	appendTurn(t, s, "s", 0, "t1", 100, 5)
 	tidy(t, s)
 	if n := count(t, s, "s"); n != 4 {
 		t.Errorf("%d events in the session that came back, want 4", n)
@@ -213,7 +213,7 @@ func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
-	head := say(t, s, "s", 0, "t", 1<<20, 1<<10)
+	head := appendTurn(t, s, "s", 0, "t", 1<<20, 1<<10)
 	seen := 0
 	for ev, err := range s.Read(t.Context(), "s", 0) {
 		if err != nil {
@@ -240,8 +240,8 @@ func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 // it stays, the damage is logged once, and other turns are compacted.
 func TestCompactionLeavesDamage(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
-	head := say(t, s, "s", 0, "t1", 50, 5)
-	say(t, s, "s", head, "t2", 50, 5)
+	head := appendTurn(t, s, "s", 0, "t1", 50, 5)
+	appendTurn(t, s, "s", head, "t2", 50, 5)
 	inWriter(t, s, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(t.Context(), "UPDATE events SET crc = crc + 1 WHERE seq = 5")
 		return err
@@ -271,7 +271,7 @@ func TestMissingEventIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := ownDir(t)
 			s := openTest(t, dir, small)
-			say(t, s, "s", 0, "t1", 500, 5)
+			appendTurn(t, s, "s", 0, "t1", 500, 5)
 			tidy(t, s)
 			inWriter(t, s, func(conn *sql.Conn) error {
 				_, err := conn.ExecContext(t.Context(), tt.change)

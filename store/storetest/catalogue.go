@@ -35,7 +35,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Rules", testRules},
 		{"Requests", testRequests},
 		{"RequestsEnd", testRequestsEnd},
-		{"TurnPlaces", testTurnPlaces},
+		{"TurnLocations", testTurnLocations},
 		{"Hostile", testHostile},
 		{"Concurrent", testConcurrentRecords},
 	}

@@ -86,7 +86,7 @@ func testRequestsEnd(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	equal(t, "after the session", fmt.Sprint(kept(t, c, old, fresh, oldTurn, created, other)), "[ci/create ci/other]")
 }
 
-func testTurnPlaces(t *testing.T, log runnel.Log, c store.Catalogue) {
+func testTurnLocations(t *testing.T, log runnel.Log, c store.Catalogue) {
 	put(t, c, full("a"), full("b"), full("c"))
 	start := event.ResponseStart{ProviderID: "p"}
 	appendAll(t, log, "a", 0, numbered("a", "first", 0, start, event.ResponseDone{Status: event.StatusCompleted})...)
@@ -97,12 +97,12 @@ func testTurnPlaces(t *testing.T, log runnel.Log, c store.Catalogue) {
 	for turn, want := range map[string]string{
 		"first": "[{a false 0}]", "copied": "[{a false 2} {b true 0}]", "waits": "[{a true 0}]", "none": "[]", "": "[]",
 	} {
-		got := must[[]store.TurnPlace](t)(c.TurnPlaces(t.Context(), turn))
-		slices.SortFunc(got, func(x, y store.TurnPlace) int { return int(x.Session[0]) - int(y.Session[0]) })
+		got := must[[]store.TurnLocation](t)(c.TurnLocations(t.Context(), turn))
+		slices.SortFunc(got, func(x, y store.TurnLocation) int { return int(x.Session[0]) - int(y.Session[0]) })
 		equal(t, turn, fmt.Sprint(got), want)
 	}
 	if err := c.DeleteSession(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "of a deleted session", len(must[[]store.TurnPlace](t)(c.TurnPlaces(t.Context(), "first"))), 0)
+	equal(t, "of a deleted session", len(must[[]store.TurnLocation](t)(c.TurnLocations(t.Context(), "first"))), 0)
 }

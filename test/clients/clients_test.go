@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// patience is the maximum time of each command of a test.
-const patience = 4 * time.Minute
+// waitTimeout is the maximum time of each command of a test.
+const waitTimeout = 4 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }
 
@@ -72,7 +72,7 @@ func (s *server) converse(t *testing.T, client ...string) {
 // run runs a command in a folder and returns its output.
 func run(t *testing.T, dir string, command ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	cmd, failed := exec.CommandContext(ctx, command[0], command[1:]...), new(bytes.Buffer)
 	cmd.Dir, cmd.Stderr = dir, failed

@@ -143,8 +143,8 @@ func decisions() table {
 	add := func(what, outcome string, check func(t *testing.T)) {
 		tab.rows = append(tab.rows, row{cells: []string{what, outcome}, check: check})
 	}
-	// finish sends a decision, and returns the resolution, the output of the call
-	// and the end of the turn.
+	// finish sends a decision, and returns the resolution, the output of the
+	// call and the end of the turn.
 	finish := func(t *testing.T, o open, body object) (resolved object, output string, end frame) {
 		t.Helper()
 		s.post(t, o.path, body).ok(t, http.StatusOK)
@@ -192,8 +192,8 @@ func decisions() table {
 		resolved, _, _ := finish(t, o, o.answer("allow", object{"updatedArguments": object{"command": "git diff"}}))
 		equal(t, "arguments", resolved["updatedArguments"], object{"command": "git diff"})
 	})
-	// refuse adds a row for a decision that is rejected: the approval still waits
-	// afterwards.
+	// refuse adds a row for a decision that is rejected: the approval still
+	// waits afterwards.
 	refuse := func(what, outcome string, tool object, body func(o open) any, status int, typ string) {
 		add(what, outcome, func(t *testing.T) {
 			o := s.ask(t, tool)
@@ -265,7 +265,7 @@ func decisions() table {
 	add("none, and no client is connected, on a server with `approval-timeout`", "the approval is denied after that time", func(t *testing.T) {
 		id := hurried.session(t, nil)
 		hurried.send(t, id, script(object{"tool": command}))
-		path, deadline := "/api/session/"+id+"/status", time.Now().Add(patience)
+		path, deadline := "/api/session/"+id+"/status", time.Now().Add(waitTimeout)
 		for hurried.get(t, path).ok(t, http.StatusOK)["activity"] != "idle" { // no stream is open
 			if time.Now().After(deadline) {
 				t.Fatal("the approval still waits")

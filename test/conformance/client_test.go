@@ -20,8 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// patience is the maximum time of each wait for the server.
-const patience = 90 * time.Second
+// waitTimeout is the maximum time of each wait for the server.
+const waitTimeout = 90 * time.Second
 
 // nobody is an id that no session has.
 const nobody = "00000000-0000-4000-8000-000000000000"
@@ -116,7 +116,7 @@ func (c client) open(t *testing.T, method, path string, body any) *http.Response
 		}
 		r = bytes.NewReader(data)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, r)
 	if err != nil {

@@ -68,7 +68,7 @@ func (c *crash) kill(t *testing.T) {
 	})
 	s.Kill()
 
-	for deadline := time.Now().Add(patience); !c.gone && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTimeout); !c.gone && time.Now().Before(deadline); {
 		c.gone = syscall.Kill(c.agent, 0) == syscall.ESRCH
 	}
 	write(t, filepath.Dir(behaviour), filepath.Base(behaviour), "answers")
@@ -199,7 +199,7 @@ func removesPartOfUpload(t *testing.T) {
 	if _, err := io.WriteString(rest, "half"); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); !slices.Contains(uploaded(t, s.Data), "half"); {
+	for deadline := time.Now().Add(waitTimeout); !slices.Contains(uploaded(t, s.Data), "half"); {
 		if time.Now().After(deadline) {
 			t.Fatal("the server does not write the upload as it arrives")
 		}

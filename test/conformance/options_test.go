@@ -43,7 +43,7 @@ func (everything) Name() string { return "everything" }
 func (everything) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, ThinkingDisplay: true, AddDirs: true, SystemPromptAppend: true,
-		MCPServers: true, APIKey: true, AnyEffort: true, Disallowed: true, Config: true,
+		MCPServers: true, APIKey: true, AnyEffort: true, DisallowedTools: true, Config: true,
 	}
 }
 

@@ -20,7 +20,7 @@ type socket struct {
 // dial opens a WebSocket. It is closed when t ends.
 func (c client) dial(t *testing.T) *socket {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	conn, res, err := websocket.Dial(ctx, c.base+"/api/ws", &websocket.DialOptions{
 		HTTPClient: c.http, HTTPHeader: c.header, Subprotocols: []string{"runnel.v1"},
@@ -59,7 +59,7 @@ func (k *socket) write(t *testing.T, message any) {
 		}
 		data = string(b)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	if err := k.conn.Write(ctx, websocket.MessageText, []byte(data)); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func (k *socket) write(t *testing.T, message any) {
 // read returns the next message.
 func (k *socket) read(t *testing.T) object {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	_, data, err := k.conn.Read(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (k *socket) turn(t *testing.T, turn string) []object {
 // closed reads until the connection is closed and returns the close code.
 func (k *socket) closed(t *testing.T) websocket.StatusCode {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for {
 		if _, _, err := k.conn.Read(ctx); err != nil {

@@ -295,7 +295,7 @@ func (k *compaction) compact(t *testing.T) {
 	k.server = *s.another(s.Data)
 	k.Args = []string{"--compact-after", "0s"}
 	k.start(t)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); {
 		if k.after = k.events(t, k.session, frame.ends)[1:]; len(k.after) < len(k.before) {
 			return
 		}

@@ -72,25 +72,25 @@ func agentKinds() table {
 // able is an agent that supports every extension key. It records the options of
 // each start.
 type able struct {
-	*scripted.Keeping
+	*scripted.Resumable
 	started *[]runnel.Options
 }
 
-func newAble() able { return able{new(scripted.Keeping), new([]runnel.Options)} }
+func newAble() able { return able{new(scripted.Resumable), new([]runnel.Options)} }
 
 func (a able) Takes() runnel.Takes {
-	t := a.Keeping.Takes()
+	t := a.Resumable.Takes()
 	t.AddDirs = true
 	return t
 }
 
 func (a able) Extra() []runnel.Capability {
-	return append(a.Keeping.Extra(), runnel.CapAddDirs, runnel.CapExternalSandbox)
+	return append(a.Resumable.Extra(), runnel.CapAddDirs, runnel.CapExternalSandbox)
 }
 
 func (a able) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	*a.started = append(*a.started, opt)
-	return a.Keeping.Open(ctx, opt)
+	return a.Resumable.Open(ctx, opt)
 }
 
 // extended runs a prompt with extension keys to its end, and returns the

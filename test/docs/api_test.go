@@ -135,7 +135,7 @@ func (s *shell) step(m []string, text string) string {
 // a command that reads a stream after the last frame that the page shows.
 func (s *shell) run(commands, want string) string {
 	s.t.Helper()
-	ctx, done := context.WithTimeout(s.t.Context(), patience)
+	ctx, done := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer done()
 	vars := filepath.Join(s.dir, "vars")
 	cmd := exec.CommandContext(ctx, "bash", "-euc", "set -a\n"+commands+"env -0 >"+vars)

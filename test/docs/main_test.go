@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write the answers of this run into the pages")
 
-// patience is the maximum time of each wait for the server.
-const patience = 90 * time.Second
+// waitTimeout is the maximum time of each wait for the server.
+const waitTimeout = 90 * time.Second
 
 func TestMain(m *testing.M) {
 	supervise.Main()

@@ -264,7 +264,7 @@ func (p *player) overSSE() {
 		steps[0].then(v)
 		steps = steps[1:]
 	}
-	p.leave(res.Body)
+	p.disconnect(res.Body)
 }
 
 // trimmed removes the spaces around a delta.
@@ -293,8 +293,8 @@ func (p *player) keepEvent(f frame) {
 	}
 }
 
-// leave reads the stream in the background until the server ends it.
-func (p *player) leave(body io.ReadCloser) {
+// disconnect reads the stream in the background until the server ends it.
+func (p *player) disconnect(body io.ReadCloser) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -360,8 +360,8 @@ func (p *player) dial() *ws {
 	return &ws{p, conn}
 }
 
-// say sends a message as a client.
-func (w *ws) say(typ string, fields map[string]any) {
+// send sends a message as a client.
+func (w *ws) send(typ string, fields map[string]any) {
 	w.t.Helper()
 	m := map[string]any{"type": typ}
 	maps.Copy(m, fields)
@@ -413,38 +413,38 @@ func (p *player) overWebSocket() {
 	p.send(session, "text")
 	p.ended(session)
 	w := p.dial()
-	w.say("session:hello", map[string]any{"streamProtocol": stream.FamilyUpsert})
+	w.send("session:hello", map[string]any{"streamProtocol": stream.FamilyUpsert})
 	w.until("session:hello:ack")
-	w.say("sessions:subscribe", map[string]any{"requestId": "1"})
+	w.send("sessions:subscribe", map[string]any{"requestId": "1"})
 	w.until("response", "requestId=1")
-	w.say("session:subscribe", map[string]any{"sessionId": session, "after": 0})
+	w.send("session:subscribe", map[string]any{"sessionId": session, "after": 0})
 	w.until("session:history", "done=true")
-	w.say("session:options", map[string]any{"requestId": "2", "sessionId": session, "permissionMode": "default"})
+	w.send("session:options", map[string]any{"requestId": "2", "sessionId": session, "permissionMode": "default"})
 	w.until("response", "requestId=2")
-	w.say("session:send", map[string]any{"requestId": "3", "sessionId": session, "content": everything, "queue": true})
+	w.send("session:send", map[string]any{"requestId": "3", "sessionId": session, "content": everything, "queue": true})
 	a := w.until("session:approval", "payload.status=pending")
 	approval, _ := a["payload"].(map[string]any)["approval"].(map[string]any)
-	w.say("session:decide", map[string]any{
+	w.send("session:decide", map[string]any{
 		"requestId": "4", "sessionId": session, "approvalId": approval["id"], "choice": "allow", "argumentsDigest": approval["argumentsDigest"],
 	})
 	w.until("session:turn", "payload.type=turn_complete")
-	w.say("session:send", map[string]any{"requestId": "5", "sessionId": session, "content": "fail"})
+	w.send("session:send", map[string]any{"requestId": "5", "sessionId": session, "content": "fail"})
 	w.until("session:turn", "payload.type=turn_error")
-	w.say("session:send", map[string]any{"requestId": "6", "sessionId": session, "content": "hang"})
+	w.send("session:send", map[string]any{"requestId": "6", "sessionId": session, "content": "hang"})
 	w.until("response", "requestId=6")
-	w.say("session:send", map[string]any{"requestId": "7", "sessionId": session, "content": "text"})
+	w.send("session:send", map[string]any{"requestId": "7", "sessionId": session, "content": "text"})
 	w.until("error", "requestId=7")
-	w.say("session:cancel", map[string]any{"requestId": "8", "sessionId": session})
+	w.send("session:cancel", map[string]any{"requestId": "8", "sessionId": session})
 	w.until("session:turn", "payload.status=cancelled")
 	p.eventsFamily(session)
 	p.appends(session)
-	w.say("session:unsubscribe", map[string]any{"requestId": "9", "sessionId": session})
+	w.send("session:unsubscribe", map[string]any{"requestId": "9", "sessionId": session})
 	w.until("response", "requestId=9")
-	w.say("session:subscribe", map[string]any{"sessionId": session, "after": 12})
+	w.send("session:subscribe", map[string]any{"sessionId": session, "after": 12})
 	w.until("session:history", "done=true")
 	w.stopped()
 	other := p.dial()
-	other.say("session:kill", map[string]any{"requestId": "10", "sessionId": p.create()})
+	other.send("session:kill", map[string]any{"requestId": "10", "sessionId": p.create()})
 	other.until("response", "requestId=10")
 	_ = other.conn.CloseNow()
 	p.stop()
@@ -456,8 +456,8 @@ func (p *player) overWebSocket() {
 // eventsFamily receives one event in the family of canonical events.
 func (p *player) eventsFamily(session string) {
 	w := p.dial()
-	w.say("session:hello", map[string]any{"streamProtocol": stream.FamilyEvents})
-	w.say("session:subscribe", map[string]any{"sessionId": session})
+	w.send("session:hello", map[string]any{"streamProtocol": stream.FamilyEvents})
+	w.send("session:subscribe", map[string]any{"sessionId": session})
 	w.until("session:history", "done=true")
 	p.send(session, "text")
 	w.until("session:event", "type=session:event", "payload.type=response_done")
@@ -472,9 +472,9 @@ const slowOutput = `{"steps": [{"tool": {"name": "Bash", "kind": "execute", "arg
 // appends receives a growing item as appends.
 func (p *player) appends(session string) {
 	w := p.dial()
-	w.say("session:hello", map[string]any{"streamProtocol": stream.FamilyUpsert, "append": true})
+	w.send("session:hello", map[string]any{"streamProtocol": stream.FamilyUpsert, "append": true})
 	w.until("session:hello:ack", "append=true")
-	w.say("session:subscribe", map[string]any{"sessionId": session})
+	w.send("session:subscribe", map[string]any{"sessionId": session})
 	w.until("session:history", "done=true")
 	p.send(session, slowOutput)
 	w.until("session:append", "type=session:append")

@@ -28,7 +28,7 @@ func TestEveryAgent(t *testing.T) {
 		t.Parallel() // one agent waits up to a minute before it resumes
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newWS(s)
-		a := subject{t, d, found, realagents.WordsOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
+		a := subject{t, d, found, realagents.ToolsetOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
 		t.Run("Text", func(t *testing.T) { a.on(t).text() })
 		t.Run("Tool", func(t *testing.T) { a.on(t).tool() })
 		t.Run("Edit", func(t *testing.T) { a.on(t).edit() })
@@ -45,7 +45,7 @@ type subject struct {
 	t     *testing.T
 	d     driver
 	found providertest.Report
-	words realagents.Words
+	words realagents.Toolset
 	file  func(name string) string
 }
 
@@ -78,7 +78,7 @@ func (a subject) tool() {
 		command += "; sleep 0.5"
 	}
 	got := a.d.turn(play(step(a.words.Ask(command)), done), always(asked, allow))
-	if got.Status != "completed" || len(got.Tools) != 1 || strings.Contains(got.Tools[0].Output, "made-42") == a.words.Silent || !slices.Contains(got.Text, done.Text) {
+	if got.Status != "completed" || len(got.Tools) != 1 || strings.Contains(got.Tools[0].Output, "made-42") == a.words.OmitsOutput || !slices.Contains(got.Text, done.Text) {
 		a.t.Errorf("%+v", got)
 	}
 }

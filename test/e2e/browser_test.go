@@ -26,13 +26,13 @@ func TestEveryAgentInABrowser(t *testing.T) {
 	}
 	providertest.Each(t, filepath.Join("..", ".."), append(realagents.Others(), "claude-code"), func(t *testing.T, found providertest.Report) {
 		s := serve(t, realagents.Find(t, found.Agent))
-		s.watchIt(t, found, realagents.WordsOf(found.Agent))
+		s.watchIt(t, found, realagents.ToolsetOf(found.Agent))
 	})
 }
 
 // watchIt runs the browser's part of the test and checks that the denied
 // command did not run.
-func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents.Words) {
+func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents.Toolset) {
 	t.Helper()
 	cannot := make(map[string]string)
 	for _, f := range rep.Results {
@@ -51,7 +51,7 @@ func (s *server) watchIt(t *testing.T, rep providertest.Report, words realagents
 		"long":   play(fakemodel.Step{Text: strings.Repeat("on and on ", 40), Faults: []fakemodel.Fault{{Kind: fakemodel.Stall, After: 6}}}, done),
 	}
 	told, err := json.Marshal(map[string]any{
-		"agent": s.agent, "origin": s.page, "link": s.login, "project": s.home.Project, "prompts": prompts, "cannot": cannot, "silent": words.Silent,
+		"agent": s.agent, "origin": s.page, "link": s.login, "project": s.home.Project, "prompts": prompts, "cannot": cannot, "silent": words.OmitsOutput,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func (d *sse) turn(prompt string, react func(moment) reaction) outcome {
 	if code := d.s.call("POST", "/api/session/"+d.session+"/send", map[string]any{"content": prompt}, &sent); code != 202 {
 		t.Fatalf("send: %d", code)
 	}
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	res := d.s.do(ctx, "GET", "/api/session/"+d.session+"/events?after="+d.after, nil)
 	defer res.Body.Close()
@@ -278,7 +278,7 @@ func (d *ws) turn(prompt string, react func(moment) reaction) outcome {
 	t := d.s.t
 	t.Helper()
 	d.write(map[string]any{"type": "session:send", "requestId": "r", "sessionId": d.session, "content": prompt})
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	sc := screen{items: map[string]upsert.Upsert{}}
 	var out outcome

@@ -109,7 +109,7 @@ func (d *harness) frames(r io.Reader, f func(turnFrame) bool) {
 func (d *harness) turn(prompt string, react func(moment) reaction) outcome {
 	t := d.s.t
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	res := d.open(ctx, prompt, "")
 	defer res.Body.Close()
@@ -187,7 +187,7 @@ func (d *harness) booted(reason string) string {
 func (d *harness) retried(prompt string) {
 	t := d.s.t
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	turns := make(map[string]bool)
 	cut := d.open(ctx, prompt, "cut")
@@ -233,14 +233,14 @@ func TestHarnessTurn(t *testing.T) {
 		if now := d.booted("already_booted"); now != first {
 			t.Errorf("the fingerprint was %s and is %s", first, now)
 		}
-		d.retried(play(step(realagents.WordsOf("claude-code").Ask("printf made-%s 42")), done))
+		d.retried(play(step(realagents.ToolsetOf("claude-code").Ask("printf made-%s 42")), done))
 	})
 	providertest.Each(t, filepath.Join("..", ".."), []string{"codex", "opencode"}, func(t *testing.T, found providertest.Report) {
 		t.Parallel()
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newHarness(s)
 		first := d.booted("already_booted")
-		a := subject{t, d, found, realagents.WordsOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
+		a := subject{t, d, found, realagents.ToolsetOf(found.Agent), func(name string) string { return filepath.Join(s.home.Project, name) }}
 		run := func(name string, f func(subject)) {
 			t.Run(name, func(t *testing.T) { a := a.on(t); a.d = d.on(t); f(a) })
 		}

@@ -44,7 +44,7 @@ var travellers = []traveller{
 type journey struct {
 	*harness
 	who   traveller
-	words realagents.Words
+	words realagents.Toolset
 }
 
 // TestJourneyOfAUserThroughTheWholeContract takes one user of each agent
@@ -71,7 +71,7 @@ func TestJourneyOfAUserThroughTheWholeContract(t *testing.T) {
 		s.launch()
 		t.Cleanup(func() { s.stop() })
 
-		j := &journey{&harness{s: s, texts: make(map[string]string)}, who, realagents.WordsOf(n.agent)}
+		j := &journey{&harness{s: s, texts: make(map[string]string)}, who, realagents.ToolsetOf(n.agent)}
 		id, code, no := j.create(map[string]any{"subagentGovernance": map[string]any{"contextSealed": true, "pipelineRunApproved": true, "approvalRef": "run-7"}})
 		if code != http.StatusOK {
 			t.Fatalf("create: %d %+v", code, no.Error)
@@ -140,7 +140,7 @@ type taken struct {
 func (j *journey) take(word string, opts map[string]any, react func(moment) reaction, steps ...fakemodel.Step) taken {
 	t := j.s.t
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	res := j.s.do(ctx, "POST", "/api/harness/turn", map[string]any{"sessionId": j.session, "message": fakemodel.Scenario{Steps: steps}.Prompt(word), "opts": opts})
 	defer res.Body.Close()
@@ -340,7 +340,7 @@ func (j *journey) missingKey(k keyed) {
 func (j *journey) retries() {
 	t := j.s.t
 	t.Helper()
-	ctx, end := context.WithTimeout(t.Context(), patience)
+	ctx, end := context.WithTimeout(t.Context(), waitTimeout)
 	defer end()
 	file := filepath.Join(j.s.home.Project, "counted")
 	prompt := play(step(j.words.Ask("echo once >> "+file)), done)

@@ -98,7 +98,7 @@ func TestProfileForbidsAndApprovesTools(t *testing.T) {
 			"strict":   "---\ndisallowed_tools: [" + n.shell + "]\nauto_approve_tools: [" + n.shell + "]\n---\n",
 			"trusting": "---\nauto_approve_tools: [" + n.shell + "]\n---\n",
 		})
-		words := realagents.WordsOf(n.agent)
+		words := realagents.ToolsetOf(n.agent)
 		for persona, runs := range map[string]bool{"strict": false, "trusting": true} {
 			d := s.begin("/api/session/create", map[string]any{"cliType": s.agent, "projectDir": s.home.Project, "options": map[string]any{"persona": persona}})
 			file := filepath.Join(s.home.Project, persona)

@@ -21,7 +21,7 @@ func TestStoredRulesAnswerAgents(t *testing.T) {
 	list := []named{{"claude-code", ""}, {"codex", ""}, {"claude-agent-acp", ""}, {"opencode", ""}, {"qwen", ""}}
 	eachNamed(t, list, func(t *testing.T, n named, agent realagents.Binary) {
 		s := governed(t, agent, nil)
-		words := realagents.WordsOf(n.agent)
+		words := realagents.ToolsetOf(n.agent)
 		made, victim := filepath.Join(s.home.Project, "made"), filepath.Join(s.home.Project, "victim")
 		if err := os.WriteFile(victim, nil, 0o600); err != nil {
 			t.Fatal(err)

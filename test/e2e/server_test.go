@@ -25,8 +25,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
-// patience bounds every wait for the server or an agent.
-const patience = 90 * time.Second
+// waitTimeout bounds every wait for the server or an agent.
+const waitTimeout = 90 * time.Second
 
 // overTLS makes every server of the suite use TLS, and every client use HTTP/2
 // except on the WebSocket.

@@ -130,7 +130,7 @@ func (c *turns) send(prompt string, opts map[string]any, queue bool) (turn strin
 // await reads the session's events until f accepts one.
 func (c *turns) await(what string, f func(event.Event) bool) {
 	c.t.Helper()
-	ctx, end := context.WithTimeout(c.t.Context(), patience)
+	ctx, end := context.WithTimeout(c.t.Context(), waitTimeout)
 	defer end()
 	res := c.s.do(ctx, "GET", "/api/session/"+c.session+"/events?after=0", nil)
 	defer res.Body.Close()

@@ -58,7 +58,7 @@ func TestDeletedTranscriptLeavesNoBytes(t *testing.T) {
 	if code, ok := w.Call("DELETE", "/api/harness/session/"+c.Session, nil, nil); !ok || code >= http.StatusBadRequest {
 		t.Fatalf("delete: %d", code)
 	}
-	late := time.After(testapi.Patience)
+	late := time.After(testapi.Timeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for left := w.holders(mark); left != nil; left = w.holders(mark) {

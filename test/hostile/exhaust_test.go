@@ -54,10 +54,10 @@ func (exhaust) play(args []string) {
 		r.Err = err.Error()
 	}
 	writeResult(filepath.Join(args[0], "exhausted"), r)
-	<-time.After(testapi.Patience)
+	<-time.After(testapi.Timeout)
 }
 
-const patience = time.Second // maximum wait for a response
+const responseTimeout = time.Second // maximum wait for a response
 
 func (e exhaust) run(r *exhausted) error {
 	var limit unix.Rlimit
@@ -105,7 +105,7 @@ func (e exhaust) try(limit unix.Rlimit, after time.Duration, lower bool) (took t
 		}
 		defer func() { _ = unix.Prlimit(e.Target, unix.RLIMIT_NOFILE, &limit, nil) }()
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return 0, 0, err
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -158,7 +158,7 @@ func (e exhaust) call() int {
 		return 0
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(responseTimeout))
 	if _, err := c.Write(e.Say); err != nil {
 		return 0
 	}

@@ -178,7 +178,7 @@ func (f *fuzzer) get(path string) (*http.Response, []byte) {
 
 func (f *fuzzer) ask(method, path string, body io.Reader) (*http.Response, []byte) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testapi.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, f.scheme()+"://"+f.Addr+path, body)
 	if err != nil {

@@ -192,7 +192,7 @@ func (w *world) file(name string, v any) {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); ; <-tick.C {
 		b, err := os.ReadFile(filepath.Join(w.project, name))
 		if err == nil && json.Unmarshal(b, v) == nil {
 			return

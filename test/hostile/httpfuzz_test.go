@@ -248,7 +248,7 @@ func oneLine(text string) string {
 
 // send sends an attempt with the standard HTTP client, and judges the response.
 func (f *fuzzer) send(m *maker, a *attempt) {
-	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testapi.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, a.method, f.scheme()+"://"+f.Addr+"/", bytes.NewReader(a.body))
 	if err != nil {
@@ -328,7 +328,7 @@ func (f *fuzzer) raw(m *maker, a *attempt) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(testapi.Patience))
+	_ = conn.SetDeadline(time.Now().Add(testapi.Timeout))
 	_, _ = conn.Write(sent) // the server may have closed the connection already
 	in := bufio.NewReader(conn)
 	_ = conn.SetReadDeadline(time.Now().Add(quiet))
@@ -337,7 +337,7 @@ func (f *fuzzer) raw(m *maker, a *attempt) {
 			_ = c.CloseWrite()
 		}
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(testapi.Patience))
+	_ = conn.SetReadDeadline(time.Now().Add(testapi.Timeout))
 	res, err := http.ReadResponse(in, &http.Request{Method: methodOf(sent)})
 	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
 		f.fault("the connection hangs", sent, nil)

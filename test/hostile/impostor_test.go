@@ -62,7 +62,7 @@ func (impostor) play(args []string) {
 	if err != nil {
 		return
 	}
-	heard := heard{name: filepath.Join(dir, "impostor-heard")}
+	heard := requestRecorder{name: filepath.Join(dir, "impostor-heard")}
 	for {
 		c, err := ln.Accept()
 		if err != nil {
@@ -122,14 +122,14 @@ func forgeRecord(name string, pid int) error {
 	return nil
 }
 
-// heard stores what an impostor receives in a file.
-type heard struct {
+// requestRecorder stores what an impostor receives in a file.
+type requestRecorder struct {
 	mu   sync.Mutex
 	name string
 	all  []byte
 }
 
-func (h *heard) serve(c net.Conn) {
+func (h *requestRecorder) serve(c net.Conn) {
 	defer c.Close()
 	buf := make([]byte, 4096)
 	for {
@@ -148,7 +148,7 @@ func (h *heard) serve(c net.Conn) {
 	}
 }
 
-func (h *heard) add(b []byte) {
+func (h *requestRecorder) add(b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, b...)

@@ -59,7 +59,7 @@ func inject(args []string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var sessions []string
-	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); ; <-tick.C {
 		b, err := os.ReadFile(filepath.Join(dir, "asked"))
 		if err == nil && json.Unmarshal(b, &sessions) == nil {
 			break

@@ -39,7 +39,7 @@ func (w *world) raw(request string) net.Conn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(testapi.Patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testapi.Timeout)); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -82,7 +82,7 @@ func frame(head byte, payload []byte) []byte {
 	return append(append(out, 0, 0, 0, 0), payload...) // a mask of zeros
 }
 
-func (s *webSocket) say(t *testing.T, v any) {
+func (s *webSocket) send(t *testing.T, v any) {
 	t.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -394,7 +394,7 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 			const clients = 60
 			for range clients {
 				s := w.webSocket()
-				s.say(t, object{"type": "session:subscribe", "sessionId": id})
+				s.send(t, object{"type": "session:subscribe", "sessionId": id})
 				if _, err := s.in.Peek(1); err != nil { // waits until the history begins to arrive
 					t.Fatal(err)
 				}

@@ -103,7 +103,7 @@ func TestProbeLeavesNothingBehind(t *testing.T) {
 					w.own(codex)
 					w.putJSON(filepath.Dir(w.agent()), probeFile, probe{At: asked.at, Answer: end == nil, Dir: w.project})
 					w.start()
-					ctx, leave := context.WithTimeout(t.Context(), testapi.Patience)
+					ctx, leave := context.WithTimeout(t.Context(), testapi.Timeout)
 					defer leave()
 					answered := make(chan struct{})
 					go func() {

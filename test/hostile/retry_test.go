@@ -51,7 +51,7 @@ func (r repeated) request(ctx context.Context, w *world) *http.Request {
 // once sends the request and returns the body of the response; "" if there was
 // none, or if the server was not ready.
 func (r repeated) once(w *world) (answer string, replayed bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), testapi.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testapi.Timeout)
 	defer cancel()
 	res, err := http.DefaultClient.Do(r.request(ctx, w))
 	if err != nil {
@@ -71,13 +71,13 @@ func (r repeated) once(w *world) (answer string, replayed bool) {
 // answered sends the request until once returns a response.
 func (r repeated) answered(w *world) (answer string, replayed bool) {
 	w.t.Helper()
-	late := time.Now().Add(testapi.Patience)
+	late := time.Now().Add(testapi.Timeout)
 	for time.Now().Before(late) {
 		if answer, replayed := r.once(w); answer != "" {
 			return answer, replayed
 		}
 	}
-	w.t.Fatalf("%s: no answer in %v", r.path, testapi.Patience)
+	w.t.Fatalf("%s: no answer in %v", r.path, testapi.Timeout)
 	return "", false
 }
 

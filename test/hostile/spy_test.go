@@ -82,7 +82,7 @@ func spy(args []string) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var o orders
-	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); ; <-tick.C {
 		b, err := os.ReadFile(filepath.Join(dir, "orders"))
 		if err == nil && json.Unmarshal(b, &o) == nil {
 			break
@@ -104,7 +104,7 @@ func spy(args []string) {
 	if way == spyDirect {
 		detach("play-spy", dir, spyDetached)
 	}
-	<-time.After(testapi.Patience)
+	<-time.After(testapi.Timeout)
 }
 
 // detach starts a role in a process that has lost its parent and its process
@@ -311,8 +311,8 @@ type door struct {
 }
 
 func doors(o orders) []door {
-	tcp := &http.Client{Timeout: testapi.Patience, Transport: &http.Transport{}}
-	sock := &http.Client{Timeout: testapi.Patience, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	tcp := &http.Client{Timeout: testapi.Timeout, Transport: &http.Transport{}}
+	sock := &http.Client{Timeout: testapi.Timeout, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(o.Data, "api.sock"))
 	}}}
 	token := http.Header{"Authorization": {"Bearer " + o.Token}}
@@ -414,7 +414,7 @@ func (r *report) commands(o orders) {
 // run runs the program and returns what it prints. It kills a command that does
 // not end, such as a server.
 func (o orders) run(args []string) string {
-	ctx, end := context.WithTimeout(context.Background(), testapi.Patience/4)
+	ctx, end := context.WithTimeout(context.Background(), testapi.Timeout/4)
 	defer end()
 	cmd := exec.CommandContext(ctx, o.Binary, append(args, "--data", o.Data)...)
 	cmd.Env = []string{"HOME=" + o.Project}

@@ -199,7 +199,7 @@ func (w *world) says(what string, times int) bool {
 	w.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < testapi.Patience; <-tick.C {
+	for began := time.Now(); time.Since(began) < testapi.Timeout; <-tick.C {
 		if strings.Count(w.stderr.String(), what) >= times {
 			return true
 		}

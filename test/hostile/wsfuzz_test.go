@@ -53,7 +53,7 @@ func (f *fuzzer) socket(m *maker) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(testapi.Patience))
+	_ = conn.SetDeadline(time.Now().Add(testapi.Timeout))
 	sent := f.upgrade(m)
 	if _, err := conn.Write(sent); err != nil {
 		f.fault("the server closed: "+err.Error(), sent, nil)

@@ -96,7 +96,7 @@ func (w *world) runs(line string) {
 	w.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); ; <-tick.C {
 		if slices.ContainsFunc(w.processes(), func(p process) bool { return strings.Contains(p.line, line) }) {
 			return
 		}
@@ -154,7 +154,7 @@ func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 			},
 		} {
 			c := w.Follow(w.create())
-			turn := c.Send(fakemodel.Scenario{Steps: []fakemodel.Step{{Blocks: []fakemodel.Block{realagents.WordsOf(w.agent).Ask(zoo)}}, {Text: after}}}.Prompt("go"))
+			turn := c.Send(fakemodel.Scenario{Steps: []fakemodel.Step{{Blocks: []fakemodel.Block{realagents.ToolsetOf(w.agent).Ask(zoo)}}, {Text: after}}}.Prompt("go"))
 			c.Until("allowed tool", func(ev event.Event) bool {
 				_, ok := ev.Body.(event.ApprovalResolved)
 				return ok && ev.Turn == turn

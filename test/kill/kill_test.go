@@ -39,7 +39,7 @@ func (w *world) heldPrompt(n int) string {
 func gateOf(n int) string { return fmt.Sprintf("end of turn %d", n) }
 
 func (w *world) prompt(n int, last ...fakemodel.Fault) string {
-	tool := realagents.WordsOf(w.agent).Ask(fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n))
+	tool := realagents.ToolsetOf(w.agent).Ask(fmt.Sprintf("echo begin %d; sleep 0.3; touch done-%d; echo a long line of arguments that takes a while to be written", n, n))
 	return fakemodel.Scenario{Steps: []fakemodel.Step{
 		{Chunk: 4, Pace: 150, Blocks: []fakemodel.Block{
 			{Type: "thinking", Text: "Let me think about this for a while."}, {Type: "text", Text: before}, tool,

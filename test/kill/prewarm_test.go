@@ -48,12 +48,12 @@ func (w *world) metric(name string) string {
 	return ""
 }
 
-// warm waits until a prewarmed agent is ready.
-func (w *world) warm() {
+// awaitPrewarmed waits until a prewarmed agent is ready.
+func (w *world) awaitPrewarmed() {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(testapi.Patience); w.metric("runnel_prewarm_ready") != "1"; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); w.metric("runnel_prewarm_ready") != "1"; <-tick.C {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("no agent became ready: %+v", w.processes())
 		}
@@ -113,7 +113,7 @@ func answersWarm(t *testing.T, agent string) {
 	w := newWarmWorld(t, agent, "60s")
 	w.start()
 	_, cold := w.firstWord()
-	w.warm()
+	w.awaitPrewarmed()
 	before := w.processes()
 	session, warm := w.firstWord()
 	t.Logf("first word after %v, with an agent that waited after %v", cold, warm)
@@ -138,7 +138,7 @@ func answersWarm(t *testing.T, agent string) {
 
 	// The session keeps this agent like any other: its turn survives a kill of
 	// the server.
-	w.warm()
+	w.awaitPrewarmed()
 	c := w.Follow(session)
 	defer c.Leave()
 	turn := c.Send(w.turnPrompt(1))
@@ -170,7 +170,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 			w := newWarmWorld(t, "claude-code", window.String())
 			w.start()
 			w.firstWord()
-			w.warm()
+			w.awaitPrewarmed()
 			if n := len(w.supervisors()); n != 2 {
 				t.Errorf("%d agents run, want the session's and one that waits", n)
 			}
@@ -185,7 +185,7 @@ func TestAgentsThatWaitEndWithTheServer(t *testing.T) {
 		w := newWarmWorld(t, "claude-code", "1h") // so that the next server stops the prewarmed agent, not the window's end
 		w.start()
 		session, _ := w.firstWord()
-		w.warm()
+		w.awaitPrewarmed()
 		kept := w.supervisorOf(session)
 		was := w.supervisors()
 		w.settings = nil

@@ -105,14 +105,14 @@ func (c *conn) Prompt(_ context.Context, turn string, in runnel.Input) (err erro
 			d, ok := ev.Body.(event.ItemDone)
 			return ok && d.ItemID == runnel.UserItemID(turn)
 		})
-		err = c.a.tell(wish{prompt: turn, after: in.After, text: in.Text})
+		err = c.a.deliver(wish{prompt: turn, after: in.After, text: in.Text})
 	})
 	return err
 }
 
 // Interrupt implements [runnel.Conn].
 func (c *conn) Interrupt(context.Context) (err error) {
-	c.inc.reach(func() { err = c.a.tell(wish{interrupt: true}) })
+	c.inc.reach(func() { err = c.a.deliver(wish{interrupt: true}) })
 	return err
 }
 
@@ -124,7 +124,7 @@ func (c *conn) Decide(_ context.Context, approval string, d runnel.Decision) (er
 			b, ok := ev.Body.(event.ApprovalResolved)
 			return ok && b.ApprovalID == approval && b.Choice == d.Choice
 		})
-		err = c.a.tell(wish{decide: approval, choice: d.Choice})
+		err = c.a.deliver(wish{decide: approval, choice: d.Choice})
 	})
 	return err
 }
@@ -144,7 +144,7 @@ func (c *conn) Close() error {
 // Detach implements [runnel.Detacher].
 func (c *conn) Detach() bool {
 	return c.inc.reach(func() {
-		c.a.leave()
+		c.a.disconnect()
 		c.once.Do(func() { close(c.closed) })
 	})
 }
@@ -199,9 +199,9 @@ func (a *agent) alive() bool {
 	}
 }
 
-// leave makes the agent available for adoption. take adopts it and reports
+// disconnect makes the agent available for adoption. take adopts it and reports
 // whether it was available.
-func (a *agent) leave() {
+func (a *agent) disconnect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.left = true
@@ -215,8 +215,8 @@ func (a *agent) take() bool {
 	return left
 }
 
-// tell sends a wish to the agent. It fails if the agent is dead.
-func (a *agent) tell(w wish) error {
+// deliver sends a wish to the agent. It fails if the agent is dead.
+func (a *agent) deliver(w wish) error {
 	if !a.alive() {
 		return errGone()
 	}
@@ -249,8 +249,8 @@ func (a *agent) run() {
 
 func (a *agent) chance(percent int) bool { return a.rng.IntN(100) < percent }
 
-// say emits events unless the agent is dead.
-func (a *agent) say(bodies ...event.Body) {
+// emit emits events unless the agent is dead.
+func (a *agent) emit(bodies ...event.Body) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.alive() {
@@ -298,10 +298,10 @@ func (a *agent) play(turn string) bool {
 	if a.pause(10*time.Millisecond) == died {
 		return false
 	}
-	a.say(event.ResponseStart{ModelID: "m"})
+	a.emit(event.ResponseStart{ModelID: "m"})
 	if !a.greeted {
 		a.greeted = true
-		a.say(event.SessionUpdated{AgentSessionID: "agent-1", ModelID: "m"})
+		a.emit(event.SessionUpdated{AgentSessionID: "agent-1", ModelID: "m"})
 	}
 	for range 1 + a.rng.IntN(4) {
 		a.noise()
@@ -356,9 +356,9 @@ func (a *agent) end(b event.Body) {
 	if a.chance(10) {
 		b = event.ResponseError{Error: event.Fault{Code: "AGENT_ERROR", Message: "no more"}}
 	}
-	a.say(b)
+	a.emit(b)
 	if a.chance(25) {
-		a.say(event.Notice{Level: event.LevelInfo, Code: "LATE", Message: "late"}, event.ResponseDone{Status: event.StatusCompleted})
+		a.emit(event.Notice{Level: event.LevelInfo, Code: "LATE", Message: "late"}, event.ResponseDone{Status: event.StatusCompleted})
 	}
 }
 
@@ -368,7 +368,7 @@ func (a *agent) noise() {
 		return
 	}
 	id := fmt.Sprintf("%s:%d:0", a.turn, a.ordinal)
-	a.say([]event.Body{
+	a.emit([]event.Body{
 		event.ItemDelta{ItemID: "no such item", DeltaContent: "x"},
 		event.ItemDelta{ItemID: id, DeltaContent: "late"},
 		event.ItemStart{ItemID: id, ItemType: event.TypeMessage},
@@ -390,7 +390,7 @@ const secret = "correct-horse-17"
 // speak emits a message in deltas, sometimes very many at once.
 func (a *agent) speak() outcome {
 	id := a.next()
-	a.say(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
+	a.emit(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
 	text := ""
 	n, mean := a.rng.IntN(8), 15*time.Millisecond
 	if a.chance(2) {
@@ -411,13 +411,13 @@ func (a *agent) speak() outcome {
 			word = secret[6:]
 		}
 		text += word
-		a.say(event.ItemDelta{ItemID: id, DeltaContent: word})
+		a.emit(event.ItemDelta{ItemID: id, DeltaContent: word})
 	}
 	if a.chance(3) { // the agent forgets to finish the message
 		a.ordinal++
 		return goOn
 	}
-	a.say(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: text, Origin: event.OriginAgent}})
+	a.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: text, Origin: event.OriginAgent}})
 	return goOn
 }
 
@@ -432,7 +432,7 @@ func (a *agent) tool() outcome {
 	id := a.next()
 	call := "call-" + id
 	args := json.RawMessage(fmt.Sprintf(`{"n":%d}`, a.ordinal))
-	a.say(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCall, CallID: call, Name: "Tool"},
+	a.emit(event.ItemStart{ItemID: id, ItemType: event.TypeFunctionCall, CallID: call, Name: "Tool"},
 		event.ItemDelta{ItemID: id, DeltaContent: string(args)},
 		event.ItemDone{ItemID: id, FinalItem: event.FunctionCall{Name: "Tool", CallID: call, Arguments: args}})
 	answer := "allow"
@@ -445,7 +445,7 @@ func (a *agent) tool() outcome {
 	if how := a.pause(20 * time.Millisecond); how != goOn {
 		return how
 	}
-	a.say(event.ItemStart{ItemID: id + ":output", ItemType: event.TypeFunctionCallOutput, CallID: call},
+	a.emit(event.ItemStart{ItemID: id + ":output", ItemType: event.TypeFunctionCallOutput, CallID: call},
 		event.ItemDone{ItemID: id + ":output", FinalItem: event.FunctionCallOutput{CallID: call, Output: answer, IsError: answer != "allow"}})
 	return goOn
 }
@@ -457,15 +457,15 @@ func (a *agent) ask(id, call string, args json.RawMessage) (string, outcome) {
 	a.mu.Lock()
 	a.waiting = approval
 	a.mu.Unlock()
-	a.say(event.ApprovalRequested{Approval: event.Approval{
+	a.emit(event.ApprovalRequested{Approval: event.Approval{
 		ID: approval, ItemID: id, CallID: call, Kind: event.ApprovalTool, Title: "Tool?", ToolName: "Tool",
 		Arguments: args, ArgumentsDigest: "digest-" + id, Choices: choices,
 	}})
-	patience := time.Hour
+	timeout := time.Hour
 	if a.chance(10) {
-		patience = time.Duration(a.rng.ExpFloat64() * float64(50*time.Millisecond))
+		timeout = time.Duration(a.rng.ExpFloat64() * float64(50*time.Millisecond))
 	}
-	t := time.NewTimer(patience)
+	t := time.NewTimer(timeout)
 	defer t.Stop()
 	for {
 		select {
@@ -482,7 +482,7 @@ func (a *agent) ask(id, call string, args json.RawMessage) (string, outcome) {
 			}
 		case <-t.C:
 			a.forget()
-			a.say(event.ApprovalResolved{ApprovalID: approval, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
+			a.emit(event.ApprovalResolved{ApprovalID: approval, Choice: event.ChoiceWithdrawn, By: event.ByAgent})
 			return "withdrawn", goOn
 		case <-a.dead:
 			return "", died

@@ -86,8 +86,8 @@ func (d *disk) show(gen int) error {
 	return nil
 }
 
-// told calls shown for the visible events after the first n.
-func (d *disk) told(n int) {
+// publishFrom calls shown for the visible events after the first n.
+func (d *disk) publishFrom(n int) {
 	for _, ev := range d.snapshot()[n:] {
 		d.shown(ev)
 	}
@@ -155,7 +155,7 @@ func (l *diskLog) Append(ctx context.Context, session string, head int64, evs ..
 	if err := d.show(l.gen); err != nil {
 		return err
 	}
-	d.told(int(head))
+	d.publishFrom(int(head))
 	d.access()
 	return nil
 }

@@ -36,7 +36,7 @@ var mutants = []mutant{
 	}}},
 	{"double terminal", "rules.go", [][2]string{{"	if r.ended {\n		r.dropped++\n", "	if false {\n		r.dropped++\n"}}},
 	{"ack before append", "actor.go", [][2]string{{
-		"	if err := s.flush(); err != nil {\n		return err\n	}\n	lt.heard = now\n", "	defer s.flush()\n	lt.heard = now\n",
+		"	if err := s.flush(); err != nil {\n		return err\n	}\n	lt.lastEventAt = now\n", "	defer s.flush()\n	lt.lastEventAt = now\n",
 	}}},
 	{"coalesced terminal", "upsert/pacer.go", [][2]string{{
 		"		case Upsert:\n			at, again",

@@ -307,14 +307,14 @@ func (w *world) strike(how fate) (up bool) {
 	}
 	shown := len(w.disk.snapshot())
 	gen := w.disk.restart(how == powerless)
-	w.disk.told(min(shown, len(w.disk.snapshot())))
+	w.disk.publishFrom(min(shown, len(w.disk.snapshot())))
 	if how == powerless {
 		w.forget()
 	}
 	if a := w.running(); a != nil {
 		switch {
 		case how == killed && w.plan.survive:
-			a.leave()
+			a.disconnect()
 		case how != detached: // as the agent's supervisor would
 			a.kill()
 		}

@@ -8,7 +8,7 @@ import { plain } from "../text/visible";
 import { ApiError, api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 
-const patience = 2500; // ms after the response in which the agent may still report the new value
+const settleTime = 2500; // ms after the response in which the agent may still report the new value
 
 type Change =
   | { is: "asked"; wanted: string }
@@ -51,7 +51,7 @@ function useSettings(s: SessionStatus) {
       put(key, { is: "answered", wanted });
       timers.current.set(
         key,
-        setTimeout(() => settle(key, wanted), patience),
+        setTimeout(() => settle(key, wanted), settleTime),
       );
     } catch (e) {
       if (e instanceof ApiError && e.status === 0) {

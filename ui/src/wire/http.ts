@@ -18,7 +18,7 @@ import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus 
 
 export { ApiError };
 
-const patience = 30_000; // ms; no response waits for a model
+const requestTimeout = 30_000; // ms; no response waits for a model
 
 const slow = 120_000; // ms; for uploads
 
@@ -59,7 +59,7 @@ async function send(
       body,
       headers,
       credentials,
-      signal: AbortSignal.timeout(file ? slow : patience),
+      signal: AbortSignal.timeout(file ? slow : requestTimeout),
     });
   } catch {
     throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);

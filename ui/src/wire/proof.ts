@@ -6,7 +6,7 @@
 import { ApiError } from "./error";
 import { login } from "./key";
 
-const patience = 10_000; // ms
+const proofTimeout = 10_000; // ms
 
 let holds = false;
 let asking: Promise<void> | undefined;
@@ -45,7 +45,7 @@ async function ask() {
       credentials: "omit",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify({ login: mine.id, nonce }),
-      signal: AbortSignal.timeout(patience),
+      signal: AbortSignal.timeout(proofTimeout),
     });
   } catch {
     throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);

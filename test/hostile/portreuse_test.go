@@ -41,7 +41,7 @@ func (vacate) play(args []string) {
 		r.Err = err.Error()
 	}
 	writeResult(filepath.Join(dir, "vacated"), r)
-	<-time.After(testapi.Patience)
+	<-time.After(testapi.Timeout)
 }
 
 func (v vacate) run() error {

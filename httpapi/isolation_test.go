@@ -250,8 +250,8 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	} {
 		var heard []string
 		for _, id := range []string{other, nobody} {
-			p.say(`{%s,"requestId":"r","sessionId":%q}`, say, id)
-			f := p.hear()
+			p.send(`{%s,"requestId":"r","sessionId":%q}`, say, id)
+			f := p.receive()
 			if f.Type != "error" || f.Error.Type != "SESSION_NOT_FOUND" {
 				t.Errorf("%s: got %+v", say, f)
 			}
@@ -267,7 +267,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 
 	// The list, and its changes. Each step waits for the one before, because a
 	// session that is created and deleted between two statuses gets none.
-	p.say(`{"type":"sessions:subscribe","requestId":"w"}`)
+	p.send(`{"type":"sessions:subscribe","requestId":"w"}`)
 	seen := map[string]int{}
 	await := func(session, holds string) {
 		for {

@@ -37,7 +37,7 @@ func (w withResolved) says(names ...string) string {
 // configured serves p with options of the server's configuration and
 // environment, and trusts a project that has a settings file. It returns the
 // project's folder.
-func configured(t *testing.T, p *told, settings string, edit ...func(*gateway.Config)) (*site, string) {
+func configured(t *testing.T, p *recordingAgent, settings string, edit ...func(*gateway.Config)) (*site, string) {
 	t.Helper()
 	dir := t.TempDir()
 	writeSettings(t, dir, settings)
@@ -79,7 +79,7 @@ func (s *site) createIn(dir, options string) withResolved {
 
 func TestAnswersSayWhichSourceEachOptionIsFrom(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s, dir := configured(t, p, "permissionMode: plan\n")
 	names := []string{"model", "permissionMode", "reasoningEffort", "config.pace", "config.thoughts", "tools"}
 	check := func(what string, got withResolved, want string) {
@@ -148,7 +148,7 @@ func TestResolvedShowsTheModelThatTheAgentChose(t *testing.T) {
 
 func TestProjectFileCountsInTrustedFoldersOnly(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s, _ := configured(t, p, "model: of-project\n")
 	untrusted := t.TempDir()
 	writeSettings(t, untrusted, "model: of-project\nnonsense: 1\n")
@@ -167,7 +167,7 @@ func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 		"mcpServers:\n  a: {command: rm}\n":        `config.yaml:1: mcpServers: cannot be set in a file`,
 		"# none\n\nreasoningEffort: very-much ✓\n": `config.yaml:3: reasoningEffort: `,
 	} {
-		p := new(told)
+		p := new(recordingAgent)
 		s, dir := configured(t, p, settings)
 		w := s.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+dir+`"}`)
 		if w.Code != http.StatusBadRequest || code(w) != "INVALID_REQUEST" || !strings.Contains(w.Body.String(), want) || !strings.Contains(w.Body.String(), dir) {
@@ -183,7 +183,7 @@ func TestInvalidOptionOfASourceNamesItAndTheLine(t *testing.T) {
 func TestBypassOfTheConfigurationNeedsTheFlag(t *testing.T) {
 	timed(t, minute)
 	for _, allowed := range []bool{false, true} {
-		p := new(told)
+		p := new(recordingAgent)
 		s, dir := configured(t, p, "", func(g *gateway.Config) {
 			g.AllowBypass = allowed
 			g.Options = []profile.Source{{From: profile.FromGlobal, Name: "config.yaml", Options: runnel.Options{PermissionMode: runnel.ModeBypass}}}
@@ -199,7 +199,7 @@ func TestBypassOfTheConfigurationNeedsTheFlag(t *testing.T) {
 // its client gave.
 func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s, dir := configured(t, p, "model: first\n")
 	id := s.createIn(dir, `{"reasoningEffort":"high"}`).SessionID
 	s.events(id, s.prompt(id, "text"))
@@ -245,7 +245,7 @@ func TestChangedFilesCountForTheNextAgent(t *testing.T) {
 // wait.
 func TestQueuedPromptWaitsForAMendedFile(t *testing.T) {
 	timed(t, minute)
-	p := new(told)
+	p := new(recordingAgent)
 	s, dir := configured(t, p, "model: first\n")
 	id := s.createIn(dir, `{}`).SessionID
 	busy := s.prompt(id, "hang")
@@ -272,7 +272,7 @@ func TestQueuedPromptWaitsForAMendedFile(t *testing.T) {
 // while no agent runs, and never for one turn.
 func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 	timed(t, minute)
-	p := &told{takes: &runnel.Takes{Tools: true, MaxTurns: true, AnyEffort: true, Config: true, Resume: true}}
+	p := &recordingAgent{takes: &runnel.Takes{Tools: true, MaxTurns: true, AnyEffort: true, Config: true, Resume: true}}
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := s.create()
 	s.events(id, s.prompt(id, "text"))
@@ -313,7 +313,7 @@ func TestOptionThatTakesAStartChangesWhileNoAgentRuns(t *testing.T) {
 }
 
 func TestOptionsAreStoredWhenTheChangeIsAnswered(t *testing.T) {
-	p := &told{takes: &runnel.Takes{MaxTurns: true, Resume: true}}
+	p := &recordingAgent{takes: &runnel.Takes{MaxTurns: true, Resume: true}}
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })
 	id := rg.create()
 	stored := func(want string) {

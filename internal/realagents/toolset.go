@@ -7,9 +7,10 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// Words make the tool calls by which a model runs commands and edits files in
-// one agent. Tools differ between agents; Words let one test drive all of them.
-type Words struct {
+// A Toolset makes the tool calls by which a model runs commands and edits files
+// in one agent. Tools differ between agents; Toolsets let one test drive all of
+// them.
+type Toolset struct {
 	Shell func(command string) fakemodel.Block // runs a command
 	Ask   func(command string) fakemodel.Block // runs a command for which the agent requests approval
 	Write func(path, content string) fakemodel.Block
@@ -17,13 +18,13 @@ type Words struct {
 	Plan  func(first, second string) fakemodel.Block
 	Read  func(path string) fakemodel.Block // nil if the agent reads files with commands only
 
-	Silent bool // the agent does not report the output of a command
+	OmitsOutput bool // the agent does not report the output of a command
 }
 
-// WordsOf returns the Words of the agent with this provider name. It panics for
-// an unknown agent.
-func WordsOf(name string) Words {
-	w, ok := words[name]
+// ToolsetOf returns the Toolset of the agent with this provider name. It panics
+// for an unknown agent.
+func ToolsetOf(name string) Toolset {
+	w, ok := toolsets[name]
 	if !ok {
 		panic(fmt.Sprintf("realagents: no tool calls for the agent %q", name))
 	}
@@ -33,11 +34,11 @@ func WordsOf(name string) Words {
 	return w
 }
 
-var words = map[string]Words{
-	"claude-code":      claudeWords,
-	"claude-agent-acp": claudeWords,
-	"codex":            codexWords,
-	"codex-acp":        codexWords,
+var toolsets = map[string]Toolset{
+	"claude-code":      claudeTools,
+	"claude-agent-acp": claudeTools,
+	"codex":            codexTools,
+	"codex-acp":        codexTools,
 	"opencode": {
 		Read:  call("read", func(in object, s []string) { in["filePath"] = s[0] }).one,
 		Shell: call("bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
@@ -62,7 +63,7 @@ var words = map[string]Words{
 		Plan: call("write_todos", func(in object, s []string) {
 			in["todos"] = []object{{"description": s[0], "status": "in_progress"}, {"description": s[1], "status": "pending"}}
 		}).two,
-		Silent: true, // Gemini CLI 0.61.0
+		OmitsOutput: true, // Gemini CLI 0.61.0
 	},
 	"copilot": {
 		Read:  call("view", func(in object, s []string) { in["path"] = s[0] }).one,
@@ -88,7 +89,7 @@ var words = map[string]Words{
 	},
 }
 
-var claudeWords = Words{
+var claudeTools = Toolset{
 	Read:  call("Read", func(in object, s []string) { in["file_path"] = s[0] }).one,
 	Shell: call("Bash", func(in object, s []string) { in["command"], in["description"] = s[0], "Run it" }).one,
 	Write: call("Write", func(in object, s []string) { in["file_path"], in["content"] = s[0], s[1] }).two,
@@ -102,7 +103,7 @@ var claudeWords = Words{
 	}).two,
 }
 
-var codexWords = Words{
+var codexTools = Toolset{
 	Shell: call("exec_command", func(in object, s []string) { in["cmd"] = s[0] }).one,
 	Ask: call("exec_command", func(in object, s []string) {
 		in["cmd"], in["sandbox_permissions"], in["justification"] = s[0], "require_escalated", "May I?"

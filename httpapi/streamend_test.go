@@ -39,8 +39,8 @@ func (f *failing) Append(ctx context.Context, session string, head int64, evs ..
 func (s *site) subscribed(family, id string) *peer {
 	s.t.Helper()
 	p := s.join(family)
-	p.say(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, id)
-	for f := p.hear(); !f.Done; f = p.hear() {
+	p.send(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, id)
+	for f := p.receive(); !f.Done; f = p.receive() {
 	}
 	return p
 }
@@ -85,7 +85,7 @@ func TestStreamsOfAFailedStore(t *testing.T) {
 			all.Go(func() {
 				told := false
 				for {
-					f, err := p.tryHear()
+					f, err := p.tryReceive()
 					if err != nil {
 						if c := websocket.CloseStatus(err); c != closeStore || !told {
 							t.Errorf("closed with %d (%v); told why: %v", c, err, told)
@@ -124,8 +124,8 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 		if f := p.await("error"); f.RequestID != "sub" || f.Error.Type != runnel.SessionNotFound {
 			t.Errorf("got %+v", f)
 		}
-		p.say(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, other) // the connection still works
-		for f := p.await("session:history"); !f.Done; f = p.hear() {
+		p.send(`{"type":"session:subscribe","requestId":"sub","sessionId":%q}`, other) // the connection still works
+		for f := p.await("session:history"); !f.Done; f = p.receive() {
 		}
 	}
 	if _, _, n := s.streams.Counts(); n != 1 {
@@ -147,7 +147,7 @@ func TestRevokeEndsWhatIsStuck(t *testing.T) {
 		}
 		s.token = secret
 		stuck := s.join(stream.FamilyEvents) // it reads nothing more
-		stuck.say(`{"type":"session:subscribe","sessionId":%q}`, id)
+		stuck.send(`{"type":"session:subscribe","sessionId":%q}`, id)
 		res := s.get("/api/session/" + id + "/events")
 		live := s.subscribed(stream.FamilyUpsert, id)
 		synctest.Wait()

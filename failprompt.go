@@ -9,27 +9,27 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// Refuse logs a turn that consists of the user's message and ends with err. It
-// is for a prompt that was accepted earlier, such as a queued prompt, and whose
-// turn cannot start because of err. The agent receives nothing. If the turn has
-// already ended, Refuse does nothing. It fails with TURN_IN_PROGRESS if a turn
-// is running.
-func (s *Session) Refuse(ctx context.Context, in Input, err error) error {
-	_, failed := ask(ctx, s, func(reply chan answer[struct{}]) message { return refuseMsg{in, Safe(err), reply} })
+// FailPrompt logs a turn that consists of the user's message and ends with err.
+// It is for a prompt that was accepted earlier, such as a queued prompt, and
+// whose turn cannot start because of err. The agent receives nothing. If the
+// turn has already ended, FailPrompt does nothing. It fails with
+// TURN_IN_PROGRESS if a turn is running.
+func (s *Session) FailPrompt(ctx context.Context, in Input, err error) error {
+	_, failed := ask(ctx, s, func(reply chan answer[struct{}]) message { return failPromptMsg{in, Safe(err), reply} })
 	return failed
 }
 
-type refuseMsg struct {
+type failPromptMsg struct {
 	in    Input
-	why   *Error
+	cause *Error
 	reply chan answer[struct{}]
 }
 
-func (refuseMsg) message() {}
+func (failPromptMsg) message() {}
 
-func (s *Session) refuse(in Input, why *Error) error {
-	err := s.free(in.Turn) // it may close the turn
-	if s.over[in.Turn] {
+func (s *Session) failPrompt(in Input, why *Error) error {
+	err := s.checkCanStart(in.Turn) // it may close the turn
+	if s.endedTurns[in.Turn] {
 		return nil
 	}
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Session) refuse(in Input, why *Error) error {
 		return err
 	}
 	lt := s.add(newRules(in.Turn, s.provider.Name()), newTurn(in.Turn, s.id, s.log, s.head))
-	s.take(lt, lt.rules.user(time.Now(), in))
-	s.take(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(why)}))
+	s.stageAll(lt, lt.rules.user(time.Now(), in))
+	s.stageAll(lt, lt.rules.end(time.Now(), event.ResponseError{Error: s.fault(why)}))
 	return s.flush()
 }
 
@@ -55,7 +55,7 @@ func (s *Session) endedBefore(turn string) (bool, error) {
 			return false, Safe(err)
 		}
 		if ev.Turn == turn && event.Ends(ev.Body) {
-			s.over[turn] = true
+			s.endedTurns[turn] = true
 			return true, nil
 		}
 	}

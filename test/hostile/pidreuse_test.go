@@ -58,7 +58,7 @@ func (masquerade) play(args []string) {
 		r.Err = err.Error()
 	}
 	writeResult(filepath.Join(dir, "masqueraded"), r)
-	<-time.After(testapi.Patience)
+	<-time.After(testapi.Timeout)
 }
 
 // awaitOrders decodes a file once it exists. If it does not appear, awaitOrders
@@ -66,7 +66,7 @@ func (masquerade) play(args []string) {
 func awaitOrders(name string, v any) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(testapi.Patience); ; <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); ; <-tick.C {
 		b, err := os.ReadFile(name)
 		if err == nil && json.Unmarshal(b, v) == nil {
 			return
@@ -116,7 +116,7 @@ func (m masquerade) run(r *masqueradeResult) error {
 	if err := unix.Kill(m.Target, unix.SIGCONT); err != nil {
 		return err
 	}
-	_ = c.SetDeadline(time.Now().Add(testapi.Patience))
+	_ = c.SetDeadline(time.Now().Add(testapi.Timeout))
 	_, _ = c.Write(m.Say) // a process that rejects the connection need not read
 	answer, rights := make([]byte, 4096), make([]byte, 256)
 	n, nr, _, _, err := c.ReadMsgUnix(answer, rights)

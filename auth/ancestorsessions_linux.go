@@ -6,9 +6,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
-// SessionsAbove returns the sessions whose agents are ancestors of this
+// AncestorSessions returns the sessions whose agents are ancestors of this
 // process. It returns none if the ancestors cannot be read.
-func SessionsAbove() (sessions []string) {
+func AncestorSessions() (sessions []string) {
 	line, err := procinfo.Lineage(os.Getpid())
 	if err != nil {
 		return nil

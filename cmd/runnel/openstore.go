@@ -24,7 +24,7 @@ func openStore(ctx context.Context, data string) (*sqlite.Store, error) {
 // this process. Agents of other data directories may use this one, for example
 // an agent that works on runnel itself.
 func refuseAgent(data string) error {
-	for _, session := range auth.SessionsAbove() {
+	for _, session := range auth.AncestorSessions() {
 		if filepath.Base(session) != session {
 			continue
 		}

@@ -46,7 +46,7 @@ func reach(args []string) {
 		}
 		writeResult(filepath.Join(dir, "report-"+when), r)
 	}
-	<-time.After(testapi.Patience)
+	<-time.After(testapi.Timeout)
 }
 
 // awaitJSON waits for a file and decodes it into v. It returns false if the
@@ -54,7 +54,7 @@ func reach(args []string) {
 func awaitJSON(path string, v any) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(testapi.Patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(testapi.Timeout); time.Now().Before(deadline); <-tick.C {
 		if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, v) == nil {
 			return true
 		}

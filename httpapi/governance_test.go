@@ -29,7 +29,7 @@ type able struct {
 
 func (p *able) Takes() runnel.Takes {
 	return runnel.Takes{
-		Tools: true, MaxTurns: true, SystemPromptAppend: true, Resume: true, Disallowed: true, SubagentTools: []string{"Agent"},
+		Tools: true, MaxTurns: true, SystemPromptAppend: true, Resume: true, DisallowedTools: true, SubagentTools: []string{"Agent"},
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
 }
@@ -141,7 +141,7 @@ func TestProfileOfASessionIsEnforced(t *testing.T) {
 	rg, p := withAble(t, map[string]string{"reviewer": reviewer})
 	for _, id := range []string{rg.createWith(`{"persona":"reviewer"}`), rg.harnessWith(`,"persona":"reviewer"`)} {
 		opt := p.last()
-		if opt.Model != "opus" || !slices.Equal(opt.Tools, []string{"Read", "Bash"}) || opt.MaxTurns != 3 || opt.SystemPromptAppend != "Review." || !slices.Equal(opt.Disallowed, []string{"Bash"}) {
+		if opt.Model != "opus" || !slices.Equal(opt.Tools, []string{"Read", "Bash"}) || opt.MaxTurns != 3 || opt.SystemPromptAppend != "Review." || !slices.Equal(opt.ServerDisallowedTools, []string{"Bash"}) {
 			t.Errorf("started with %+v", opt)
 		}
 		got := rg.sendWith(id, toolCalls("Bash", "Read", "Write"), `{}`)
@@ -160,7 +160,7 @@ func TestProfileOfASessionIsEnforced(t *testing.T) {
 	// The client's options override those of a profile, except for the
 	// profile's rules.
 	rg.createWith(`{"persona":"reviewer","model":"mine","maxTurns":9,"systemPromptAppend":"Be brief."}`)
-	if opt := p.last(); opt.Model != "mine" || opt.MaxTurns != 9 || opt.SystemPromptAppend != "Review.\n\nBe brief." || len(opt.Disallowed) != 1 {
+	if opt := p.last(); opt.Model != "mine" || opt.MaxTurns != 9 || opt.SystemPromptAppend != "Review.\n\nBe brief." || len(opt.ServerDisallowedTools) != 1 {
 		t.Errorf("started with %+v", opt)
 	}
 }
@@ -322,11 +322,11 @@ func TestGovernedSessionsDelegateThroughTheGates(t *testing.T) {
 	}
 }
 
-// A rash is an agent that asks only before some delegations, and that cannot be
-// started without its delegation tool.
-type rash struct{ *able }
+// A selectiveAsker is an agent that asks only before some delegations, and that
+// cannot be started without its delegation tool.
+type selectiveAsker struct{ *able }
 
-func (p *rash) Takes() runnel.Takes {
+func (p *selectiveAsker) Takes() runnel.Takes {
 	t := p.able.Takes()
 	t.Delegations = nil
 	return t
@@ -337,7 +337,7 @@ func (p *rash) Takes() runnel.Takes {
 func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"lead": lead, "tester": tester, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) {
 		g.GovernedDelegation = true
-		g.Providers = []runnel.Provider{&rash{&able{Provider: script.New()}}}
+		g.Providers = []runnel.Provider{&selectiveAsker{&able{Provider: script.New()}}}
 	})
 	id := rg.harnessWith(`,"persona":"lead","opts":{"subagentGovernance":` + approved + `}`)
 	const (

@@ -169,7 +169,7 @@ var sendWays = map[string]func(s *site, r refusal, id string, opts map[string]an
 	},
 	"socket": func(s *site, r refusal, id string, opts map[string]any) string {
 		p := s.dial()
-		p.say("%s", r.body("content", opts, map[string]any{"type": "session:send", "requestId": "r", "sessionId": id, "queue": r.queue}))
+		p.send("%s", r.body("content", opts, map[string]any{"type": "session:send", "requestId": "r", "sessionId": id, "queue": r.queue}))
 		if f := p.await("error", "response"); f.Error != nil {
 			return string(f.Error.Type)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestEndings(t *testing.T) {
-	providertest.Endings(t, providertest.Dialect{
+	providertest.RunExits(t, providertest.ShellAgent{
 		Open: `  *'"initialize"'*) reply '{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":{}}}}' ;;
   *'"session/new"'*|*'"session/resume"'*) reply '{"sessionId":"s1"}' ;;`,
 		Prompt: `*'"session/prompt"'*`,

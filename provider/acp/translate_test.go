@@ -71,7 +71,7 @@ func feed(tr *translator, lines ...runnel.Line) (evs []event.Event, due []string
 			evs = append(evs, tr.Sent(r.(json.RawMessage), fixtureStart)...)
 		}
 	}
-	return append(evs, tr.Gone()...), due
+	return append(evs, tr.Flush()...), due
 }
 
 func withBegun(lines ...runnel.Line) []runnel.Line {
@@ -413,7 +413,7 @@ func FuzzLinesOfAnAgent(f *testing.F) {
 				evs = append(evs, tr.Sent(r.(json.RawMessage), fixtureStart)...)
 			}
 		}
-		evs = append(evs, tr.Gone()...)
+		evs = append(evs, tr.Flush()...)
 		for _, ev := range evs {
 			if err := ev.Validate(); err != nil {
 				t.Fatalf("%v: %s", err, dump([]event.Event{ev}))

@@ -13,25 +13,25 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Keeping is a [Provider] that lists, resumes and forks its conversations. It
+// Resumable is a [Provider] that lists, resumes and forks its conversations. It
 // keeps at most 1000 conversations in memory and drops the oldest. The zero
 // value is ready to use. Its methods may be called by any goroutine.
 //
 // It keeps only the id, the directory and the times of a conversation. It does
 // not keep messages, because no script depends on them.
-type Keeping struct {
+type Resumable struct {
 	Provider
 
 	mu            sync.Mutex            // guards conversations
 	conversations []runnel.Conversation // newest first
 }
 
-// maxConversations bounds the conversations of a [Keeping].
+// maxConversations bounds the conversations of a [Resumable].
 const maxConversations = 1000
 
 // Open implements [runnel.Provider]. It fails with [runnel.SessionNotFound] if
 // the conversation to resume is unknown.
-func (k *Keeping) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (k *Resumable) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if opt.Resume != "" {
 		if err := k.find(opt.Resume); err != nil {
 			return nil, err
@@ -43,7 +43,7 @@ func (k *Keeping) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, er
 
 // Fork implements [runnel.Forker]. It fails with [runnel.SessionNotFound] if
 // the conversation is unknown.
-func (k *Keeping) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (k *Resumable) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	if err := k.find(opt.Resume); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (k *Keeping) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, er
 
 // Discover implements [runnel.Discoverer]. It yields the newest conversation
 // first.
-func (k *Keeping) Discover(_ context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
+func (k *Resumable) Discover(_ context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
 		k.mu.Lock()
 		conversations := slices.Clone(k.conversations)
@@ -66,7 +66,7 @@ func (k *Keeping) Discover(_ context.Context, dir string) iter.Seq2[runnel.Conve
 }
 
 // find fails with SessionNotFound if the conversation is unknown.
-func (k *Keeping) find(id string) error {
+func (k *Resumable) find(id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !slices.ContainsFunc(k.conversations, func(c runnel.Conversation) bool { return c.AgentSessionID == id }) {
@@ -76,7 +76,7 @@ func (k *Keeping) find(id string) error {
 }
 
 // begin opens a conversation under a new id.
-func (k *Keeping) begin(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
+func (k *Resumable) begin(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
 	dir, err := filepath.Abs(opt.Dir)
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)

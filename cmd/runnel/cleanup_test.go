@@ -18,7 +18,7 @@ func TestEnding(t *testing.T) {
 		{"darwin", false, false, []string{"not supervised: ", "may be left", "killed server leaves"}},
 		{"freebsd", false, false, []string{"not supervised: ", "process group"}},
 	} {
-		got := endingOn(c.goos, c.supervised, c.fenced)
+		got := cleanupGuaranteeOn(c.goos, c.supervised, c.fenced)
 		for _, want := range c.want {
 			if !strings.Contains(got, want) || strings.Contains(got, "\n") {
 				t.Errorf("%+v: %q lacks %q", c, got, want)

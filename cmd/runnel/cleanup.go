@@ -7,11 +7,13 @@ import (
 	"github.com/runnel-dev/runnel/supervise"
 )
 
-// ending describes in one line what may be left running when an agent has ended
-// on this system.
-func ending() string { return endingOn(runtime.GOOS, supervise.Enabled(), proc.CanFence()) }
+// cleanupGuarantee describes in one line what may be left running when an agent
+// has ended on this system.
+func cleanupGuarantee() string {
+	return cleanupGuaranteeOn(runtime.GOOS, supervise.Enabled(), proc.CanFence())
+}
 
-func endingOn(goos string, supervised, fenced bool) string {
+func cleanupGuaranteeOn(goos string, supervised, fenced bool) string {
 	switch {
 	case supervised && fenced:
 		return "supervised: an agent and every process that it started end together, even if the server, the supervisor or both are killed (cgroup)."

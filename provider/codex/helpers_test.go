@@ -23,4 +23,4 @@ var (
 	itoa   = strconv.Itoa
 )
 
-func loose[T any](data []byte) T { return translate.Loose[T](data) }
+func decodeLenient[T any](data []byte) T { return translate.DecodeLenient[T](data) }

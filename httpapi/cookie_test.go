@@ -85,8 +85,8 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 		t.Errorf("with the key: got %d %s", w.Code, w.Body)
 	}
 	p := s.dial(func(h http.Header) { as()(h); h.Del("Sec-WebSocket-Protocol"); h.Set(browser.KeyHeader, mine.Key) })
-	p.say(`{"type":"session:hello"}`)
-	if f := p.hear(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != subprotocol {
+	p.send(`{"type":"session:hello"}`)
+	if f := p.receive(); f.Type != "session:hello:ack" || p.conn.Subprotocol() != subprotocol {
 		t.Errorf("got %+v, subprotocol %q", f, p.conn.Subprotocol())
 	}
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")

@@ -13,9 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 )
 
-// farewell is how long writes may continue after the credential has ended, so
-// that the client can receive the error.
-const farewell = 500 * time.Millisecond
+// revokedWriteTime is how long writes may continue after the credential has
+// ended, so that the client can receive the error.
+const revokedWriteTime = 500 * time.Millisecond
 
 // served calls the handler of the route for a request that authorize has
 // accepted. Once the caller's credential ends, the server reads no more of the
@@ -32,17 +32,17 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	ended := make(chan struct{})
 	unwatch := context.AfterFunc(bound, func() {
 		defer close(ended)
-		w.hasten(wt.hasten())
+		w.limitWrite(wt.enforceEnd())
 	})
-	wt.leave = sync.OnceFunc(func() {
+	wt.stop = sync.OnceFunc(func() {
 		if !unwatch() {
-			<-ended // hasten is running: over HTTP/2 nothing may use the writer once the handler has returned
+			<-ended // enforceEnd is running: over HTTP/2 nothing may use the writer once the handler has returned
 		}
 	})
 	w.watch = wt
-	defer wt.leave()
+	defer wt.stop()
 	if wt.ended() {
-		wt.hasten()
+		wt.enforceEnd()
 	}
 	req := r
 	if !rt.endsOwn {
@@ -55,14 +55,14 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !wt.read && w.status != 0 {
 		_ = w.FlushError() // begin the response now, because net/http reads the rest of the body after the handler
 	}
-	wt.leave()
+	wt.stop()
 	if !wt.over() {
 		return
 	}
 	if w.status != 0 {
 		panic(http.ErrAbortHandler) // the response has begun: abort it, so that it does not look complete
 	}
-	wt.hasten()
+	wt.enforceEnd()
 	wt.answers = true
 	clear(w.Header())
 	secure(w.Header())
@@ -74,29 +74,29 @@ func (s *Server) served(w *statusWriter, r *http.Request, rt *route) {
 }
 
 // A watch ends a request when its credential ends. The handler's goroutine uses
-// it while another goroutine may call hasten.
+// it while another goroutine may call enforceEnd.
 type watch struct {
 	bound   context.Context          // ends when the credential ends or the client disconnects
 	rc      *http.ResponseController // for the deadlines of the request
-	leave   func()                   // prevents later calls of hasten, and waits for a running one
+	stop    func()                   // prevents later calls of enforceEnd, and waits for a running one
 	answers bool                     // the request may end its own credential; its response is then written, too
 
 	mu    sync.Mutex
-	until time.Time // latest allowed write deadline, set by hasten; zero before
+	until time.Time // latest allowed write deadline, set by enforceEnd; zero before
 	read  bool      // the body was read to its end
 }
 
-// hasten interrupts reads of the request and bounds writes of the response once
-// the credential has ended. It returns the latest allowed write deadline; zero
-// if the credential is still valid.
-func (wt *watch) hasten() time.Time {
+// enforceEnd interrupts reads of the request and bounds writes of the response
+// once the credential has ended. It returns the latest allowed write deadline;
+// zero if the credential is still valid.
+func (wt *watch) enforceEnd() time.Time {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()
 	if !wt.ended() || !wt.until.IsZero() {
 		return wt.until
 	}
 	now := time.Now()
-	wt.until = now.Add(farewell)
+	wt.until = now.Add(revokedWriteTime)
 	_ = wt.rc.SetWriteDeadline(wt.until)
 	if !wt.read {
 		_ = wt.rc.SetReadDeadline(now)
@@ -125,7 +125,7 @@ func (w *statusWriter) SetReadDeadline(t time.Time) error {
 }
 
 // setWriteDeadline sets the write deadline of the response, but no later than
-// the deadline that hasten has set. It returns the deadline that applies.
+// the deadline that enforceEnd has set. It returns the deadline that applies.
 func (wt *watch) setWriteDeadline(t time.Time) (time.Time, error) {
 	wt.mu.Lock()
 	defer wt.mu.Unlock()

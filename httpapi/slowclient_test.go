@@ -141,7 +141,7 @@ func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 		items := map[string]json.RawMessage{}
 		upserts := 0
 		for len(got) < len(want) {
-			f := p.hear()
+			f := p.receive()
 			var m struct {
 				Type, Status, TurnID, ItemID string
 				Approval                     event.Approval
@@ -223,7 +223,7 @@ func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 			return max(m.Seq, m.Payload.Seq)
 		}
 		for latest, end := false, false; !end; {
-			f := p.hear()
+			f := p.receive()
 			if f.Type == "session:history" {
 				if f.Resume != nil { // from the last subscription; nothing of earlier ones may follow
 					latest = len(f.Entries) == 0 || seqOf(f.Entries[0]) > head.Head

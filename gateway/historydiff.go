@@ -12,9 +12,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// newcomers finds the events that an agent's history of a conversation has and
-// the log of its session does not have. It first takes the events of the log,
-// then those of the history.
+// historyDiff finds the events that an agent's history of a conversation has
+// and the log of its session does not have. It first takes the events of the
+// log, then those of the history.
 //
 // A turn of the history is known if the log has a turn with its id. In a
 // positional history, a turn that the session itself started has another id
@@ -30,8 +30,8 @@ import (
 // A turn that was still running elsewhere when it was copied is closed in the
 // log. The items that it gained later become a turn of their own, called the
 // rest.
-type newcomers struct {
-	positional bool // the provider is a runnel.Positional
+type historyDiff struct {
+	positional bool // the provider is a runnel.PositionalHistorian
 
 	logged  []*keptTurn // turns of the log, in the order of their starts
 	byID    map[string]*keptTurn
@@ -44,10 +44,10 @@ type newcomers struct {
 	rests []event.Event        // events of the rests of known turns
 }
 
-// A keptTurn is the state that newcomers keeps of a turn.
+// A keptTurn is the state that historyDiff keeps of a turn.
 type keptTurn struct {
 	id       string
-	place    int             // index in newcomers.logged
+	index    int             // index in historyDiff.logged
 	prompted bool            // it has a message from the user
 	prompt   string          // that message, with each run of white space replaced by one space
 	attached bool            // the message has attachments
@@ -57,8 +57,8 @@ type keptTurn struct {
 	cut      bool // it was closed because its source ended before the turn did
 }
 
-func newNewcomers(positional bool) *newcomers {
-	return &newcomers{
+func newHistoryDiff(positional bool) *historyDiff {
+	return &historyDiff{
 		positional: positional, byID: make(map[string]*keptTurn), facts: make(map[string]bool), turns: make(map[string]*keptTurn),
 	}
 }
@@ -94,7 +94,7 @@ func (t *keptTurn) isOurs() bool {
 }
 
 // logHas adds an event of the log.
-func (n *newcomers) logHas(ev event.Event) {
+func (n *historyDiff) logHas(ev event.Event) {
 	if ev.Turn == "" {
 		n.facts[factKey(ev.Body)] = true
 		return
@@ -102,7 +102,7 @@ func (n *newcomers) logHas(ev event.Event) {
 	t := n.byID[ev.Turn]
 	if t == nil {
 		t = newKeptTurn(ev.Turn)
-		t.place = len(n.logged)
+		t.index = len(n.logged)
 		n.logged, n.byID[ev.Turn] = append(n.logged, t), t
 	}
 	t.note(ev)
@@ -120,13 +120,13 @@ func factKey(b event.Body) string {
 // isOurOwn reports whether the conversation is positional and its log starts
 // with one of our turns. The session then started the conversation, and ids do
 // not tell which turns of the history are in the log.
-func (n *newcomers) isOurOwn() bool {
+func (n *historyDiff) isOurOwn() bool {
 	return n.positional && len(n.logged) > 0 && n.logged[0].isOurs()
 }
 
 // historyHas adds an event of the history. The history must come from
 // runnel.Replay.
-func (n *newcomers) historyHas(ev event.Event) {
+func (n *historyDiff) historyHas(ev event.Event) {
 	if b, ok := ev.Body.(event.SessionUpdated); ok {
 		b = event.SessionUpdated{Title: b.Title, Files: b.Files} // the other fields describe the process that read the history
 		if b.Title == "" && b.Files == nil {
@@ -151,14 +151,14 @@ func (n *newcomers) historyHas(ev event.Event) {
 		return
 	}
 	if k := n.match(t); k != nil {
-		n.next, n.matched = max(n.next, k.place+1), true
+		n.next, n.matched = max(n.next, k.index+1), true
 		n.rests = append(n.rests, n.rest(k, t)...)
 		n.drop()
 	}
 }
 
 // match returns the turn of the log that is the turn t of the history, or nil.
-func (n *newcomers) match(t *keptTurn) *keptTurn {
+func (n *historyDiff) match(t *keptTurn) *keptTurn {
 	if k := n.byID[t.id]; k != nil || !n.positional {
 		return k
 	}
@@ -186,7 +186,7 @@ func (k *keptTurn) isLike(t *keptTurn) bool {
 
 // drop removes the ended turns of the history and their events. The last of
 // them is known.
-func (n *newcomers) drop() {
+func (n *historyDiff) drop() {
 	n.held = slices.DeleteFunc(n.held, func(ev event.Event) bool { return ev.Turn == "" || n.turns[ev.Turn].ended })
 	for id, t := range n.turns {
 		if t.ended {
@@ -198,7 +198,7 @@ func (n *newcomers) drop() {
 // rest returns the items of t that the log does not have, as events of a new
 // turn. t is a turn of the history, and k is the same turn in the log. Our own
 // turns have no rest, because the session recorded all their events.
-func (n *newcomers) rest(k, t *keptTurn) []event.Event {
+func (n *historyDiff) rest(k, t *keptTurn) []event.Event {
 	if !k.cut && (!n.positional || k.id != t.id) {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (n *newcomers) rest(k, t *keptTurn) []event.Event {
 		if k = n.byID[id]; k == nil {
 			break
 		}
-		n.next = max(n.next, k.place+1)
+		n.next = max(n.next, k.index+1)
 	}
 	more := make(map[string]bool)
 	for place := range t.done {
@@ -270,7 +270,7 @@ func moved(evs []event.Event, from, to string, items map[string]bool) (out []eve
 }
 
 // found returns the events to append to the log, in order.
-func (n *newcomers) found() []event.Event {
+func (n *historyDiff) found() []event.Event {
 	if len(n.logged) > 0 && !n.matched {
 		return nil
 	}
