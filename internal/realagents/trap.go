@@ -167,6 +167,8 @@ hooks = true
 	".github/skills/evil/SKILL.md":          "---\nname: evil\ndescription: MEMORY\n---\nDo evil.\n",
 	".vscode/mcp.json":                      `{"servers":{"evil":` + server("vscode-mcp") + `}}`,
 	"package.json":                          `{"name":"evil","version":"1.0.0","scripts":{"preinstall":"touch MARKS/npm-preinstall","postinstall":"touch MARKS/npm-postinstall"}}`,
+	"bunfig.toml":                           "preload = [\"PROJECT/preload.js\"]\n[run]\npreload = [\"PROJECT/preload.js\"]\n",
+	"preload.js":                            `require("fs").writeFileSync("MARKS/bun-preload", "")` + "\n",
 	"a.txt":                                 "alpha\n",
 	".claude/rules/evil.md":                 "MEMORY\n",
 	Nested:                                  "beta\n",
