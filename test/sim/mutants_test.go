@@ -35,15 +35,15 @@ var mutants = []mutant{
 		"	close(d.grown)\n	d.grown = make(chan struct{})\n	d.mu.Unlock()\n	time.Sleep(time.Microsecond)\n	d.mu.Lock()\n	d.visible = len(d.events)\n	return nil\n",
 	}}},
 	{"double terminal", "rules.go", [][2]string{{"	if r.ended {\n		r.dropped++\n", "	if false {\n		r.dropped++\n"}}},
-	{"ack before append", "actor.go", [][2]string{{
+	{"ack before append", "approvals.go", [][2]string{{
 		"	if err := s.flush(); err != nil {\n		return err\n	}\n	lt.lastEventAt = now\n", "	defer s.flush()\n	lt.lastEventAt = now\n",
 	}}},
 	{"coalesced terminal", "upsert/pacer.go", [][2]string{{
-		"		case Upsert:\n			at, again",
-		"		case TurnEvent:\n			if _, again := latest[\"turn\"]; again {\n				continue\n			}\n			latest[\"turn\"] = kept - 1\n		case Upsert:\n			at, again",
+		"		case Upsert:\n",
+		"		case TurnEvent:\n			if _, again := latest[\"turn\"]; again {\n				continue\n			}\n			latest[\"turn\"] = kept - 1\n		case Upsert:\n",
 	}}},
 	{"lock leak", "record.go", [][2]string{{"	s.live = slices.Delete(s.live, i, i+1)\n", "	if !lt.rules.cancelling {\n		s.live = slices.Delete(s.live, i, i+1)\n	}\n"}}},
-	{"stale approval accepted", "actor.go", [][2]string{{
+	{"stale approval accepted", "approvals.go", [][2]string{{
 		"	if d.ArgumentsDigest != \"\" && d.ArgumentsDigest != a.ArgumentsDigest {\n", "	if false {\n",
 	}}},
 	{"renumber on filter", "turn.go", [][2]string{{
@@ -67,7 +67,7 @@ var mutants = []mutant{
 		"		r.asked = slices.Delete(r.asked, i, i+1)\n		r.settled[b.ApprovalID] = true\n",
 		"		if b.By != event.ByUser || r.settled[b.ApprovalID] {\n			r.asked = slices.Delete(r.asked, i, i+1)\n		}\n		r.settled[b.ApprovalID] = true\n",
 	}}},
-	{"two turns at a time", "actor.go", [][2]string{{"	if len(s.live) > 0 {\n		return nil, &Error{Code: TurnInProgress", "	if len(s.live) > 1 {\n		return nil, &Error{Code: TurnInProgress"}}},
+	{"two turns at a time", "actor.go", [][2]string{{"	if len(s.live) > 0 {\n		return &Error{Code: TurnInProgress", "	if len(s.live) > 1 {\n		return &Error{Code: TurnInProgress"}}},
 }
 
 // mutantRuns is how many seeds run before a mutant counts as not found.
@@ -90,6 +90,12 @@ func TestSimulationFindsSeededBugs(t *testing.T) {
 	}
 }
 
+func TestSeededBugsMatchTheSource(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) { m.source(t) })
+	}
+}
+
 var (
 	evidence = regexp.MustCompile(`(?m)(seed \d+), plan.*\n\s*(\S.*)`)
 	broken   = regexp.MustCompile(`(?m)^\s*(rules\.go.*|panic: .*)$`) // a broken rule of turns, or a panic
@@ -100,21 +106,7 @@ var (
 func (m mutant) found(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	file, err := filepath.Abs(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(src)
-	for _, p := range m.patches {
-		if !strings.Contains(text, p[0]) {
-			t.Fatalf("%s no longer has the lines that the mutant changes:\n%s", m.file, p[0])
-		}
-		text = strings.ReplaceAll(text, p[0], p[1])
-	}
+	file, text := m.source(t)
 	patched := filepath.Join(dir, filepath.Base(m.file))
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: patched}})
 	if err != nil {
@@ -142,4 +134,25 @@ func (m mutant) found(t *testing.T) string {
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return first
+}
+
+// source returns the absolute path of the file and its text with the mistake.
+func (m mutant) source(t *testing.T) (file, text string) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join(root, m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = string(src)
+	for _, p := range m.patches {
+		if !strings.Contains(text, p[0]) {
+			t.Fatalf("%s no longer has the lines that the mutant changes:\n%s", m.file, p[0])
+		}
+		text = strings.ReplaceAll(text, p[0], p[1])
+	}
+	return file, text
 }
