@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -83,6 +84,35 @@ func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 				t.Errorf("the database is damaged: %s, %v", verdict, err)
 			}
 		})
+	}
+}
+
+// A server that is stopped right after a session was deleted has not finished
+// removing it.
+func TestCloseFinishesDeletions(t *testing.T) {
+	for i := range 5 {
+		dir := ownDir(t)
+		s := openTest(t, dir, small)
+		const mark = "mark of the deleted session"
+		head := appendTurn(t, s, "other", 0, "t", 3000, 10)
+		for seq := range int64(100 * i) {
+			ev := event.Event{Session: "s", Seq: seq + 1, Body: event.Notice{Level: event.LevelInfo, Code: "CODE", Message: mark}}
+			if err := s.Append(t.Context(), "s", seq, ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.PutSession(t.Context(), store.Session{ID: "s", CLIType: "c", Title: mark, State: event.StateOpen}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.DeleteSession(t.Context(), "s"), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if found := where(t, dir, mark); found != nil {
+			t.Errorf("with %d events, the session is still in %v", 100*i, found)
+		}
+		if n := count(t, openTest(t, dir, small), "other"); n != int(head) {
+			t.Errorf("%d events of another session are left of %d", n, head)
+		}
 	}
 }
 

@@ -213,6 +213,22 @@ func (s *Store) sweep(ctx context.Context) error {
 	return nil
 }
 
+// deletionTime bounds how long Close removes deleted sessions. The next store
+// that opens the directory removes the rest.
+const deletionTime = 3 * time.Second
+
+// finishDeletions removes the rows of deleted sessions, without pauses. The
+// keeper has been stopped. The caller empties the journal and the write-ahead
+// log.
+func (s *Store) finishDeletions() {
+	ctx, cancel := context.WithTimeout(context.Background(), deletionTime)
+	defer cancel()
+	s.keeper.pauseFactor = 0
+	if err := s.sweep(ctx); err != nil {
+		s.log.Warn("deleted sessions could not be removed completely; the next start continues", slog.Any("error", err))
+	}
+}
+
 // erase truncates the write-ahead log if it may still hold deleted data. erased
 // is false if such data is left, for example because a reader needs the log.
 func (s *Store) erase(ctx context.Context) (erased bool, err error) {

@@ -151,12 +151,14 @@ func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string)
 func (s *Store) LogID() string { return s.writer.id }
 
 // Close waits for the running transaction, rejects later calls and releases the
-// data directory. It may be called more than once.
+// data directory. For a few seconds at most, it first removes what is left of
+// deleted sessions. It may be called more than once.
 func (s *Store) Close() error { return s.shut() }
 
 func (s *Store) close() error {
-	close(s.quit)
 	s.keeper.stop()
+	s.finishDeletions()
+	close(s.quit)
 	s.committer.close()
 	s.tails.close()
 	return unavailable(s.release())
