@@ -319,6 +319,23 @@ func TestFiftyTabs(t *testing.T) {
 	}
 }
 
+// After the answer to session:unsubscribe nothing comes about the session, also
+// if its status was about to be sent.
+func TestNoStatusFollowsAnUnsubscription(t *testing.T) {
+	s := serve(t)
+	id := s.create()
+	p := s.join("upsert-v1")
+	for i := range 300 {
+		p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+		p.send(`{"type":"session:unsubscribe","requestId":"off","sessionId":%q}`, id)
+		p.await("response")
+		p.send(`{"type":"session:unsubscribe","requestId":"fence","sessionId":%q}`, id)
+		for f := p.receive(); f.RequestID != "fence"; f = p.receive() {
+			t.Fatalf("round %d: got %s after the answer", i, f.Type)
+		}
+	}
+}
+
 func TestWatchSessions(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

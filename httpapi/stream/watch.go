@@ -27,6 +27,8 @@ type watcher struct {
 	fresh map[string]bool // watched sessions whose status was not sent yet; "" means the whole list
 
 	known map[string]bool // used by run only: live sessions whose status was sent to a client that is bound to a project
+
+	sending sync.Mutex // held from the decision to send a status until it is sent; locked before mu
 }
 
 // watch returns the connection's watcher. The first call starts it.
@@ -50,10 +52,21 @@ func (w *watcher) one(session string) {
 	w.kick.Send()
 }
 
+// none ends the watch of a session. Once it has returned, no status of the
+// session is sent, unless all sessions are watched.
 func (w *watcher) none(session string) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.some, session)
+	delete(w.fresh, session)
+}
+
+func (w *watcher) watches(session string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.every || w.some[session]
 }
 
 func (w *watcher) all() {
@@ -134,6 +147,11 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 }
 
 func (w *watcher) send(st gateway.Status) error {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	if !w.watches(st.SessionID) {
+		return nil
+	}
 	if w.k.id.Project != "" {
 		w.known[st.SessionID] = st.State != event.StateDead
 	}
