@@ -246,7 +246,7 @@ func (p *player) overSSE() {
 		{"stream:open", func(map[string]any) { p.send(session, everything) }},
 		{"approval_requested", func(v map[string]any) { p.allow(session, v) }},
 		{"response_done payload.status=completed", func(map[string]any) { p.send(session, "fail") }},
-		{"response_error", func(map[string]any) { p.send(session, `{"steps":[{"text":"a ","repeat":100000,"rate":20}]}`) }},
+		{"response_error", func(map[string]any) { p.send(session, `{"steps":[{"text":"a ","repeat":100000,"rate":1}]}`) }},
 		{"item_delta payload.deltaContent=a", func(map[string]any) { p.ask("POST", "/api/session/"+session+"/cancel", map[string]any{}) }},
 		{"response_done payload.status=cancelled", nil},
 	}
