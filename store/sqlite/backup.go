@@ -69,7 +69,8 @@ func Backup(ctx context.Context, dir, file string) (err error) {
 // The copy and concurrent writers do not wait for each other. The write-ahead
 // log grows until the copy is complete.
 func copyInto(ctx context.Context, path, to string) error {
-	// Read first: what leaves the journal meanwhile is in the database by then.
+	// Read the journal before the database: events that leave the journal in
+	// between are in the database when it is read.
 	journal, err := os.ReadFile(journalPath(filepath.Dir(path)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -90,7 +91,7 @@ func copyInto(ctx context.Context, path, to string) error {
 	return forgetIdentity(ctx, to)
 }
 
-// restoreInto appends the events of a journal that the copy at path lacks.
+// restoreInto appends those events of a journal that the copy at path lacks.
 func restoreInto(ctx context.Context, path string, journal []byte) error {
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {

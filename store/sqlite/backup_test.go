@@ -14,7 +14,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// restored opens a backup as one is told to.
+// restored copies a backup into a new data directory, as the documentation
+// describes, and opens it.
 func restored(t *testing.T, file string) *Store {
 	t.Helper()
 	dir := filepath.Join(ownDir(t), "data")
@@ -28,12 +29,12 @@ func restored(t *testing.T, file string) *Store {
 }
 
 // TestBackupWhileWritingHoldsEverythingAcknowledged copies a store in which
-// four sessions write, checkpoints happen and turns are compacted: each copy
-// has all that had been acknowledged, what it has is as it was written, and the
-// writers go on.
+// four goroutines append and checkpoints run. Each copy has every event that
+// was acknowledged before the backup started, and every event in it is
+// unchanged. The goroutines continue to append.
 func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
-	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small) // a minute may pass
+	s, err := open(t.Context(), Config{Dir: dir, CompactAfter: -1}, small) // the test may take longer than the default of a minute
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 		}
 		file := filepath.Join(out, fmt.Sprint(i))
 		backup := s.Backup
-		if i%2 == 1 { // as another process does
+		if i%2 == 1 { // as another process would
 			backup = func(ctx context.Context, file string) error { return Backup(ctx, dir, file) }
 		}
 		if err := backup(t.Context(), file); err != nil {
@@ -102,7 +103,7 @@ func TestBackupWhileWritingHoldsEverythingAcknowledged(t *testing.T) {
 		}
 	}
 	was := acked[0].Load()
-	for acked[0].Load() == was && !t.Failed() { // the writers are still at it
+	for acked[0].Load() == was && !t.Failed() { // wait until a writer has appended again
 		inWriter(t, s, func(*sql.Conn) error { return nil })
 	}
 }
@@ -123,8 +124,8 @@ func TestBackupWithoutServer(t *testing.T) {
 	checkFixture(t, s)
 }
 
-// TestRefusedBackupLeavesAndOverwritesNothing asks for copies that cannot be:
-// nothing is left of them and nothing is overwritten.
+// TestRefusedBackupLeavesAndOverwritesNothing requests backups that must fail.
+// They leave no file behind and overwrite none.
 func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -146,7 +147,7 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 6 { // lock, reserve, journal and three of the database
+	if err != nil || len(files) != 6 { // lock, reserve, journal and three files of the database
 		t.Errorf("the directory holds %v, %v", files, err)
 	}
 	checkFixture(t, s)
@@ -158,8 +159,8 @@ func TestRefusedBackupLeavesAndOverwritesNothing(t *testing.T) {
 	}
 }
 
-// A backup is another log: what is appended to it does not follow in the one
-// that it was made of.
+// A restored backup has a log id of its own, because its log and the original
+// continue with different events.
 func TestRestoredBackupIsAnotherLog(t *testing.T) {
 	dir, out := ownDir(t), ownDir(t)
 	s := openTest(t, dir, small)
@@ -169,7 +170,7 @@ func TestRestoredBackupIsAnotherLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{"": true, id: true}
-	for range 2 { // restored twice, they are two
+	for range 2 { // two restored copies of one backup have different ids
 		copied := restored(t, file)
 		if seen[copied.LogID()] {
 			t.Errorf("the backup is %q, what it was made of %q", copied.LogID(), id)

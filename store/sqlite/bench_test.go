@@ -23,7 +23,7 @@ func benchStore(b *testing.B) *Store {
 	return s
 }
 
-// delta is an event as a model's tokens come.
+// delta returns an event with one typical token of a model.
 func delta(session string, seq int64) event.Event {
 	return event.Event{Session: session, Seq: seq, At: time.Now(), Turn: "01890c7c-0000-7000-8000-000000000000",
 		Body: event.ItemDelta{ItemID: "01890c7c-0000-7000-8000-000000000000:1:0", DeltaContent: " and then some"}}
@@ -55,7 +55,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBatch appends what an agent says at once.
+// BenchmarkAppendBatch appends many events with one call.
 func BenchmarkAppendBatch(b *testing.B) {
 	s := benchStore(b)
 	const size = 64
@@ -102,7 +102,8 @@ func BenchmarkAppendByManyWriters(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow measures from before Append until a follower has the event.
+// BenchmarkFollow measures the time from the call of Append until a follower
+// receives the event.
 func BenchmarkFollow(b *testing.B) {
 	s := benchStore(b)
 	got := make(chan struct{})
@@ -147,7 +148,7 @@ func BenchmarkRead(b *testing.B) {
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if s, err = Open(b.Context(), Config{Dir: dir}); err != nil { // nothing in memory
+	if s, err = Open(b.Context(), Config{Dir: dir}); err != nil { // so that no events are in memory
 		b.Fatal(err)
 	}
 	defer s.Close()

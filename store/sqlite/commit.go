@@ -23,11 +23,11 @@ type job struct {
 	err       error               // result, set by the leader
 	turn      chan bool           // for a waiting job: true makes it the leader, false means it is finished
 
-	// What an append adds, so that the journal can take it.
+	// Set for an append, so that the journal can hold its rows.
 	session string
 	head    int64 // end of the log before rows
 	rows    []row
-	kept    bool // result: the journal has taken the rows
+	kept    bool // result: keep wrote the rows into the journal
 }
 
 // maxBatch bounds the number of jobs in one transaction, and thereby how long
@@ -191,9 +191,9 @@ func (c *committer) close() {
 	<-c.idle
 }
 
-// commit writes batch into the journal if that can take it, else it runs batch
-// as one transaction. If that fails, each job runs in a transaction of its own,
-// so that one job cannot fail another.
+// commit writes batch into the journal if possible. Otherwise it runs batch as
+// one transaction. If the transaction fails, commit commits each job alone, so
+// that one job cannot fail another.
 func (c *committer) commit(batch []*job) {
 	w := c.writer
 	if batch = w.admit(batch); len(batch) == 0 {

@@ -18,7 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// childEnv has the test binary act as something else: see children.
+// childEnv names the entry of children that the test binary runs instead of the
+// tests.
 const childEnv = "RUNNEL_SQLITE_TEST_CHILD"
 
 var children = map[string]func(dir string) error{"writer": crashWriter, "limited": limitedWriter}
@@ -49,8 +50,8 @@ func child(t *testing.T, role, dir string) *exec.Cmd {
 
 const crashSessions = 4
 
-// crashWriter appends to some sessions at once, until it is killed, and prints
-// each position once it was acknowledged.
+// crashWriter appends to several sessions concurrently until it is killed. It
+// prints each position after Append has returned.
 func crashWriter(dir string) error {
 	s, err := Open(context.Background(), Config{Dir: dir})
 	if err != nil {
@@ -76,7 +77,8 @@ func crashWriter(dir string) error {
 	return <-failed
 }
 
-// crashEvents returns n events whose contents follow from their position.
+// crashEvents returns n events whose content depends only on their session and
+// position.
 func crashEvents(session string, head int64, n int) []event.Event {
 	evs := make([]event.Event, n)
 	for i := range evs {
@@ -107,7 +109,7 @@ func TestKillWhileAppendingLosesNothingAcknowledged(t *testing.T) {
 	var dir string
 	total := int64(0)
 	for round := range rounds {
-		if round%20 == 0 { // each check reads everything
+		if round%20 == 0 { // a new directory, because each check reads all events in it
 			dir = ownDir(t)
 		}
 		acked := runAndKill(t, dir, rand.IntN(150))
@@ -121,8 +123,9 @@ func TestKillWhileAppendingLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// runAndKill has a writer write until n appends were acknowledged, and kills it
-// at some later moment. It returns the acknowledged end of each session.
+// runAndKill starts a writer, waits until n appends were acknowledged, and
+// kills the writer a random time later. It returns the last acknowledged
+// position of each session.
 func runAndKill(t *testing.T, dir string, n int) (acked [crashSessions]int64) {
 	t.Helper()
 	cmd := child(t, "writer", dir)
@@ -150,7 +153,7 @@ func runAndKill(t *testing.T, dir string, n int) (acked [crashSessions]int64) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() { // what it had printed before it died
+	for lines.Scan() { // lines that it printed before the kill
 		note()
 	}
 	if err := cmd.Wait(); err == nil {

@@ -18,15 +18,16 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// damaged is a copy of a store in which something is to be broken.
+// damaged is a copy of a store whose files the tests damage.
 type damaged struct {
 	db, wal []byte
 	said    map[string][]event.Event
 	dir     string
 }
 
-// written returns a store with some 100 KiB in the database, or in the
-// write-ahead log as a crash leaves it.
+// written returns a copy of a store with about 100 KiB of events. The events
+// are in the database, or if crashed is set, in the write-ahead log as after a
+// crash.
 func written(t *testing.T, crashed bool) damaged {
 	t.Helper()
 	d := damaged{said: map[string][]event.Event{}, dir: memoryDir(t)}
@@ -59,19 +60,19 @@ func written(t *testing.T, crashed bool) damaged {
 	return d
 }
 
-// outcome is what a reader gets of a damaged store.
+// outcome is the result of reading a damaged store.
 type outcome struct {
-	failed bool // an error said so
-	short  bool // something is missing
-	sound  bool // SQLite finds nothing wrong
+	failed bool // opening or reading returned an error
+	short  bool // events are missing
+	sound  bool // SQLite's integrity check found nothing wrong
 }
 
-// read opens the store with these files and checks that what it serves is what
-// was written, from the beginning.
+// read opens a store with these files. It checks that each session has its
+// first events unchanged and without gaps.
 func (d damaged) read(t *testing.T, what string, db, wal []byte) (o outcome) {
 	t.Helper()
 	dir := filepath.Join(d.dir, "store")
-	if err := os.MkdirAll(dir, 0o700); err != nil { // with the reserve, which takes longest to make
+	if err := os.MkdirAll(dir, 0o700); err != nil { // reused by all calls, because creating its reserve takes longest
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(dir, "runnel.db-shm")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +115,8 @@ func (d damaged) read(t *testing.T, what string, db, wal []byte) (o outcome) {
 	return o
 }
 
-// places returns positions in the last n of size bytes: all of them where tests
-// may take long, else some.
+// places returns positions in the last n of size bytes: all of them if long is
+// set, and otherwise a random selection.
 func places(size, n int) []int {
 	n = min(n, size)
 	if long {
@@ -135,8 +136,9 @@ func places(size, n int) []int {
 	return some
 }
 
-// TestTornWriteAheadLogKeepsWholeTransactions cuts the write-ahead log off
-// anywhere: what was whole before the cut is there.
+// TestTornWriteAheadLogKeepsWholeTransactions cuts off the end of the
+// write-ahead log at many positions. The store still has the transactions that
+// are complete before the cut.
 func TestTornWriteAheadLogKeepsWholeTransactions(t *testing.T) {
 	d := written(t, true)
 	if len(d.wal) < 64<<10 {
@@ -160,8 +162,8 @@ func TestTornWriteAheadLogKeepsWholeTransactions(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfTheWriteAheadLogEndIt flips bits of the write-ahead log:
-// from there on it counts as torn, and nothing of what it says is believed.
+// TestFlippedBitsOfTheWriteAheadLogEndIt flips bits of the write-ahead log.
+// SQLite ignores the log from the damaged frame on.
 func TestFlippedBitsOfTheWriteAheadLogEndIt(t *testing.T) {
 	d := written(t, true)
 	for _, at := range places(len(d.wal), 64<<10) {
@@ -173,9 +175,9 @@ func TestFlippedBitsOfTheWriteAheadLogEndIt(t *testing.T) {
 	}
 }
 
-// TestFlippedBitsOfTheDatabaseAreReported flips bits of the database: nothing
-// wrong is served, and what is missing is reported by whoever meets it, or
-// where an index lies, by SQLite's own check.
+// TestFlippedBitsOfTheDatabaseAreReported flips bits of the database. The store
+// never returns a changed event. If events are missing, Open or Read returns an
+// error, or SQLite's integrity check reports a damaged index.
 func TestFlippedBitsOfTheDatabaseAreReported(t *testing.T) {
 	d := written(t, false)
 	var reported, harmless, hidden int
@@ -199,8 +201,9 @@ func TestFlippedBitsOfTheDatabaseAreReported(t *testing.T) {
 	}
 }
 
-// TestDamagedIndexIsReported has an index that no longer leads to a session:
-// nobody who reads can know, but the store looks by itself and says so.
+// TestDamagedIndexIsReported damages an index so that it no longer finds a
+// session. Readers cannot detect that, but the store's own integrity check logs
+// it.
 func TestDamagedIndexIsReported(t *testing.T) {
 	d := written(t, false)
 	hidden := 0

@@ -21,7 +21,7 @@ func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with us
+		runtime.LockOSThread() // never unlocked, so the thread ends with this goroutine
 		if _, err := unix.SetfsuidRetUid(65534); err != nil {
 			t.Error(err)
 			return
@@ -32,7 +32,7 @@ func asNobody(t *testing.T, f func()) {
 }
 
 func TestReadOnlyDirectoryIsRefused(t *testing.T) {
-	dir, err := os.MkdirTemp("", "runnel-readonly-") // t.TempDir has parents that nobody may enter
+	dir, err := os.MkdirTemp("", "runnel-readonly-") // the user nobody cannot enter the parents of t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestDirectoryOfAnotherUserIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Chown(dir, 65534, 65534); err != nil {
-		dir = "/" // not root: then that is somebody else's
+		dir = "/" // without root, use a directory that belongs to root
 	}
 	wants(t, refused(t, dir), "belongs to user", "choose another", "chown")
 }

@@ -69,7 +69,7 @@ func TestUnusableDirectoryIsRefusedUnchanged(t *testing.T) {
 		if err := os.Mkdir(path(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path(name), mode); err != nil { // past the umask
+		if err := os.Chmod(path(name), mode); err != nil { // Mkdir applies the umask to the mode
 			t.Fatal(err)
 		}
 		return path(name)

@@ -13,46 +13,48 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A disk stands between SQLite and the file system, as one of its virtual file
-// systems. It lets everything through, and can fail a call or keep a record of
-// all that changes files.
+// A disk is a virtual file system of SQLite. It passes all calls to the
+// operating system. It can also make a call fail, and record all calls that
+// change files.
 type disk struct {
-	name string // to open a database with
+	name string // name of the virtual file system, for opening a database
 
 	mu     sync.Mutex
-	fail   func(call, file string) int32 // result code of a call, 0 to let it through; nil lets all through
+	fail   func(call, file string) int32 // returns the result code of a call; 0 passes the call on. Default: all calls are passed on
 	record bool
 	ops    []diskOp
 }
 
-// A diskOp is something that changed a file, or made the changes before it
-// last.
+// A diskOp is a call that changed a file, or that flushed the earlier changes
+// of a file to the disk.
 type diskOp struct {
 	call string // create, write, truncate, sync or delete
 	file string // without its directory
-	off  int64  // for truncate: the size; for delete: not 0 if it lasts
+	off  int64  // for write: the offset; for truncate: the size; for delete: 1 if the deletion was flushed
 	data []byte
 }
 
-// All disks of this process. SQLite calls plain functions.
+// disks are all disks of this process. They are global, because SQLite calls
+// plain functions.
 var disks struct {
 	sync.Mutex
 	made    atomic.Int64
 	byVFS   map[uintptr]*disk
-	files   map[uintptr]diskFile // by sqlite3_file
-	methods map[uintptr]uintptr  // ours, by those of the operating system
+	files   map[uintptr]diskFile // by address of the sqlite3_file
+	methods map[uintptr]uintptr  // our methods by the address of the operating system's methods
 }
 
 type diskFile struct {
 	disk    *disk
 	name    string
-	methods uintptr // the operating system's
+	methods uintptr // methods of the operating system
 }
 
-// at returns what is at address p, which is none of Go's.
+// at returns the value at address p in memory that Go does not manage.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// address returns the address of f, a function of this package, as C has it.
+// address returns the address of the function f in the form that the translated
+// C code calls.
 func address[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
 // function returns the function at address p.
@@ -69,7 +71,8 @@ type (
 	shmMapFunc   = func(tls *libc.TLS, file uintptr, region, size, extend int32, out uintptr) int32
 )
 
-// newDisk returns a disk in front of the file system.
+// newDisk returns a disk that passes calls to the operating system's file
+// system.
 func newDisk(t *testing.T) *disk {
 	t.Helper()
 	tls := libc.NewTLS()
@@ -114,14 +117,14 @@ func (d *disk) note(op diskOp) {
 	}
 }
 
-// failing sets what becomes of the calls to come.
+// failing sets the function that decides which later calls fail.
 func (d *disk) failing(fail func(call, file string) int32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail = fail
 }
 
-// recorded returns how many operations there were so far.
+// recorded returns the number of operations recorded so far.
 func (d *disk) recorded() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,7 +262,8 @@ func (d *disk) journal(path string) (journalFile, error) {
 	return diskJournal{f, d, name}, err
 }
 
-// error returns the error of a call of ours, as the operating system has it.
+// error returns the error with which a call on a journal file fails, in the
+// form that the operating system returns, or nil.
 func (d *disk) error(call, file string) error {
 	switch rc := d.verdict(call, file); rc {
 	case 0:
@@ -273,7 +277,7 @@ func (d *disk) error(call, file string) error {
 	}
 }
 
-// A diskJournal is the file of a journal on a disk of ours.
+// A diskJournal is a journal file whose calls the disk can record and fail.
 type diskJournal struct {
 	journalFile
 	disk *disk

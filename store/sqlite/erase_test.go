@@ -15,7 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// where returns the files in dir that hold text.
+// where returns the names of the files in dir that contain text.
 func where(t *testing.T, dir, text string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -36,7 +36,7 @@ func where(t *testing.T, dir, text string) (names []string) {
 
 // TestDeletedSessionLeavesNoBytes mixes sessions whose texts are as long as a
 // word or as several pages, and deletes them one by one. Neither the database
-// nor its write-ahead log may hold anything of a deleted one.
+// nor its write-ahead log may then contain any text of a deleted session.
 func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -116,9 +116,9 @@ func TestCloseFinishesDeletions(t *testing.T) {
 	}
 }
 
-// TestDeletedSessionIsErasedBehindReaders has a reader that needs the
-// write-ahead log, as a backup does. What was deleted goes as soon as the
-// reader is done.
+// TestDeletedSessionIsErasedBehindReaders deletes a session while a reader
+// needs the write-ahead log, as a backup does. The store erases the deleted
+// data soon after the reader has finished.
 func TestDeletedSessionIsErasedBehindReaders(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

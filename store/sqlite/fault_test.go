@@ -38,9 +38,9 @@ func big(session string, seq int64) event.Event {
 	return ev
 }
 
-// TestFullDatabaseRefusesAndRecovers has a database that may not grow: what is
-// too large for it is refused, what fits is kept, and it goes on once there is
-// room.
+// TestFullDatabaseRefusesAndRecovers limits the size of the database. Appends
+// that are too large fail, and appends that fit succeed. Once the limit is
+// raised, all appends succeed again.
 func TestFullDatabaseRefusesAndRecovers(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	inWriter(t, s, func(conn *sql.Conn) error {
@@ -56,7 +56,7 @@ func TestFullDatabaseRefusesAndRecovers(t *testing.T) {
 		t.Fatalf("Append of what fits: %v", err)
 	}
 
-	// All at once: only those that do not fit fail.
+	// Concurrent appends: only those that are too large fail.
 	var wg sync.WaitGroup
 	errs := make([]error, 20)
 	release := holdCommitter(t, s)
@@ -88,7 +88,7 @@ func TestFullDatabaseRefusesAndRecovers(t *testing.T) {
 	}
 }
 
-// holdCommitter has a job lead until the result is called.
+// holdCommitter runs a job that keeps the leadership until release is called.
 func holdCommitter(t *testing.T, s *Store) (release func()) {
 	t.Helper()
 	held, free := make(chan struct{}), make(chan struct{})
@@ -110,7 +110,7 @@ func TestConflictAmongOthers(t *testing.T) {
 	errs := make([]error, 40)
 	for i := range errs {
 		wg.Go(func() {
-			session, head := fmt.Sprint("s", i/2), int64(i%2*7) // every second one is ahead of its log
+			session, head := fmt.Sprint("s", i/2), int64(i%2*7) // every second append has a head beyond the end of its log
 			errs[i] = s.Append(t.Context(), session, head, delta(session, head+1))
 		})
 	}
@@ -123,8 +123,8 @@ func TestConflictAmongOthers(t *testing.T) {
 	}
 }
 
-// TestDamagedEventIsReported changes one event behind our back: it is reported,
-// and what comes before it is still there.
+// TestDamagedEventIsReported changes one event directly in the database. Read
+// reports the damage and still returns the events before it.
 func TestDamagedEventIsReported(t *testing.T) {
 	for name, change := range map[string]string{
 		"payload": "UPDATE events SET payload = CAST(replace(payload, 'then', 'than') AS BLOB) WHERE seq = 3",
@@ -156,7 +156,7 @@ func TestDamagedEventIsReported(t *testing.T) {
 			defer s.Close()
 			var last int64
 			var failed error
-			for range 2 { // it is logged once
+			for range 2 { // the second time it is not logged again
 				for ev, err := range s.Read(t.Context(), "s", 0) {
 					if failed = err; err == nil {
 						last = ev.Seq
@@ -187,8 +187,8 @@ func damageOf(t *testing.T, err error) DamageError {
 	return *damage
 }
 
-// TestWriteAheadLogStaysBounded checks that the write-ahead log does not grow
-// for ever, also if the writer never rests.
+// TestWriteAheadLogStaysBounded checks that the size of the write-ahead log
+// stays bounded, even if the writer is never idle.
 func TestWriteAheadLogStaysBounded(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -208,8 +208,8 @@ func TestWriteAheadLogStaysBounded(t *testing.T) {
 	}
 }
 
-// TestPartlyFailed has a transaction fail in the middle of a job: nothing of it
-// stays, in memory neither.
+// TestPartlyFailed makes a transaction fail in the middle of a job. Neither the
+// database nor the cached positions keep any change of that job.
 func TestPartlyFailed(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// smallDisk returns a directory on a file system of its own.
+// smallDisk returns a directory with a file system of its own of this size.
 func smallDisk(t *testing.T, bytes int) string {
 	t.Helper()
 	dir := ownDir(t)
@@ -32,7 +32,8 @@ func smallDisk(t *testing.T, bytes int) string {
 	return dir
 }
 
-// fillDisk leaves no byte of the disk of dir free until the result is called.
+// fillDisk fills the file system of dir completely. free makes the space
+// available again.
 func fillDisk(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")
@@ -72,7 +73,7 @@ func heldReserve(t *testing.T, dir string) bool {
 	return err == nil && st.Blocks*512 >= reserveBytes
 }
 
-// ending returns what the session writes when a turn cannot go on.
+// ending returns the events that the session appends when it has to end a turn.
 func ending(session string, head int64, turn string) []event.Event {
 	bodies := []event.Body{
 		event.ApprovalResolved{ApprovalID: "a", Choice: "deny", By: event.ByPolicy},
@@ -86,9 +87,10 @@ func ending(session string, head int64, turn string) []event.Event {
 	return evs
 }
 
-// TestFullDiskRefusesAndRecovers fills the disk in the middle of a turn: what
-// comes is refused, what there is can be read, the turn can be ended, and with
-// space everything goes on by itself.
+// TestFullDiskRefusesAndRecovers fills the disk in the middle of a turn. New
+// events are rejected, stored events can be read, and the turn can be ended.
+// Once the disk has space again, the store accepts all writes without a
+// restart.
 func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -112,7 +114,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 	free := fillDisk(t, dir)
 	var failed error
-	for failed == nil { // until what is allocated is used up
+	for failed == nil { // until the space that the files already occupy is used up
 		if failed = add(); head > 1e5 {
 			t.Fatal("the disk is never full")
 		}
@@ -148,7 +150,7 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	wantFull(t, "Append behind the end", add())
 	wantFull(t, "PutSession", s.PutSession(t.Context(), fixtureSession))
 	checkAll()
-	for i := range 20 { // others end too
+	for i := range 20 { // turns of other sessions can end, too
 		session := fmt.Sprint("other", i)
 		if err := s.Append(t.Context(), session, 0, ending(session, 0, "t")...); err != nil {
 			t.Fatalf("the end of turn %d on a full disk: %v", i, err)
@@ -169,8 +171,8 @@ func TestFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 }
 
-// TestDeletingASessionOnAFullDiskMakesRoom deletes a session on a full disk:
-// that is possible and makes room for others.
+// TestDeletingASessionOnAFullDiskMakesRoom deletes a session on a full disk.
+// The deletion succeeds, and other sessions can use its space.
 func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -186,8 +188,8 @@ func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 		}
 		head += int64(len(evs))
 	}
-	// What the write-ahead log holds beyond the database would have to go there
-	// first.
+	// Run a checkpoint first. Otherwise the content of the write-ahead log
+	// would need space in the database before the deletion can free any.
 	inWriter(t, s, func(*sql.Conn) error { s.writer.pages, s.writer.truncate = maxPages, true; return nil })
 	inWriter(t, s, func(*sql.Conn) error { return nil })
 	free := fillDisk(t, dir)
@@ -202,8 +204,9 @@ func TestDeletingASessionOnAFullDiskMakesRoom(t *testing.T) {
 	free()
 }
 
-// TestOpenOnAFullDiskUsesTheReserve opens a store without a free byte: with the
-// reserve it works as far as it can, without it says what to do.
+// TestOpenOnAFullDiskUsesTheReserve opens a store on a full disk. With a
+// reserve, reading and ending turns work. Without a reserve, Open fails and its
+// error tells people to free space.
 func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := openTest(t, dir, small)
@@ -229,7 +232,7 @@ func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	if err := s.Append(t.Context(), "s", 1, ending("s", 1, delta("s", 1).Turn)...); err != nil {
 		t.Errorf("the end of a turn: %v", err)
 	}
-	fillDisk(t, dir) // and with it the rest of the reserve
+	fillDisk(t, dir) // also uses up the space that the reserve released
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
@@ -244,8 +247,7 @@ func TestOpenOnAFullDiskUsesTheReserve(t *testing.T) {
 	}
 }
 
-// TestNewStoreOnAFullDiskIsRefused makes a store where there is no room for
-// one.
+// TestNewStoreOnAFullDiskIsRefused creates a store on a full disk.
 func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	disk := smallDisk(t, 1<<20)
 	dir := filepath.Join(disk, "data")
@@ -255,8 +257,9 @@ func TestNewStoreOnAFullDiskIsRefused(t *testing.T) {
 	openTest(t, dir, small)
 }
 
-// TestReserveOccupiesDiskSpace has a reserve that takes no space, as from a
-// backup: it is made anew.
+// TestReserveOccupiesDiskSpace starts with a sparse reserve file, as some
+// backup programs restore it. The store replaces it with one that occupies
+// space.
 func TestReserveOccupiesDiskSpace(t *testing.T) {
 	dir := ownDir(t)
 	path := filepath.Join(dir, "reserve")

@@ -8,8 +8,8 @@ import (
 )
 
 // A checkpoint copies the first page from the write-ahead log into the
-// database. When the power fails meanwhile, the page in the database may be
-// anything, and the one in the log is whole.
+// database. If the power fails during the copy, the page in the database may
+// have any content, but the page in the log is complete.
 func TestDatabaseOpensWhenPowerFailsWhileItsFirstPageIsCopied(t *testing.T) {
 	d := written(t, true)
 	for name, from := range map[string]int{"name of the format": 0, "application id": 60} {
@@ -40,8 +40,8 @@ func TestDatabaseOpensWhenPowerFailsWhileItsFirstPageIsCopied(t *testing.T) {
 	}
 }
 
-// A log without the first page says nothing about a database of another
-// program.
+// A database of another program is rejected even if it has a write-ahead log,
+// unless that log contains a valid first page.
 func TestForeignDatabaseIsRefusedBesideALogWithoutItsFirstPage(t *testing.T) {
 	dir := ownDir(t)
 	theirs := append([]byte("SQLite format 3\x00"), make([]byte, 4080)...)

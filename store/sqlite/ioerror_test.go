@@ -15,14 +15,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// faults are the errors of a disk, by the call that meets them.
+// faults are errors that a disk can return, with the call that returns each.
 var faults = []struct {
 	name, call string
 	rc         int32
-	message    string // what an append that meets it is told
-	passes     bool   // nothing can have been lost: the store goes on
+	message    string // part of the error message that a caller gets
+	passes     bool   // no data can be lost, so the store accepts later writes
 }{
-	{"EIO write", "write", sqlite3.SQLITE_IOERR_WRITE, "disk reported an error", false}, // as SQLite reports EROFS too
+	{"EIO write", "write", sqlite3.SQLITE_IOERR_WRITE, "disk reported an error", false}, // SQLite reports EROFS in the same way
 	{"ENOSPC write", "write", sqlite3.SQLITE_FULL, "disk is full", true},
 	{"EIO fsync", "sync", sqlite3.SQLITE_IOERR_FSYNC, "disk reported an error", false},
 	{"EIO truncate", "truncate", sqlite3.SQLITE_IOERR_TRUNCATE, "disk reported an error", false},
@@ -32,16 +32,16 @@ var faults = []struct {
 	{"EIO delete", "delete", sqlite3.SQLITE_IOERR_DELETE, "disk reported an error", false},
 }
 
-// TestFailingSystemCallsLoseNothingAcknowledged has every call of every kind
-// fail, once and from then on: whatever the store says was written is there,
-// nobody hears of success after a failure that may have cost something, and a
-// healthy disk has it go on.
+// TestFailingSystemCallsLoseNothingAcknowledged makes each call of each kind
+// fail, once or from then on. The store keeps every acknowledged event. After a
+// failure that may have lost data, no write succeeds. On a healthy disk the
+// store opens and accepts writes again.
 func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/forever=%v", f.name, forever), func(t *testing.T) {
 				n, step := 1, 1
-				if raced || testing.Short() { // every tenth call, from a random one on
+				if raced || testing.Short() { // every tenth call, beginning with a random one
 					n, step = 1+rand.IntN(3), 10
 				}
 				runs := 0
@@ -75,7 +75,7 @@ func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// A faultRun is one life of a store on a disk that fails somewhere.
+// A faultRun uses one store, from Open to Close, on a disk that fails.
 type faultRun struct {
 	t       *testing.T
 	disk    *disk
@@ -84,8 +84,8 @@ type faultRun struct {
 	passes  bool
 	message string
 	acked   int64 // events of session s
-	tried   int64 // one more, if an append failed
-	dead    bool  // a write failed and nobody knows what the disk holds
+	tried   int64 // acked, or one more if an append failed
+	dead    bool  // a write failed, and the content of the disk is unknown
 }
 
 // step checks the outcome of a call that writes.
@@ -147,8 +147,8 @@ func (r *faultRun) run() {
 	}
 }
 
-// look reads everything: what comes is what was written, and all of it unless
-// reading says otherwise.
+// look reads all events of session s. It checks that they are unchanged and
+// that none is missing, unless Read returns an error.
 func (r *faultRun) look(s *Store, healthy bool) {
 	r.t.Helper()
 	last := int64(0)
@@ -168,8 +168,8 @@ func (r *faultRun) look(s *Store, healthy bool) {
 		}
 		last = ev.Seq
 	}
-	// What failed may have reached the disk all the same; then it is there as a
-	// whole.
+	// An append that failed may still have reached the disk, but only
+	// completely.
 	if last < r.acked || last > r.tried || !healthy && last != r.acked {
 		r.t.Errorf("%s: %d events, %d were acknowledged and %d tried; healthy: %v", r.name, last, r.acked, r.tried, healthy)
 	}
@@ -243,8 +243,8 @@ func TestNoWriteAfterAFailedFlush(t *testing.T) {
 	}
 }
 
-// TestFailedCheckpointFailsTheNextAppend has the flush of a checkpoint fail, of
-// which no caller hears at that moment: the next one does.
+// TestFailedCheckpointFailsTheNextAppend makes the flush of a checkpoint fail.
+// No caller waits for the checkpoint, so the next Append returns the error.
 func TestFailedCheckpointFailsTheNextAppend(t *testing.T) {
 	d := newDisk(t)
 	s, err := open(t.Context(), Config{Dir: ownDir(t), vfs: d.name, openJournal: d.journal}, small)

@@ -18,25 +18,28 @@ import (
 	"github.com/runnel-dev/runnel/internal/wake"
 )
 
-// A journal is a file of events that are shown and not decided. One write of a
-// batch takes a fraction of the time of a transaction, and the events survive
-// the end of the process just as well.
+// A journal is a file of events that need not survive a power loss: those for
+// which [event.Decides] is false. To write a batch into the journal takes a
+// fraction of the time of a transaction. The events survive the end of the
+// process in both cases.
 //
 // Every transaction first inserts the events of the journal into the database.
-// The file is then written again from its start. If the process ends before
-// that, the next one inserts the events when it opens the store.
+// After the commit, the writer overwrites the file from its start. If the
+// process ends before the commit, the next process inserts the events when it
+// opens the store.
 //
-// A file that is written again is not shortened, so behind its records there
-// may be older ones. Records of one stretch have a generation in common, by
-// which readers tell them from older ones.
+// The writer overwrites the file without truncating it, so older records may
+// follow the current ones. Each time the writer starts again at the start of
+// the file, it chooses a new random generation and stores it in every record. A
+// record with another generation than the first record is an older one.
 type journal struct {
 	file       journalFile
 	id         string       // of the log; the records of another log are ignored
 	generation uint64       // of the records written now
-	size       int64        // of these records, in bytes
-	buf        []byte       // of the next record
+	size       int64        // size of these records in bytes, which is also the offset of the next record
+	buf        []byte       // buffer for one record; reused
 	pending    []pendingRow // the events in these records, in the order of the file
-	spoiled    bool         // a failed write may have left a record that nobody was told of
+	spoiled    bool         // a failed write may have left a record in the file whose events were not acknowledged
 	begun      wake.Signal  // holds a token after the first event became pending
 }
 
@@ -56,8 +59,8 @@ type pendingRow struct {
 	turn any   // turns.key, or nil
 }
 
-// Bounds of the events that wait in the journal. They bound how long the
-// transaction takes that inserts them, and the disk space that it needs.
+// Bounds of the events in the journal. They limit the time and the disk space
+// that the transaction needs to insert these events.
 const (
 	journalEvents = 1000
 	journalBytes  = 512 << 10
@@ -73,9 +76,9 @@ const keptBuffer = 64 << 10
 //	size        uint32  of the events, in bytes
 //	events
 //
-// An event has its position (uvarint), session, turn, seconds since 1970
-// (varint) and nanoseconds (uvarint), and payload. The length of a text or a
-// payload comes before it (uvarint).
+// The fields of an event are: position (uvarint), session, turn, seconds since
+// 1970 (varint), nanoseconds (uvarint), payload. Session, turn and payload are
+// preceded by their length (uvarint).
 const (
 	sumBytes          = 4
 	generationBytes   = 8
@@ -110,22 +113,23 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 		err = s.submit(ctx, &job{strong: true, closing: true, do: func(w *writer) error { return w.restore(evs) }})
 	}
 	if err == nil {
-		// Flushed, because a record that comes back after a power loss could
-		// follow events that it does not belong to.
+		// wipe flushes the empty file. Otherwise a power loss could bring old
+		// records back, and the next Open could append their events to a log
+		// that has continued with other events.
 		err = j.wipe()
 	}
 	if err != nil { // the next Open tries again
 		return errors.Join(err, file.Close())
 	}
-	w.journal = j // from here on the writer closes it
+	w.journal = j // from now on the writer closes the file
 	return nil
 }
 
 func openFile(path string) (journalFile, error) { return os.OpenFile(path, os.O_RDWR, 0o600) }
 
-// restore appends the events that the log lacks. Of events that do not follow
-// the end of a log, nothing before them can be known any more: a power loss has
-// taken the transaction that had them.
+// restore appends the events that the database lacks. It skips an event that
+// does not directly follow the end of its log: the log already has the event,
+// the session was deleted, or a power loss removed the events before it.
 func (w *writer) restore(evs []event.Event) error {
 	for _, ev := range evs {
 		p, err := w.position(ev.Session)
@@ -146,8 +150,9 @@ func (w *writer) restore(evs []event.Event) error {
 	return nil
 }
 
-// keep writes the events of all jobs into the journal. It reports false, and
-// has done nothing, if a transaction has to write them instead.
+// keep writes the events of all jobs into the journal. It returns false, and
+// leaves the pending events unchanged, if the caller must write the events in a
+// transaction instead.
 func (w *writer) keep(batch []*job) bool {
 	j := w.journal
 	if j == nil || w.failed != nil || j.spoiled || w.inPlace() != nil {
@@ -178,8 +183,10 @@ func (w *writer) keep(batch []*job) bool {
 	return true
 }
 
-// stage adds the events of a job to the pending ones. It reports false if that
-// takes more than inserting rows: a log, a turn, an end, a flush or a refusal.
+// stage adds the events of a job to the pending ones. A job needs a transaction
+// instead if it creates a log, starts or ends a turn, must be flushed or has
+// the wrong head, or if the position of its log is not cached. stage then
+// returns false and adds nothing.
 func (w *writer) stage(j *job) bool {
 	p := w.known[j.session]
 	if j.strong || len(j.rows) == 0 || p == nil || p.key == 0 || p.head != j.head {
@@ -201,7 +208,8 @@ func (w *writer) stage(j *job) bool {
 	return true
 }
 
-// unstage undoes stage for these jobs.
+// unstage undoes stage for these jobs. pending is the number of pending events
+// before them.
 func (w *writer) unstage(jobs []*job, pending int) {
 	for _, j := range jobs {
 		w.known[j.session].head -= int64(len(j.rows))
@@ -210,8 +218,8 @@ func (w *writer) unstage(jobs []*job, pending int) {
 	w.journal.pending = w.journal.pending[:pending]
 }
 
-// fold inserts the pending events into the database, in the transaction that
-// runs.
+// fold inserts the pending events into the database, as part of the current
+// transaction.
 func (w *writer) fold() error {
 	if w.journal == nil {
 		return nil
@@ -224,7 +232,8 @@ func (w *writer) fold() error {
 	return nil
 }
 
-// folded begins the journal again after the transaction that has its events.
+// folded is called after the commit of a transaction that ran fold. It resets
+// the journal, so that the next record is written to the start of the file.
 func (w *writer) folded() error {
 	j := w.journal
 	if j == nil {
@@ -244,7 +253,8 @@ func (w *writer) folded() error {
 }
 
 // closeJournal inserts the pending events into the database and closes the
-// journal.
+// journal. If the disk is full, the events stay in the journal for the next
+// process.
 func (w *writer) closeJournal() error {
 	j := w.journal
 	if j == nil {
@@ -262,7 +272,7 @@ func (w *writer) closeJournal() error {
 	return errors.Join(append(errs, j.file.Close())...)
 }
 
-// empty reports whether all events are in the database.
+// empty reports whether no event is only in the journal.
 func (j *journal) empty() bool { return j == nil || len(j.pending) == 0 }
 
 // wipe removes the content of the file. No event may be pending.
@@ -274,7 +284,7 @@ func (j *journal) wipe() error {
 	return nil
 }
 
-// encode writes a record with these events into the buffer.
+// encode sets j.buf to a record with these events.
 func (j *journal) encode(rows []pendingRow) {
 	b := binary.LittleEndian.AppendUint64(append(j.buf[:0], 0, 0, 0, 0), j.generation)
 	b = append(b, 0, 0, 0, 0)
@@ -282,7 +292,7 @@ func (j *journal) encode(rows []pendingRow) {
 		b = binary.AppendUvarint(b, uint64(r.Seq))
 		b = appendText(b, r.Session)
 		b = appendText(b, r.Turn)
-		b = binary.AppendVarint(b, r.At.Unix()) // of the zero time, too
+		b = binary.AppendVarint(b, r.At.Unix()) // also valid for the zero time
 		b = binary.AppendUvarint(b, uint64(r.At.Nanosecond()))
 		b = appendText(b, r.payload)
 	}
@@ -299,8 +309,8 @@ func recordSum(id string, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(id), castagnoli), castagnoli, rest)
 }
 
-// readJournal returns the events in the data of a journal, and what follows the
-// last whole record of the newest generation.
+// readJournal returns the events in the data of a journal, and the data after
+// the last whole record of the newest generation.
 func readJournal(id string, data []byte) (evs []event.Event, rest []byte) {
 	var generation []byte
 	for {
@@ -334,9 +344,10 @@ func firstRecord(id string, data []byte) (record []byte, n int) {
 	return record, n
 }
 
-// journalDamaged reports whether a record that was written whole follows the last one
-// that can be read. A record that was being written when the process ended is
-// the last of its generation.
+// journalDamaged reports whether rest, the data after the last readable record,
+// contains another whole record of the same generation. If it does, the data
+// between them is damaged. If it does not, the process ended while it wrote the
+// last record, whose events were not acknowledged.
 func journalDamaged(id string, data, rest []byte) bool {
 	if len(data) < recordHeaderBytes {
 		return false

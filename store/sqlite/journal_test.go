@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// fold has a transaction insert what is only in the journal.
+// fold runs a transaction that inserts the pending events of the journal.
 func fold(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.submit(t.Context(), &job{}); err != nil {
@@ -35,7 +35,7 @@ func inDatabase(t *testing.T, s *Store, session string) (n int) {
 	return n
 }
 
-// addDeltas appends n shown events, one by one.
+// addDeltas appends n events that go into the journal, one by one.
 func addDeltas(t *testing.T, s *Store, session string, head int64, n int) int64 {
 	t.Helper()
 	for range n {
@@ -47,7 +47,8 @@ func addDeltas(t *testing.T, s *Store, session string, head int64, n int) int64 
 	return head
 }
 
-// abandon returns the files of a store as they are when its process is killed.
+// abandon copies the files of an open store into a new directory, as if its
+// process had been killed.
 func abandon(t *testing.T, dir string) (copied string) {
 	t.Helper()
 	copied = ownDir(t)
@@ -63,7 +64,7 @@ func TestShownEventsReachTheDatabaseWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTest(t, ownDir(t), small)
 		head := addDeltas(t, s, "s", 0, 20)
-		if n := inDatabase(t, s, "s"); n != 1 { // the first one begins the log and the turn
+		if n := inDatabase(t, s, "s"); n != 1 { // the first event starts the log and the turn
 			t.Errorf("the database has %d events at once, want 1", n)
 		}
 		if n := count(t, s, "s"); n != 20 {
@@ -98,8 +99,8 @@ func TestDecisionTakesShownEventsIntoTheDatabase(t *testing.T) {
 	}
 }
 
-// Reading is the same wherever the events are: in the database, in the journal
-// or in both in turn.
+// A reader gets the same events whether they are in the database, in the
+// journal or partly in both.
 func TestReadersGetTheSameFromDatabaseAndJournal(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	s.keeper.stop()
@@ -126,8 +127,8 @@ func TestReadersGetTheSameFromDatabaseAndJournal(t *testing.T) {
 	}
 }
 
-// The bounds of memory for newest events do not touch what only memory and the
-// journal have.
+// The limits of a tail do not remove events from memory that are not in the
+// database yet.
 func TestEventsInTheJournalStayInMemory(t *testing.T) {
 	s := openTest(t, ownDir(t), tailLimits{events: 3, bytes: 1000, allBytes: 1000})
 	s.keeper.stop()
@@ -178,8 +179,8 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// A killed process leaves shown events in the journal only. What is cut off at
-// the end was never acknowledged, and the rest is there.
+// After a kill, some events are only in the journal. If the end of the journal
+// is cut off, the store has exactly the events before the cut.
 func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -222,8 +223,9 @@ func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
 	}
 }
 
-// A flipped bit may cost events that were shown. It never changes one, and the
-// log of the server says so.
+// A flipped bit in the journal may lose events, but it never changes one. The
+// store logs the loss. It cannot detect the loss if the bit is in the
+// generation of the first record; the test ignores the first bytes.
 func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -258,8 +260,8 @@ func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 	}
 }
 
-// The journal of another log, or one whose events no longer follow, adds
-// nothing.
+// Open ignores the journal of another log, and a journal whose events do not
+// follow the end of the log.
 func TestForeignJournalAddsNothing(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -280,7 +282,7 @@ func TestForeignJournalAddsNothing(t *testing.T) {
 		t.Error("events of another log were taken")
 	}
 
-	early := abandon(t, dir) // the database lacks what it had when the journal began
+	early := abandon(t, dir) // its database lacks the events before the later journal
 	fold(t, s)
 	addDeltas(t, s, "s", 12, 5)
 	late := readFile(t, journalPath(dir))
@@ -337,8 +339,9 @@ func TestDeletedSessionLeavesNothingInTheJournal(t *testing.T) {
 	}
 }
 
-// BenchmarkPauses appends shown events at the rate of a fast model, which is
-// slow enough for every call to be a cold one.
+// BenchmarkPauses appends deltas at the rate of a fast model. The pauses
+// between the calls are long enough that CPU caches and cores are cold at each
+// call.
 func BenchmarkPauses(b *testing.B) {
 	s := benchStore(b)
 	took := newTimes(b.N)

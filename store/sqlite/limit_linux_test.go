@@ -27,8 +27,8 @@ func TestFileSizeLimitIsReported(t *testing.T) {
 	}
 }
 
-// limitedWriter checks what a store says after the disk has failed it, and that
-// it does not try again, even if the disk seems well.
+// limitedWriter checks the error of a store after a write has failed, and that
+// the store never writes again, even after the disk works again.
 func limitedWriter(dir string) error {
 	ctx := context.Background()
 	s, err := Open(ctx, Config{Dir: dir})

@@ -4,5 +4,6 @@ package sqlite
 
 import "errors"
 
-// limitedWriter needs limits on the size of files that do not kill.
+// limitedWriter needs a file size limit that fails writes without killing the
+// process.
 func limitedWriter(string) error { return errors.New("not on this system") }

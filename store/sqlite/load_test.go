@@ -13,9 +13,9 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestAHundredWritersAppend has a hundred writers whose every event is flushed
-// to the disk. It says how fast that was, which depends on the machine, and
-// fails if anything is not there.
+// TestAHundredWritersAppend runs a hundred writers whose events are all flushed
+// to the disk. It logs the rate, which depends on the machine, and fails only
+// if events are missing.
 func TestAHundredWritersAppend(t *testing.T) {
 	const writers, wantRate, wantP99 = 100, 20000, 20 * time.Millisecond
 	each := 40
@@ -51,14 +51,15 @@ func TestAHundredWritersAppend(t *testing.T) {
 	}
 }
 
-// TestOrderAndTimesSurviveClockJumps has a clock that runs wild: what is said
-// keeps its order and its times, in memory, on the disk, and after compaction.
+// TestOrderAndTimesSurviveClockJumps appends events whose times jump forwards
+// and backwards. The events keep their order and their times in memory, on the
+// disk and after compaction.
 func TestOrderAndTimesSurviveClockJumps(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
 	now := time.Now().UTC()
 	times := []time.Time{
-		now, now.AddDate(1, 0, 0), now.AddDate(-1, 0, 0), now, {}, now.Add(-time.Hour), // an hour back, as without daylight saving
+		now, now.AddDate(1, 0, 0), now.AddDate(-1, 0, 0), now, {}, now.Add(-time.Hour), // an hour back, as at the end of daylight saving time
 		now.In(time.FixedZone("", -7*3600)), time.Unix(0, 0), now, now, now.AddDate(1, 0, 0),
 	}
 	var want []event.Event

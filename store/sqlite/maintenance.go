@@ -39,7 +39,7 @@ const (
 	erasePause    = 100 * time.Millisecond
 	maxErasePause = time.Minute
 	// foldAfter is the time from the first event in the journal until a
-	// transaction inserts what the journal then has.
+	// transaction inserts all events that the journal has by then.
 	foldAfter = time.Second
 	// shrink returns free pages to the file system, vacuumPages at a time. It
 	// starts when more than sparePages and more than 1/spareShare of all pages

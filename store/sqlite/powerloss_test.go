@@ -13,15 +13,16 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// long is set where tests may take minutes, as make test-long does.
+// long allows tests to take minutes. make test-long sets it.
 var long = os.Getenv("RUNNEL_LONG") != ""
 
-// raced is set under the race detector, which takes ten times as long in the
-// translated database: then tests that are the same again and again do less.
+// raced is set under the race detector, which makes the translated C code of
+// SQLite ten times slower. Tests that repeat the same work then repeat it less
+// often.
 var raced bool
 
-// memoryDir returns a directory in which flushing costs nothing, if there is
-// one: for tests whose disks are made up anyway.
+// memoryDir returns a new directory in memory if the system has one, because
+// flushes cost nothing there. It is for tests that simulate the disk.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "runnel-sqlite-")
@@ -32,15 +33,16 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// An ack is a position that a caller was told of.
+// An ack is an append that has returned without an error.
 type ack struct {
-	op      int // how many operations the disk had seen by then
+	op      int // number of operations that the disk had recorded by then
 	session string
 	seq     int64
-	strong  bool // it survives the loss of power
+	strong  bool // the events must survive a power loss
 }
 
-// A powerRun is the life of a store whose disk is recorded.
+// A powerRun uses one store, from Open to Close, and records the operations of
+// its disk.
 type powerRun struct {
 	t       *testing.T
 	disk    *disk
@@ -48,14 +50,14 @@ type powerRun struct {
 	rnd     *rand.Rand
 	acks    []ack
 	said    map[string][]event.Event
-	removed int // operations before anything could be removed
+	removed int // number of operations before the first compaction
 }
 
-// TestPowerLossLosesNothingDecided records what a store does to its disk and
-// cuts the power at every flush, and in between. What was written and not
-// flushed since is there, or not, or in part, in any combination. Every such
-// disk opens, holds everything that was decided, and of the rest a beginning
-// without holes.
+// TestPowerLossLosesNothingDecided records the operations of a store on its
+// disk and simulates power cuts at and between the flushes. Each write that was
+// not flushed is kept, lost or torn, in random combinations. From every such
+// disk the store opens. It has all decided events, and of each session the
+// first events without a gap.
 func TestPowerLossLosesNothingDecided(t *testing.T) {
 	images, early := 600, 20
 	switch {
@@ -73,13 +75,13 @@ func TestPowerLossLosesNothingDecided(t *testing.T) {
 	if len(points) < 50 {
 		t.Fatalf("only %d moments to cut the power", len(points))
 	}
-	for range early { // a new database that is not whole yet
+	for range early { // cuts while the database is being created
 		for _, at := range points[:8] {
 			r.check(at, "garbage")
 		}
 	}
 	made := 0
-	seen := make(map[string]bool) // moments and kinds of image that were had
+	seen := make(map[string]bool) // kinds of images that were checked
 	for round := 0; made < images && !t.Failed(); round++ {
 		for _, at := range points {
 			kind := kinds[(round+at)%len(kinds)]
@@ -96,18 +98,18 @@ func TestPowerLossLosesNothingDecided(t *testing.T) {
 	}
 }
 
-// live has the store write, checkpoint, compact, delete and shrink.
+// live makes the store append, checkpoint, compact and shrink.
 func (r *powerRun) live(dir string) {
 	s, err := open(r.t.Context(), Config{Dir: dir, vfs: r.disk.name, openJournal: r.disk.journal}, small)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.store = s
-	s.keeper.stop() // its moments are ours to choose
+	s.keeper.stop() // the test runs the maintenance itself
 	s.keeper.pauseFactor = 0
 	checkpoint := func() {
 		inWriter(r.t, s, func(*sql.Conn) error { s.writer.pages, s.writer.truncate = maxPages, r.rnd.IntN(2) == 0; return nil })
-		inWriter(r.t, s, func(*sql.Conn) error { return nil }) // it is over
+		inWriter(r.t, s, func(*sql.Conn) error { return nil }) // waits for the checkpoint
 	}
 	for i := range 60 {
 		r.add(fmt.Sprint("s", r.rnd.IntN(3)))
@@ -136,7 +138,7 @@ func (r *powerRun) live(dir string) {
 func (r *powerRun) add(session string) {
 	head := int64(len(r.said[session]))
 	evs := crashEvents(session, head, 1+r.rnd.IntN(12))
-	if r.rnd.IntN(3) == 0 { // enough for pages of its own
+	if r.rnd.IntN(3) == 0 { // may need several pages
 		evs[0].Body = event.ItemDelta{ItemID: "i", DeltaContent: fmt.Sprintf("%0*d", 1+r.rnd.IntN(9000), head)}
 	}
 	if err := r.store.Append(r.t.Context(), session, head, evs...); err != nil {
@@ -147,7 +149,8 @@ func (r *powerRun) add(session string) {
 	r.acks = append(r.acks, ack{r.disk.recorded(), session, head + int64(len(evs)), strong})
 }
 
-// points returns when to cut the power: around each flush and between two.
+// points returns the numbers of operations after which to cut the power: before
+// and after each flush, and halfway between two flushes.
 func (r *powerRun) points() (at []int) {
 	last := 0
 	for i, op := range r.disk.ops {
@@ -160,13 +163,14 @@ func (r *powerRun) points() (at []int) {
 	return slices.Compact(append(at, len(r.disk.ops)))
 }
 
-// kinds of images, by what becomes of that which was not flushed.
+// kinds are the kinds of images. Each kind treats the writes that were not
+// flushed in a different way.
 var kinds = []string{"lost", "kept", "subset", "beginning", "torn", "garbage"}
 
-// A simFile is a file as the power cut finds it.
+// A simFile is the state of a file at the moment of a power cut.
 type simFile struct {
 	durable []byte
-	there   bool // its name is durable too
+	there   bool // the directory entry was flushed too
 	pending []diskOp
 }
 
@@ -188,7 +192,7 @@ func (r *powerRun) image(at int, kind string) map[string][]byte {
 			f.pending, f.there = nil, true
 		case "delete":
 			*f = simFile{}
-			if op.off == 0 { // not flushed: it may still be there, and is then empty or old
+			if op.off == 0 { // the deletion was not flushed, so the file may still exist, empty or with old content
 				delete(files, op.file)
 			}
 		default:
@@ -205,7 +209,7 @@ func (r *powerRun) image(at int, kind string) map[string][]byte {
 	return out
 }
 
-// cut returns what becomes of a file.
+// cut returns the content of a file after a power cut.
 func (r *powerRun) cut(data []byte, pending []diskOp, kind string) []byte {
 	switch kind {
 	case "lost":
@@ -225,7 +229,8 @@ func (r *powerRun) cut(data []byte, pending []diskOp, kind string) []byte {
 	return data
 }
 
-// torn returns a write of which only some sectors, or the first bytes, arrive.
+// torn returns a write of which only the first bytes or sectors reached the
+// disk. For the kind garbage, the other bytes are random.
 func (r *powerRun) torn(op diskOp, kind string) diskOp {
 	if op.call != "write" || len(op.data) == 0 {
 		return op
@@ -239,7 +244,7 @@ func (r *powerRun) torn(op diskOp, kind string) diskOp {
 		op.data = op.data[:n]
 		return op
 	}
-	for i := range rest { // and the sectors behind hold anything
+	for i := range rest { // the bytes behind them are random
 		rest[i] = byte(r.rnd.Uint32())
 	}
 	op.data = append(slices.Clone(op.data[:n]), rest...)
@@ -262,7 +267,8 @@ func applied(data []byte, op diskOp) []byte {
 	return data
 }
 
-// check opens the image of a power cut and compares it with what was said.
+// check opens the image of a power cut and compares its events with those that
+// were appended.
 func (r *powerRun) check(at int, kind string) {
 	dir := memoryDir(r.t)
 	defer os.RemoveAll(dir)

@@ -19,8 +19,8 @@ func pragma(t *testing.T, conn *sql.Conn, name string) string {
 	return v
 }
 
-// TestPragmas reads back what the connections were told: a driver that does not
-// know a setting says nothing.
+// TestPragmas reads back the settings of the connections, because the driver
+// ignores an unknown setting without an error.
 func TestPragmas(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	list, err := scripts()
@@ -43,7 +43,7 @@ func TestPragmas(t *testing.T) {
 		"synchronous": "2", "foreign_keys": "1", "cache_size": "-2048", "wal_autocheckpoint": "0",
 		"journal_size_limit": "16777216", "query_only": "0", "user_version": fmt.Sprint(len(list)), "auto_vacuum": "2", "application_id": fmt.Sprint(applicationID),
 	})
-	for i := range readers { // all of them, opened at the same time
+	for i := range readers { // uses all connections at the same time
 		conn, err := s.reader.db.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestPragmas(t *testing.T) {
 	}
 }
 
-// TestStrength reads back what each commit waited for.
+// TestStrength checks the synchronous setting with which each commit ran.
 func TestStrength(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	var head int64
@@ -87,10 +87,10 @@ func TestStrength(t *testing.T) {
 	if got := level(); got != "2" {
 		t.Errorf("a change of the catalogue: synchronous is %s, want 2", got)
 	}
-	// One decision among many makes the whole transaction strong.
+	// One strong job makes the whole transaction strong.
 	appendOne(false)
 	nothing := func(*writer) error { return nil }
-	if err := s.writer.transact([]*job{{do: nothing}, {do: nothing, strong: true}, {do: nothing}}); err != nil { // nobody else leads
+	if err := s.writer.transact([]*job{{do: nothing}, {do: nothing, strong: true}, {do: nothing}}); err != nil { // no other goroutine is the leader
 		t.Fatal(err)
 	}
 	if got := level(); got != "2" {
@@ -98,7 +98,8 @@ func TestStrength(t *testing.T) {
 	}
 }
 
-// TestPath opens directories whose names mean something in a URL.
+// TestPath opens directories whose names contain characters with a meaning in
+// URLs.
 func TestPath(t *testing.T) {
 	for _, name := range []string{"with space", "q?mode=memory", "h#ash", "per%41cent", "am&_pragma=x", "plus+", "ünï", "semi;colon", "'quote'"} {
 		dir := filepath.Join(ownDir(t), name)

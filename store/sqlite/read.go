@@ -113,10 +113,10 @@ func (s *Store) head(ctx context.Context, session string) (int64, error) {
 	return head, err
 }
 
-// page returns some of the events in (after, end]. It returns them from memory
-// if they are there, else about room bytes of them from the database. Memory
-// holds only committed events, so both sources agree. Events that are only in
-// the journal stay in memory.
+// page returns some of the events in (after, end]. If the first of them is in
+// memory, page returns events from memory, and otherwise about room bytes of
+// events from the database. Memory holds only acknowledged events, so both
+// sources agree. Events that are only in the journal stay in memory.
 func (s *Store) page(ctx context.Context, session string, after, end int64, room int) ([]event.Event, error) {
 	if page := s.tails.page(session, after, end); page != nil {
 		return page, nil
@@ -205,7 +205,7 @@ func (s *Store) Grown(session string, after int64) <-chan struct{} {
 
 // State implements [runnel.Log].
 func (s *Store) State(ctx context.Context, session string) (runnel.LogState, error) {
-	head, _ := s.tails.head(session) // first: what is only in the journal now may soon be only in the database
+	head, _ := s.tails.head(session) // read before the query: an event that is only in the journal now may soon be only in the database
 	st, err := s.state(ctx, session)
 	st.Head = max(st.Head, head)
 	return st, s.readError(ctx, err)

@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the database of this version's schema into testdata")
 
-// What every database in testdata holds, whatever version wrote it.
+// The content of every database in testdata, independent of the version that
+// wrote it.
 var (
 	fixtureTime    = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	fixtureSession = store.Session{
@@ -151,10 +152,10 @@ func withFixture(t *testing.T, path string) (dir string) {
 	return dir
 }
 
-// TestNewerOrForeignDatabaseIsRefusedUnchanged has databases that a later
-// version or another program wrote: they are refused with one sentence and not
-// written to. (Where there is a write-ahead log SQLite itself may move it into
-// the file, when it closes it.)
+// TestNewerOrForeignDatabaseIsRefusedUnchanged opens databases that a later
+// version or another program wrote. Open rejects them with a clear error and
+// does not write to them. (If such a database has a write-ahead log, SQLite
+// itself may copy it into the database on close.)
 func TestNewerOrForeignDatabaseIsRefusedUnchanged(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
@@ -188,7 +189,7 @@ func TestNewerOrForeignDatabaseIsRefusedUnchanged(t *testing.T) {
 			}
 		}
 		wants(t, refused(t, dir), "schema version 99")
-		wants(t, refused(t, dir), "schema version 99") // and it stays so
+		wants(t, refused(t, dir), "schema version 99") // the first attempt changed nothing
 	})
 	t.Run("foreign", func(t *testing.T) {
 		dir := ownDir(t)
@@ -223,8 +224,8 @@ func readFile(t *testing.T, path string) []byte {
 	return content
 }
 
-// TestFailedSchemaStepIsRolledBack has the schema go one version further, and
-// fail on the way.
+// TestFailedSchemaStepIsRolledBack runs a migration to the next schema version
+// that fails halfway.
 func TestFailedSchemaStepIsRolledBack(t *testing.T) {
 	list, err := scripts()
 	if err != nil {
@@ -236,7 +237,7 @@ func TestFailedSchemaStepIsRolledBack(t *testing.T) {
 		w.close()
 		t.Fatal("a script that fails was accepted")
 	}
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second time no migration is due
 		w, err := openWriter(t.Context(), path, "", append(list, half), nil)
 		if err != nil {
 			t.Fatal(err)

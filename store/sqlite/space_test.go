@@ -28,7 +28,8 @@ func sizes(t *testing.T, dir string) (db, wal int64) {
 	return db, wal
 }
 
-// appendTurn appends a turn in which an agent says size bytes, piece by piece.
+// appendTurn appends a turn with a message of size bytes, in deltas of piece
+// bytes.
 func appendTurn(t *testing.T, s *Store, session string, head int64, turn string, size, piece int) int64 {
 	t.Helper()
 	var evs []event.Event
@@ -54,10 +55,10 @@ func appendTurn(t *testing.T, s *Store, session string, head int64, turn string,
 	return head
 }
 
-// tidy has the keeper's work done now.
+// tidy stops the keeper and does its work at once.
 func tidy(t *testing.T, s *Store) {
 	t.Helper()
-	s.keeper.stop() // for good: we are the keeper
+	s.keeper.stop() // permanently: the test itself now does the keeper's work
 	s.keeper.pauseFactor = 0
 	for _, err := range []error{s.compactAll(t.Context()), s.sweep(t.Context()), s.shrink(t.Context())} {
 		if err != nil {
@@ -67,20 +68,20 @@ func tidy(t *testing.T, s *Store) {
 	if erased, err := s.erase(t.Context()); err != nil || !erased {
 		t.Fatalf("the write-ahead log was not emptied: %v", err)
 	}
-	inWriter(t, s, func(*sql.Conn) error { return nil }) // behind the checkpoint
+	inWriter(t, s, func(*sql.Conn) error { return nil }) // waits for the checkpoint
 }
 
-// TestLogGrowsInProportionToItsText has an item of 1 MiB come in pieces of 120
-// tokens, and of one: what it takes stays in proportion, while it runs and
-// after.
+// TestLogGrowsInProportionToItsText appends an item of 1 MiB in deltas of 120
+// tokens and in deltas of one token. The disk space stays proportional to the
+// text, during the turn and after it.
 func TestLogGrowsInProportionToItsText(t *testing.T) {
 	const size = 1 << 20
 	for _, tt := range []struct {
 		piece           int
-		running, tidied float64 // times the item
+		running, tidied float64 // maximum disk space, as a multiple of size
 	}{
 		{600, 3, 1.6},
-		{100, 5, 1.6}, // what was shown piece by piece takes its place until the turn is over
+		{100, 5, 1.6}, // the deltas need space until the turn ends
 	} {
 		if raced && tt.piece < 600 {
 			continue
@@ -103,8 +104,9 @@ func TestLogGrowsInProportionToItsText(t *testing.T) {
 	}
 }
 
-// TestCompactedLater checks that a turn keeps its deltas for a while after it
-// is over, and that the store sees to it by itself, also after it was closed.
+// TestCompactedLater checks that a turn keeps its deltas for some time after
+// its end, and that the store then compacts it without being asked, even after
+// a restart.
 func TestCompactedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := ownDir(t)
@@ -147,8 +149,9 @@ func TestCompactedLater(t *testing.T) {
 	})
 }
 
-// TestDeletedSessionGivesItsSpaceBack deletes a session: it is gone at once,
-// its rows soon, and its space is given back, while others are as they were.
+// TestDeletedSessionGivesItsSpaceBack deletes a session. The session disappears
+// at once, its rows soon after, and the file system gets the space back. Other
+// sessions stay unchanged.
 func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -184,7 +187,7 @@ func TestDeletedSessionGivesItsSpaceBack(t *testing.T) {
 }
 
 // TestIDOfADeletedSessionCanBeUsedAgain uses the id of a deleted session again
-// before its rows are gone.
+// before the store has removed its rows.
 func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	appendTurn(t, s, "s", 0, "t1", 1000, 5)
@@ -208,8 +211,8 @@ func TestIDOfADeletedSessionCanBeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestReaderDoesNotGrowTheWriteAheadLog has a reader stay in the middle of a
-// log while much is written: the write-ahead log is no longer than without it.
+// TestReaderDoesNotGrowTheWriteAheadLog stops a reader in the middle of a log
+// while 100 MiB are written. The write-ahead log stays bounded.
 func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)
@@ -236,8 +239,8 @@ func TestReaderDoesNotGrowTheWriteAheadLog(t *testing.T) {
 	}
 }
 
-// TestCompactionLeavesDamage has a turn with damage in it: what can be read of
-// it stays, the damage is logged once, and other turns are compacted.
+// TestCompactionLeavesDamage damages one turn. Compaction keeps all events of
+// this turn and compacts the other turns.
 func TestCompactionLeavesDamage(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	head := appendTurn(t, s, "s", 0, "t1", 50, 5)
@@ -253,12 +256,12 @@ func TestCompactionLeavesDamage(t *testing.T) {
 	}
 }
 
-// TestMissingEventIsReported removes an event behind our back: what compaction
-// did not take away on purpose is reported.
+// TestMissingEventIsReported removes an event directly from the database. Read
+// reports every missing event that compaction did not remove.
 func TestMissingEventIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change string
-		upTo   int64 // -1: it can be read
+		upTo   int64 // -1: all events can be read
 		bad    int64
 	}{
 		"none":     {"SELECT 1", -1, 0},

@@ -15,7 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/store/storetest"
 )
 
-// small has readers meet the seam between memory and the database all the time.
+// small limits the events in memory so much that readers often switch between
+// memory and the database.
 var small = tailLimits{events: 5, bytes: 4000, allBytes: 8000}
 
 func openTest(t *testing.T, dir string, limits tailLimits) *Store {
@@ -89,7 +90,8 @@ func TestDurable(t *testing.T) {
 	storetest.RunDurable(t, func(t *testing.T, dir string) storetest.Durable { return openTest(t, dir, small) })
 }
 
-// TestContextEnded checks that who gives up is told just that.
+// TestContextEnded checks that calls with a cancelled context return exactly
+// the error of the context.
 func TestContextEnded(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
@@ -110,27 +112,27 @@ func TestContextEnded(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() { failed <- s.Append(ctx, "s", 1, delta("s", 2)) }()
-	cancel() // whether it waits already or not
+	cancel() // Append may or may not be waiting by now
 	if err := <-failed; err != context.Canceled {
 		t.Errorf("waiting Append: %v, want %v", err, context.Canceled)
 	}
 }
 
-// TestContextEndedTooLate has a context end when the append is already part of
-// a transaction: it is seen through, and its caller told so.
+// TestContextEndedTooLate cancels a context when its append is already part of
+// a transaction. The append completes and returns nil.
 func TestContextEndedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTest(t, ownDir(t), small)
 		releaseFirst := holdCommitter(t, s)
 		releaseSecond := make(chan struct{})
 		go s.submit(t.Context(), &job{do: func(*writer) error { <-releaseSecond; return nil }})
-		synctest.Wait() // the second waits for the first
+		synctest.Wait() // the second job waits for the first
 		ctx, cancel := context.WithCancel(t.Context())
 		answered := make(chan error, 1)
 		go func() { answered <- s.Append(ctx, "s", 0, delta("s", 1)) }()
-		synctest.Wait() // and the append behind the second
+		synctest.Wait() // and the append waits after the second job
 		releaseFirst()
-		synctest.Wait() // the second leads, and takes the append with it
+		synctest.Wait() // the second job leads, and its transaction includes the append
 		cancel()
 		synctest.Wait()
 		if len(answered) > 0 {
@@ -146,8 +148,8 @@ func TestContextEndedTooLate(t *testing.T) {
 	})
 }
 
-// TestTurnEndsOnce has events arrive for a turn that is over: it ended where it
-// ended, and does not open again.
+// TestTurnEndsOnce appends events to a turn that has ended. The turn keeps its
+// first end and does not open again.
 func TestTurnEndsOnce(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	over := event.ResponseDone{Status: event.StatusCompleted}
@@ -180,7 +182,7 @@ func TestSecondServerIsRefused(t *testing.T) {
 	openTest(t, dir, small)
 }
 
-// refused opens a store where that must fail, and returns the message.
+// refused checks that Open fails, and returns the message of the error.
 func refused(t *testing.T, dir string) string {
 	t.Helper()
 	s, err := Open(t.Context(), Config{Dir: dir})

@@ -67,8 +67,8 @@ func (ts *tails) tail(session string) *tail { // ts.mu is held
 	return t
 }
 
-// add appends committed events and wakes the readers that wait for them. Pinned
-// events are kept until unpin.
+// add appends acknowledged events and wakes the readers that wait for them.
+// Pinned events are kept until unpin is called.
 func (ts *tails) add(session string, rows []row, pinned bool) {
 	if len(rows) == 0 {
 		return

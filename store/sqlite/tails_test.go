@@ -11,8 +11,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestTailsBounded checks what is kept against the limits, after every append
-// to any of many sessions.
+// TestTailsBounded appends to random sessions and checks after every append
+// that the tails are within their limits.
 func TestTailsBounded(t *testing.T) {
 	limits := tailLimits{events: 7, bytes: 3000, allBytes: 20000}
 	ts := newTails(limits)
@@ -64,8 +64,8 @@ func checkTails(t *testing.T, ts *tails) {
 	}
 }
 
-// TestGrownOfMany has more sessions followed than tails are kept: nobody is
-// woken for nothing, and all are woken for something.
+// TestGrownOfMany follows more sessions than memory holds tails with events.
+// Each follower wakes only when its own session grows.
 func TestGrownOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTest(t, ownDir(t), tailLimits{events: 3, bytes: 1000, allBytes: 1000})
@@ -102,8 +102,8 @@ func TestGrownOfMany(t *testing.T) {
 	})
 }
 
-// TestReadAtLogEndNeedsNoQuery checks that who follows at the end of a log
-// reads from memory: the readers' connections are all taken meanwhile.
+// TestReadAtLogEndNeedsNoQuery checks that a follower at the end of a log reads
+// from memory. The test occupies all connections of readers.
 func TestReadAtLogEndNeedsNoQuery(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: ownDir(t)})
 	if err != nil {
@@ -135,7 +135,8 @@ func TestReadAtLogEndNeedsNoQuery(t *testing.T) {
 }
 
 // The end of a log may be looked up between the commit of an event and its
-// arrival in the tail. The tail must not take its events for later ones then.
+// arrival in the tail. The tail must then still return its events at their own
+// positions.
 func TestTailKeepsItsPositionsWhenTheLogIsLookedUpMeanwhile(t *testing.T) {
 	tails := newTails(tailLimits{events: 10, bytes: 1 << 20, allBytes: 1 << 20})
 	rows := func(from, to int64) (out []row) {

@@ -9,9 +9,10 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// TestFirstReadAfterAKillIsDurable kills a process that had written and not
-// flushed. Whoever opens the store next sees what it wrote and acts on it, such
-// as by telling an agent of a decision: from then on it survives a power cut.
+// TestFirstReadAfterAKillIsDurable opens the files of a process that was killed
+// after writes that it had not flushed. The next server reads these events and
+// may act on them, for example by sending a decision to an agent. Open
+// therefore flushes them first, so that they survive a power loss.
 func TestFirstReadAfterAKillIsDurable(t *testing.T) {
 	r := powerRun{t: t, disk: newDisk(t), rnd: rand.New(rand.NewPCG(1, 1)), said: map[string][]event.Event{}}
 	r.disk.record = true

@@ -22,7 +22,7 @@ type writer struct {
 	room  *reserve
 
 	journal  *journal
-	inserted func() // is called after the events of the journal came into the database
+	inserted func() // is called after a commit that inserted the events of the journal
 
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
@@ -263,8 +263,8 @@ func (w *writer) inPlace() error {
 }
 
 // worthCheckpoint reports whether a checkpoint is due. Fewer pages suffice if
-// no job waits. A checkpoint waits until no event is only in the journal,
-// because it may remove the content of the journal.
+// no job waits. A checkpoint is due only if all events of the journal are in
+// the database, because it may wipe the journal.
 func (w *writer) worthCheckpoint(alone bool) bool {
 	return w.failed == nil && w.journal.empty() && (w.pages >= maxPages || alone && (w.pages >= idlePages || w.truncate))
 }
