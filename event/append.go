@@ -51,7 +51,7 @@ func appendDelta(b []byte, d ItemDelta) []byte {
 }
 
 // appendString appends s as a JSON string, as [json.Marshal] writes it: it
-// escapes characters that mean something in HTML.
+// escapes characters that have a meaning in HTML.
 func appendString(b []byte, s string) []byte {
 	if !plain(s) {
 		data, _ := json.Marshal(s) // strings never fail

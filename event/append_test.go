@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// marshalled returns the JSON of an event as package json alone makes it.
+// marshalled returns the JSON that package encoding/json produces for an event
+// without AppendJSON.
 func marshalled(e Event) ([]byte, error) {
 	if e.Body == nil {
 		return nil, fmt.Errorf("no body")
@@ -50,7 +51,7 @@ func TestAppendedJSONIsThatOfPackageJSON(t *testing.T) {
 		sameAsPackageJSON(t, Event{"s", 1, time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), "t", ItemDelta{"i", "x"}})
 	}
 	for _, b := range append(Bodies(), nil) {
-		if _, ok := b.(ItemDone); !ok { // without an item it cannot be encoded
+		if _, ok := b.(ItemDone); !ok { // an ItemDone without an item cannot be encoded
 			sameAsPackageJSON(t, Event{"s", 1, at, "t", b})
 		}
 	}
@@ -64,7 +65,7 @@ func FuzzAppendedJSONIsThatOfPackageJSON(f *testing.F) {
 	})
 }
 
-// A delta is encoded for each reader.
+// Each delta is encoded once for every reader, so the encoding must be cheap.
 func TestAppendingADeltaAllocatesNothing(t *testing.T) {
 	ev := Event{"01890c7c-0000-7000-8000-000000000000", 12345, time.Now(), "01890c7c-0000-7000-8000-000000000001", ItemDelta{"01890c7c-0000-7000-8000-000000000001:1:0", " and then some"}}
 	buf := make([]byte, 0, 1024)

@@ -110,8 +110,9 @@ type (
 		By         Resolver `json:"by"`
 		Reason     string   `json:"reason,omitzero"`
 
-		// Rule is the number of the stored rule that decided, if By is ByPolicy;
-		// if By is ByUser, of the rule that was stored with the decision.
+		// Rule is the number of a stored rule. If By is ByPolicy, the rule
+		// decided. If By is ByUser, the rule was stored together with the
+		// decision.
 		Rule int64 `json:"rule,omitzero"`
 
 		// UpdatedArguments replace the arguments of the request.

@@ -11,8 +11,8 @@ import (
 // The bounds of the strings in an event, in bytes. The engine applies them to
 // every event before it appends the event to the log. The log, the catalogue
 // and the result of a turn therefore stay within the bounds for any agent
-// output. A translator applies the same bounds earlier where a value costs
-// memory before that.
+// output. A translator applies the same bounds earlier to values that it keeps
+// in memory itself.
 //
 // A label, such as a title, is cut and then ends in "…". An id, such as that of
 // a model, is never cut, because a part of it could be the id of something

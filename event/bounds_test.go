@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// huge is over every bound that is a number of bytes, but for MaxText.
+// huge is larger than every bound in bytes except MaxText.
 const huge = MaxOutput + 1
 
-// fill sets every string below v to a huge one, and gives every list, map and
-// pointer one element. JSON becomes a huge JSON string.
+// fill sets every string in v to a huge one. It gives every list and map one
+// element, sets every pointer, and sets raw JSON to a huge JSON string.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -38,10 +38,12 @@ func fill(v reflect.Value) {
 	}
 }
 
-// content are the fields that have the bound of the native line, or of MaxText.
+// content are the JSON names of the fields that may be longer than MaxNote,
+// such as text and arguments.
 var content = []string{"content", "deltaContent", "initialContent", "arguments", "updatedArguments", "output", "oldText", "newText", "lines"}
 
-// long returns the names of the fields below v that are over a bound.
+// long returns the names of the fields in v that are longer than MaxNote,
+// except those in content.
 func long(name string, v any) (found []string) {
 	switch v := v.(type) {
 	case string:
@@ -77,7 +79,7 @@ func TestEveryStringOfAnEventHasABound(t *testing.T) {
 			fill(final)
 			full.FieldByName("FinalItem").Set(final)
 		}
-		for _, field := range []string{"ItemID", "ApprovalID"} { // ours: else nothing is left
+		for _, field := range []string{"ItemID", "ApprovalID"} { // valid ids, because Bounded would otherwise drop the whole event
 			if f := full.FieldByName(field); f.IsValid() {
 				f.SetString("id")
 			}

@@ -172,7 +172,8 @@ func TestMarshalRejectsNothing(t *testing.T) {
 	}
 }
 
-// What is accepted can be written, and reads back as the same event.
+// Every event that Unmarshal accepts can be marshalled, and the result
+// unmarshals to the same event.
 func FuzzEventJSON(f *testing.F) {
 	for _, p := range []string{
 		`{"type":"item_delta","itemId":"i","deltaContent":"\ud83d"}`,

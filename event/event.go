@@ -17,7 +17,7 @@ import (
 // appends the event to its log; until then Seq is zero.
 type Event struct {
 	Session string    // session that owns the log
-	Seq     int64     // position in that log: 1, 2, 3 … without gaps
+	Seq     int64     // position in that log: 1, 2, 3 …; a log may later remove deltas and then has gaps
 	At      time.Time // when the agent produced the event
 	Turn    string    // id of its turn; empty if it belongs to no turn
 	Body    Body
@@ -51,8 +51,9 @@ func Ends(b Body) bool {
 
 // Decides reports whether b records a decision. The sender of a prompt or of an
 // answer relies on decisions, so a decision must survive a power loss before
-// anyone sees it. All other events need only survive the end of the process,
-// because a later ItemDone repeats their content.
+// anyone sees it. All other events need only survive the end of the process. A
+// later ItemDone repeats the content of deltas. Other events, such as notices,
+// may be missing after a power loss.
 func Decides(b Body) bool {
 	switch b.(type) {
 	case ItemDone, ItemError, ItemCancelled, ApprovalRequested, ApprovalResolved, ResponseDone, ResponseError:

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The generators draw valid values only, in the form that encoding leaves
-// alone: JSON inside JSON is compact, times are UTC.
+// The generators draw only valid values that encoding and decoding do not
+// change: nested JSON is compact, and times are in UTC.
 
 var (
 	text  = rapid.String()
@@ -149,7 +149,7 @@ var finals = []*rapid.Generator[event.FinalItem]{
 
 func body(draw func(*rapid.T) event.Body) *rapid.Generator[event.Body] { return rapid.Custom(draw) }
 
-// envelope draws everything around a body.
+// envelope draws an event with body b.
 func envelope(t *rapid.T, b event.Body) event.Event {
 	at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 	return event.Event{Session: text.Draw(t, "session"), Seq: rapid.Int64().Draw(t, "seq"), At: at, Turn: text.Draw(t, "turn"), Body: b}

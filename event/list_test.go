@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A list that is not optional is one in JSON, also in a value that has none.
+// The zero value of a type has [] for each required list in its JSON, not null.
 func TestListsAreNeverNullInJSON(t *testing.T) {
 	seen := make(map[reflect.Type]bool)
 	var walk func(typ reflect.Type)
@@ -28,7 +28,7 @@ func TestListsAreNeverNullInJSON(t *testing.T) {
 		seen[typ] = true
 		var members map[string]json.RawMessage
 		data, err := json.Marshal(reflect.Zero(typ).Interface())
-		if err == nil { // an item that is done has no zero value
+		if err == nil { // the zero ItemDone cannot be encoded
 			err = json.Unmarshal(data, &members)
 		}
 		for i := range typ.NumField() {

@@ -157,7 +157,7 @@ func TestTranscriptForget(t *testing.T) {
 	}
 }
 
-// An item that was handed out does not change under its holder.
+// An item that Item has returned does not change when later events are applied.
 func TestTranscriptItemIsASnapshot(t *testing.T) {
 	var tr event.Transcript
 	fold(&tr, start("i"), event.ItemDelta{ItemID: "i", DeltaContent: "ab"})
@@ -168,7 +168,8 @@ func TestTranscriptItemIsASnapshot(t *testing.T) {
 	}
 }
 
-// Whatever comes, an item holds what was appended before it ended, in order.
+// For any sequence of events, an item has the text that was appended before its
+// end, in order, or the text of its ItemDone.
 func TestTranscriptAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tr event.Transcript

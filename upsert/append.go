@@ -64,9 +64,9 @@ type shown struct {
 }
 
 // growth returns what e has grown by since it was last sent. It returns false
-// if the reader needs the whole of e: because the reader does not have it,
-// because something else than the growing text has changed, because e is over,
-// or because the text has doubled since the whole was sent.
+// if the reader needs the whole of e: if the reader does not have e, if e has
+// changed in another way, if e is over, or if its text has doubled since e was
+// last sent whole.
 func (p *Pacer) growth(e *entry) (Append, bool) {
 	if !p.Append || !e.shown.known || e.reshaped || e.state.over() {
 		return Append{}, false

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// appendTo applies an Append to what a reader has of its item. It panics if the
+// appendTo applies an Append to the reader's copy of its item. It panics if the
 // Append does not continue the item.
 func appendTo(items map[string]upsert.Upsert, a upsert.Append) {
 	u, ok := a.To(items[a.ItemID])
@@ -24,15 +24,16 @@ func appendTo(items map[string]upsert.Upsert, a upsert.Append) {
 	items[a.ItemID] = u
 }
 
-// A reader of appends has after every event exactly what a reader of whole
-// items with the same pace has, and gets the history of both in the end.
+// After every event, a reader of appends has the same items as a reader of
+// whole items at the same pace. The reader of appends reconnects once, and
+// continues from the history.
 func TestAppendsAddUpToWholeItems(t *testing.T) { rapid.Check(t, appendsAddUp) }
 
 func FuzzAppendsAddUp(f *testing.F) { f.Fuzz(rapid.MakeFuzz(appendsAddUp)) }
 
 func appendsAddUp(t *rapid.T) {
 	evs := events(t)
-	// With such a gradient every change is sent, so that both readers have the
+	// With this gradient every change is sent at once, so both readers have the
 	// same pace.
 	whole, growing := upsert.Pacer{Gradient: []int{0}}, upsert.Pacer{Gradient: []int{0}, Append: true}
 	var want, got screen
@@ -54,7 +55,8 @@ func appendsAddUp(t *rapid.T) {
 	}
 }
 
-// Events that accumulated while the reader was busy give it the same.
+// A busy reader, which receives several events at once, ends with the same
+// items as the history, and gets no more frames than another reader.
 func TestAppendsOfABusyReaderAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		evs := events(t)
@@ -78,7 +80,7 @@ func TestAppendsOfABusyReaderAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.show(outs)
-		for id, u := range live.items { // an Append says nothing of the time of its newest event
+		for id, u := range live.items { // an Append does not contain the time of its newest event
 			u.SourceTimestamp = want.items[id].SourceTimestamp
 			live.items[id] = u
 		}
@@ -122,7 +124,8 @@ func TestWholeItemsAmongAppends(t *testing.T) {
 	}
 }
 
-// Bytes that a reader of appends gets of one item, with the envelopes.
+// A reader of appends receives at most five times as many bytes as an item has,
+// including the envelopes.
 func TestAppendsOfALongItemAreFewBytes(t *testing.T) {
 	for _, size := range []int{40_000, 2_000_000} {
 		p := upsert.Pacer{Append: true}

@@ -7,8 +7,8 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// However long an item grows, what the gradient sends of it stays within eight
-// times its final size.
+// The upserts of one item have at most eight times its final size together,
+// however long the item is.
 func TestGradientSendsALongItemFewTimes(t *testing.T) {
 	for name, p := range map[string]upsert.Pacer{
 		"default":       {},
@@ -21,7 +21,7 @@ func TestGradientSendsALongItemFewTimes(t *testing.T) {
 			sent, size := 0, 0
 			for n := range 20_000 {
 				word := "w "
-				if n < 2000 { // a word is a token, whatever its length
+				if n < 2000 { // a word up to longRun bytes is one token
 					word = strings.Repeat("w", 16) + " "
 				}
 				size += len(word)

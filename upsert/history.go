@@ -16,8 +16,8 @@ import (
 // returns the whole history.
 //
 // The result contains the same items as a live stream, with one difference: a
-// cancelled item has all its text. A live reader may not have received text
-// that was held back.
+// cancelled item has all its text. A live reader may lack text that the Pacer
+// held back.
 //
 // events must start at or before the first event of the turn that contains
 // after.

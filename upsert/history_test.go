@@ -21,7 +21,8 @@ func all(evs []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// items returns what a reader ends up with, by item, without how it came there.
+// items returns the last upsert of each item, without the differences between
+// create and update.
 func items(outs []upsert.Out) map[string]upsert.Upsert {
 	m := make(map[string]upsert.Upsert)
 	for _, o := range outs {

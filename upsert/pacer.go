@@ -101,8 +101,8 @@ func (p *Pacer) PushAll(evs []event.Event, now time.Time) []Out {
 }
 
 // newest drops each upsert and append that a later upsert replaces, and joins
-// appends, but never across an approval. If it drops a create, the later update
-// becomes the create.
+// consecutive appends of an item. It never does so across an approval. If it
+// drops a create, the later update becomes the create.
 func newest(outs []Out) []Out {
 	kept := len(outs)              // outs[kept:] is the result so far
 	latest := make(map[string]int) // item id → index into outs
@@ -165,9 +165,10 @@ func (p *Pacer) Close(now time.Time) []Out {
 	return p.Destroy("the stream ended before this was finished", now)
 }
 
-// Destroy is Close with a reason, which becomes the message of the errors. A
-// reason that is an [event.CancelReason] acts as it does on an item: after
-// user_cancel Destroy returns nothing.
+// Destroy is like Close, but the errors have reason as their message. If reason
+// is an [event.CancelReason], the items end as if they had been cancelled for
+// it: process_death and timeout have their own errors, and for user_cancel
+// Destroy returns nothing.
 func (p *Pacer) Destroy(reason string, now time.Time) []Out {
 	fault, ok := faultOf(event.CancelReason(reason))
 	if !ok {

@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-// A reader drives a Pacer with a clock that only the test moves.
+// A reader drives a Pacer with a clock that only the test advances.
 type reader struct {
 	p   upsert.Pacer
 	seq int64
@@ -33,7 +33,7 @@ func (r *reader) push(bs ...event.Body) {
 	}
 }
 
-// pass lets time go by and calls Flush whenever it is due.
+// pass advances the clock by d and calls Flush whenever it is due.
 func (r *reader) pass(d time.Duration) {
 	end := r.now + d
 	for {
@@ -55,7 +55,7 @@ func (r *reader) String() string {
 	return b.String()
 }
 
-// describe renders what matters of an Out on one line.
+// describe renders the important fields of an Out on one line.
 func describe(o upsert.Out) string {
 	switch o := o.(type) {
 	case upsert.Upsert:
@@ -161,7 +161,7 @@ func TestPacerRules(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		p     upsert.Pacer
-		steps []any // events, and durations that pass
+		steps []any // events, and durations for which the clock advances
 		want  string
 	}{
 		{"first paint: the first non-empty delta creates at once", upsert.Pacer{},
@@ -481,8 +481,8 @@ func TestUpsertTimes(t *testing.T) {
 	}
 }
 
-// A reader that was busy gets each item once, and all that must not be lost.
-// (G09)
+// Between two approvals, a busy reader gets each item at most once. It gets
+// every approval and turn event. (G09)
 func TestCoalesce(t *testing.T) {
 	var r reader
 	evs := []event.Event{r.event(begin), r.event(message("i"))}
@@ -522,8 +522,8 @@ func TestEndsAreNeverCoalesced(t *testing.T) {
 	}
 }
 
-// Text that was held back when the reader left, behind the position that it
-// resumes from, still reaches it.
+// A reader disconnects while text is held back, and a later frame has already
+// reached it. The reader resumes after that frame and still gets the text.
 func TestResumedReaderGetsHeldText(t *testing.T) {
 	var left, back reader
 	var evs []event.Event

@@ -17,9 +17,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// events draws a session: turns one after the other, each with items that
-// interleave, end in any way, repeat, or never end. Ids are few, so that calls
-// and outputs collide.
+// events draws the events of a session with successive turns. The items of a
+// turn interleave, repeat, end in any way, or never end. There are only a few
+// ids, so that calls and outputs collide.
 func events(t *rapid.T) []event.Event {
 	var evs []event.Event
 	add := func(turn string, b event.Body) {
@@ -43,8 +43,8 @@ func events(t *rapid.T) []event.Event {
 
 var itemTypes = []event.ItemType{event.TypeMessage, event.TypeReasoning, event.TypeFunctionCall, event.TypeFunctionCallOutput, event.TypePlan}
 
-// step draws one event within a turn. An item keeps the type that its id
-// begins with, if liar is not drawn.
+// step draws one event of a turn. The id of an item contains its type. If liar
+// is drawn, the event has a random type instead.
 func step(t *rapid.T, turn string) event.Body {
 	typ := rapid.SampledFrom(itemTypes).Draw(t, "type")
 	id := fmt.Sprintf("%s:%s%d", turn, typ, rapid.IntRange(0, 2).Draw(t, "item"))
@@ -98,11 +98,11 @@ func seq(evs []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// A screen is what a reader that replaces items by their id has in the end.
+// A screen is the state of a reader that keeps the newest upsert of each item.
 type screen struct {
 	order []string
 	items map[string]upsert.Upsert
-	rest  []upsert.Out // all but upserts
+	rest  []upsert.Out // all frames except upserts
 	max   int64        // newest position seen
 }
 
@@ -146,8 +146,8 @@ func text(u upsert.Upsert) string {
 	return ""
 }
 
-// same compares screens but for the time at which upserts were made and the
-// tail of cancelled items, which live readers may lack.
+// same compares two screens. It ignores EmittedAt, and the end of the text of
+// cancelled items, which live readers may lack.
 func same(t *rapid.T, evs []event.Event, live, want screen, statuses bool) {
 	t.Helper()
 	gone := cancelledIn(evs)
@@ -179,7 +179,7 @@ func same(t *rapid.T, evs []event.Event, live, want screen, statuses bool) {
 	}
 }
 
-// cancelledIn holds the ids of the items and of the turns that were cancelled.
+// cancelledIn returns the ids of the cancelled items and turns.
 func cancelledIn(evs []event.Event) map[string]bool {
 	gone := make(map[string]bool)
 	for _, ev := range evs {
@@ -193,7 +193,7 @@ func cancelledIn(evs []event.Event) map[string]bool {
 	return gone
 }
 
-// A live reader ends up with the objects that the history has.
+// A live reader finally has the same items as the history.
 func TestLiveIsHistory(t *testing.T) { rapid.Check(t, liveIsHistory) }
 
 func FuzzLiveIsHistory(f *testing.F) { f.Fuzz(rapid.MakeFuzz(liveIsHistory)) }
@@ -228,8 +228,8 @@ func liveIsHistory(t *rapid.T) {
 	}
 }
 
-// A reader that takes events in lumps sees no more upserts than one that does
-// not, and has the same in the end.
+// A reader that receives several events at once gets no more upserts than a
+// reader that receives them one by one, and finally has the same items.
 func TestBusyReaderIsHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		evs := events(t)
@@ -259,8 +259,8 @@ func TestBusyReaderIsHistory(t *testing.T) {
 	})
 }
 
-// A reader that goes away anywhere, even between two frames of one event, and
-// comes back with the newest position it has seen misses nothing.
+// A reader that disconnects at any frame, even between two frames of one event,
+// and resumes from its newest position misses nothing.
 func TestResumeMissesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		evs := events(t)
@@ -295,7 +295,7 @@ func TestResumeMissesNothing(t *testing.T) {
 	})
 }
 
-// What is shown in the end is what the events fold into.
+// A live reader finally has the items of the Transcript.
 func TestFinalStateIsTheTranscript(t *testing.T) { rapid.Check(t, finalState) }
 
 func FuzzFinalState(f *testing.F) { f.Fuzz(rapid.MakeFuzz(finalState)) }
@@ -314,7 +314,7 @@ func finalState(t *rapid.T) {
 		u, ok := live.items[it.ID]
 		switch it.Type {
 		case event.TypeFunctionCallOutput:
-			continue // shown with its call; see the rules
+			continue // rendered with its call
 		case event.TypeFunctionCall:
 			if f, done := it.Final.(event.FunctionCall); done && string(u.ToolCall.ToolArguments) != string(f.Arguments) {
 				t.Fatalf("%s: arguments %s, want %s", it.ID, u.ToolCall.ToolArguments, f.Arguments)
@@ -338,12 +338,12 @@ func finalState(t *rapid.T) {
 	}
 }
 
-// The wait for more text is bounded by BatchTimeout, whatever the stream.
+// Text is never held back longer than BatchTimeout.
 func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := upsert.Pacer{NoFirstPaint: rapid.Bool().Draw(t, "bare"), BatchTimeout: 300 * time.Millisecond}
 		p.Push(event.Event{Turn: "t", Body: message("i")}, epoch)
-		var oldest time.Time // of the text that was not sent
+		var oldest time.Time // time of the oldest text that was not sent
 		now, sent, all := epoch, "", ""
 		for range rapid.IntRange(1, 50).Draw(t, "deltas") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond)
@@ -365,8 +365,8 @@ func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 	})
 }
 
-// Text whose runes are cut anywhere arrives whole, and no upsert ends within
-// one. (G15)
+// Deltas may split a rune. No upsert ends within a rune, and the complete text
+// arrives. (G15)
 func TestRuneSplitAcrossDeltasIsNotShownInPart(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {

@@ -27,7 +27,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// count is the rule itself, applied to the whole text.
+// count counts the tokens of a whole text by the rule that a counter applies to
+// pieces.
 func count(s string) (n int) {
 	for _, run := range strings.FieldsFunc(s, unicode.IsSpace) {
 		if n++; len(run) > 16 {
@@ -37,7 +38,8 @@ func count(s string) (n int) {
 	return n
 }
 
-// Where a text is cut into deltas, even within a rune, makes no difference.
+// The number of tokens does not depend on where a text is split into deltas,
+// even within a rune.
 func TestTokensAcrossDeltas(t *testing.T) {
 	samples := rapid.StringOf(rapid.SampledFrom([]rune("ab  \n\u00a0\u3000\u0085é世😀")))
 	rapid.Check(t, func(t *rapid.T) {

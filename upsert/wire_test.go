@@ -139,7 +139,7 @@ func TestHistoryStopsAtAnError(t *testing.T) {
 	}
 }
 
-// A reader that stays for a thousand turns holds no more than for one.
+// A Pacer needs no more memory after thousands of turns than after a few.
 func TestMemoryIsThatOfTheRunningTurn(t *testing.T) {
 	var p upsert.Pacer
 	heap := func(turns int) uint64 {
@@ -161,7 +161,7 @@ func TestMemoryIsThatOfTheRunningTurn(t *testing.T) {
 	runtime.KeepAlive(&p)
 }
 
-// Showing an item as it grows copies none of what was there before.
+// Sending a growing item does not copy its earlier text.
 func TestLongItemIsNotCopied(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -176,8 +176,8 @@ func TestLongItemIsNotCopied(t *testing.T) {
 	}
 }
 
-// A megabyte in deltas of four bytes: what is paid is by delta and by
-// emission, not by what came before.
+// BenchmarkMillionByteItem sends an item of 1 MiB in deltas of four bytes. The
+// cost of a delta must not depend on the length of the earlier text.
 func BenchmarkMillionByteItem(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(1 << 20)
@@ -194,7 +194,8 @@ func BenchmarkMillionByteItem(b *testing.B) {
 	}
 }
 
-// Many items that wait at once: the pacer looks only at the oldest.
+// BenchmarkManyOpenItems has many items wait at once. The Pacer must inspect
+// only the oldest of them.
 func BenchmarkManyOpenItems(b *testing.B) {
 	b.ReportAllocs()
 	ids := make([]string, 20000)
