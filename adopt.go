@@ -22,7 +22,7 @@ func newAdoption() *adoption {
 	return &adoption{deltas: make(map[string]int), facts: make(map[string]int), answers: make(map[string]event.ApprovalResolved)}
 }
 
-// has adds an event of the log.
+// has records that the log has ev.
 func (a *adoption) has(ev event.Event) {
 	switch b := ev.Body.(type) {
 	case event.ItemDelta:

@@ -20,14 +20,14 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// keeper is a provider whose agent outlives its sessions: it is read all the
-// time, and what it said since the last prompt is kept.
+// keeper is a provider whose agent outlives its sessions. It reads the agent
+// continuously and keeps its events since the last prompt.
 type keeper struct {
 	script.Provider
 	agent runnel.Conn
 
 	mu      sync.Mutex
-	grown   chan struct{} // closed and replaced when said has grown
+	grown   chan struct{} // closed and replaced when said grows
 	said    []event.Event
 	gone    error
 	after   int64
@@ -43,7 +43,7 @@ func (k *keeper) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, err
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.agent, k.grown, k.after = agent, make(chan struct{}), -1
-	k.said, k.prompts, k.decided, k.gone = nil, nil, nil, nil // those of the agent before it
+	k.said, k.prompts, k.decided, k.gone = nil, nil, nil, nil // drops the state of the previous agent
 	go k.listen(agent)
 	return &kept{k: k, quit: make(chan struct{})}, nil
 }
@@ -153,8 +153,8 @@ func (c *kept) Detach() bool {
 	return true
 }
 
-// mortal is a log that takes so many events and then nothing, as when its
-// writer is killed: the event before which that happens is cut off its batch.
+// mortal is a log that stores left events and then fails, as if its writer had
+// been killed. It stores the part of a batch that is within the limit.
 type mortal struct {
 	*runnel.Memory
 	left int
@@ -188,7 +188,7 @@ var adopted = []script.Step{
 	{Text: "all done now", Rate: 100},
 }
 
-// play drives a session's turn to its end, or to the death of the session.
+// play answers approvals until the turn ends or dead returns true.
 func play(t *testing.T, s *runnel.Session, dead func() bool) {
 	t.Helper()
 	for {
@@ -202,11 +202,12 @@ func play(t *testing.T, s *runnel.Session, dead func() bool) {
 			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: a.Choices[0].ID, ArgumentsDigest: a.ArgumentsDigest})
 			continue
 		}
-		time.Sleep(time.Millisecond) // of the bubble's time: the script has a pace
+		time.Sleep(time.Millisecond) // virtual time; the script emits at a limited rate
 	}
 }
 
-// uncut is the log of the same turn without a restart.
+// uncut returns the trace of the same turn without a restart, and the number of
+// its events.
 func uncut(t *testing.T) (want string, events int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,11 +228,11 @@ func uncut(t *testing.T) (want string, events int) {
 }
 
 // TestAdoptAfterEveryEvent kills the session after each event of a turn. The
-// next one takes the agent over, and the log is the same as if nothing had
-// happened: nothing is missing, nothing is there twice.
+// next session takes over the agent, and its log is the same as without the
+// kill: no event is missing or repeated.
 func TestAdoptAfterEveryEvent(t *testing.T) {
 	want, events := uncut(t)
-	for cut := 2; cut < events; cut++ { // before that the prompt is not accepted
+	for cut := 2; cut < events; cut++ { // with fewer events the prompt is not accepted
 		synctest.Test(t, func(t *testing.T) {
 			k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
 			var dead atomic.Bool
@@ -261,7 +262,7 @@ func TestAdoptAfterEveryEvent(t *testing.T) {
 	}
 }
 
-// opening tells which connection was opened.
+// opening stores the opened connection in *conn.
 type opening struct {
 	*keeper
 	conn **kept
@@ -310,8 +311,8 @@ func TestDetachLeavesTheTurnToTheNextSession(t *testing.T) {
 	})
 }
 
-// TestDetachWaitsForTheAgent: a prompt that waits for its agent to start is
-// handed over first.
+// TestDetachWaitsForTheAgent detaches a session while its agent starts. Detach
+// waits until the agent has received the prompt.
 func TestDetachWaitsForTheAgent(t *testing.T) {
 	want, _ := uncut(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -339,7 +340,7 @@ func TestDetachWaitsForTheAgent(t *testing.T) {
 	})
 }
 
-// slow is a provider whose agent takes its time to start.
+// slow is a provider whose agent takes a second to start.
 type slow struct{ *keeper }
 
 func (s slow) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -347,8 +348,8 @@ func (s slow) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error)
 	return s.keeper.Open(ctx, opt)
 }
 
-// TestAdoptSendsPromptThatTheAgentDidNotReceive: the prompt is in the log, and
-// the death came before the agent had it.
+// TestAdoptSendsPromptThatTheAgentDidNotReceive starts with a prompt in the log
+// that the agent has not received, because the server process ended in between.
 func TestAdoptSendsPromptThatTheAgentDidNotReceive(t *testing.T) {
 	want, _ := uncut(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -379,7 +380,7 @@ func TestAdoptSendsPromptThatTheAgentDidNotReceive(t *testing.T) {
 	})
 }
 
-// failingLog is a log that refuses while it is ill.
+// failingLog is a log whose Append fails while ill is set.
 type failingLog struct {
 	runnel.Memory
 	ill atomic.Bool
@@ -417,7 +418,7 @@ func TestLogFailureEndsTurnWithItsError(t *testing.T) {
 	})
 }
 
-// uninterruptible takes no notice of being asked to end its turn.
+// uninterruptible is an agent that ignores Interrupt.
 type uninterruptible struct{ *keeper }
 
 func (n uninterruptible) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -432,8 +433,9 @@ type uninterruptibleConn struct{ *kept }
 
 func (uninterruptibleConn) Interrupt(context.Context) error { return nil }
 
-// TestDetachLeavesNoTurnThatWasCancelled: the next process could not know that
-// the turn is to end, and as what.
+// TestDetachLeavesNoTurnThatWasCancelled cancels a turn and then detaches.
+// Detach refuses, because the next process could not know that the turn was
+// cancelled.
 func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: adopted}}}
@@ -460,7 +462,7 @@ func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 	})
 }
 
-// torn is a log of which one reading breaks off at its end.
+// torn is a log whose first Read fails at its end.
 type torn struct {
 	*runnel.Memory
 	once sync.Once

@@ -14,7 +14,7 @@ import (
 // field is empty if the agent's value is not known.
 type given struct {
 	Settings
-	model string // the agent's own name of Model, as it reported it since
+	model string // the agent's own name for Model, as the agent last reported it
 }
 
 // startedWith returns the settings of an agent that was started with opt.

@@ -51,7 +51,7 @@ func TestNoticesFollowTheEventThatTheyAreAbout(t *testing.T) {
 			got = append(got, what)
 		}
 		want := []string{
-			"item_start", "item_done", "response_start", "session_updated", // nothing may stand before the response
+			"item_start", "item_done", "response_start", "session_updated", // no notice may precede the response
 			"item_start", "STARTED Bash", "AND more", "item_delta", "item_done", "approval_requested", "approval_resolved", "RESOLVED why",
 			"item_start", "STARTED ", "AND more", "item_done", "response_done",
 		}
@@ -64,8 +64,8 @@ func TestNoticesFollowTheEventThatTheyAreAbout(t *testing.T) {
 	})
 }
 
-// After a takeover the notices go on where they were: those of the log are not
-// repeated, and what the log has is known.
+// After a takeover, Annotate first receives the logged events of the turn.
+// Notices that are in the log are not repeated.
 func TestNoticesGoOnAfterATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: []script.Step{ask}}}}

@@ -92,7 +92,7 @@ func (s *Session) hold(m decideMsg) bool {
 }
 
 // end stops the wait for an answer to an approval. It replies err to the
-// answers that hold kept.
+// callers whose answers are in held.
 func (q *question) end(err error) {
 	q.over()
 	for _, held := range q.held {

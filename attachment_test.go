@@ -55,7 +55,7 @@ func TestTitlesDoNotBeginWithTheWarning(t *testing.T) {
 		"see this":               "see this",
 		warning + "\nsee this":   "see this",
 		warning:                  "",
-		oneLine + " see this":    "", // where the warning ends cannot be known
+		oneLine + " see this":    "", // the end of the warning is unknown
 		oneLine[:80] + "…":       "",
 		"Attachment warnings: 1": "Attachment warnings: 1",
 	} {
@@ -65,7 +65,8 @@ func TestTitlesDoNotBeginWithTheWarning(t *testing.T) {
 	}
 }
 
-// pdfRejecter is an agent that takes no PDF. It notes what it was given.
+// pdfRejecter is an agent that rejects PDF files. It records its prompts in
+// given.
 type pdfRejecter struct {
 	runnel.Provider
 	given []runnel.Input
@@ -95,7 +96,8 @@ func (c pdfRejecterConn) Prompt(ctx context.Context, turn string, in runnel.Inpu
 	return c.Conn.Prompt(ctx, turn, in)
 }
 
-// A reader learns of rejected attachments also if no agent starts, and once.
+// A reader gets exactly one notice about rejected attachments, even if the
+// agent does not start or repeats the notice.
 func TestRejectedAttachmentsAreNoticedOnce(t *testing.T) {
 	repeats := script.Script{Steps: []script.Step{
 		{Notice: &event.Notice{Level: event.LevelWarning, Code: runnel.AttachmentsRejected, Message: "again"}}, {Text: "Done."},

@@ -29,7 +29,8 @@ func TestBlankPromptIsRefused(t *testing.T) {
 	}
 }
 
-// The library has no queue, so its errors do not advise one.
+// The library has no queue, so its errors do not tell users to queue the
+// prompt.
 func TestTurnInProgressAdvisesWhatTheLibraryCan(t *testing.T) {
 	s, err := runnel.Open(t.Context(), script.New(), runnel.Options{}, runnel.Config{})
 	if err != nil {
@@ -45,7 +46,7 @@ func TestTurnInProgressAdvisesWhatTheLibraryCan(t *testing.T) {
 	}
 }
 
-// Programs of the universal API look for these words.
+// Programs that use the universal API search error messages for these words.
 func TestInvalidOptionsHaveTheWordsOfTheUniversalAPI(t *testing.T) {
 	for want, opt := range map[string]runnel.Options{
 		"(invalid agent_api.config.model.v1)":                                             {Model: strings.Repeat("m", 129)},
@@ -65,14 +66,14 @@ func TestInvalidOptionsHaveTheWordsOfTheUniversalAPI(t *testing.T) {
 	}
 }
 
-// unlimited takes every option.
+// unlimited is a provider that accepts every option.
 type unlimited struct{ *script.Provider }
 
 func (unlimited) Takes() runnel.Takes {
 	return runnel.Takes{AddDirs: true}
 }
 
-// failingResume has no conversation to resume.
+// failingResume is a provider whose agents find no conversation to resume.
 type failingResume struct{ *script.Provider }
 
 func (failingResume) Open(context.Context, runnel.Options) (runnel.Conn, error) {

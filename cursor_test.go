@@ -81,8 +81,8 @@ func TestCursorReplaysThenFollows(t *testing.T) {
 	})
 }
 
-// A log that grows at the end of a read, where a reader that asks for the
-// wake-up after reading would miss it.
+// growing is a log that grows once at the end of a Read. A reader that calls
+// Grown after Read would miss the wake-up.
 type growing struct {
 	runnel.Memory
 	atEnd func()
@@ -137,7 +137,7 @@ func TestCursorWakesAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(runnel.Memory)
 		cursor := runnel.NewCursor(log, "s", 0)
-		for range 3 { // its timer is used again
+		for range 3 { // the cursor reuses its timer
 			began := time.Now()
 			evs, err := cursor.NextUntil(t.Context(), began.Add(time.Second))
 			if took := time.Since(began); err != nil || evs != nil || took != time.Second {
@@ -151,7 +151,7 @@ func TestCursorWakesAtItsDeadline(t *testing.T) {
 	})
 }
 
-// A log that cannot be read beyond a position.
+// damaged is a log whose events after a position cannot be read.
 type damaged struct {
 	runnel.Memory
 	after int64

@@ -42,7 +42,7 @@ func Example() {
 	// completed <nil>
 }
 
-// A run denies what the agent asks, unless an Approver answers.
+// Without an Approver, a run denies every approval that the agent requests.
 func ExampleApprover() {
 	ctx := context.Background()
 	agent := script.New()
@@ -75,8 +75,9 @@ func ExampleApprover() {
 	// error: false
 }
 
-// The universal envelope has finished pieces. Tools come with what they are,
-// and with arguments and outputs only where an extension asks for them.
+// The universal envelope contains only finished items. Tool calls contain the
+// name and the kind of the tool. They contain arguments and output only if an
+// extension requests them.
 func ExampleRun_Universal() {
 	ctx := context.Background()
 	prompt := runnel.Text(`{"steps": [{"reasoning": "The answer is easy."},
@@ -142,7 +143,8 @@ func ExampleRun_Upserts() {
 	// turn_complete
 }
 
-// Handlers get the same as the iterator, on a goroutine of their own.
+// Handlers receive the same frames as the iterator, on a goroutine of their
+// own.
 func ExampleRun_Handle() {
 	ctx := context.Background()
 	run, err := runnel.Start(ctx, script.New(), runnel.Options{}, runnel.Text("text"))
@@ -167,7 +169,7 @@ func ExampleRun_Handle() {
 	// <nil>
 }
 
-// A reader that is destroyed closes what is open. The run goes on.
+// Destroy ends the open items of a reader with errors. The run continues.
 func ExampleReader_Destroy() {
 	ctx := context.Background()
 	run, err := runnel.Start(ctx, script.New(), runnel.Options{}, runnel.Text(`{"steps": [{"tool": {"name": "Bash", "takesMs": 3600000}}]}`))
@@ -195,8 +197,7 @@ func ExampleReader_Destroy() {
 	// the window was closed
 }
 
-// A later run goes on with the last conversation of a directory, or with a copy
-// of it.
+// A later run continues the last conversation of a directory, or a copy of it.
 func ExampleOptions_resume() {
 	ctx := context.Background()
 	agent := new(script.Resumable)
@@ -225,8 +226,8 @@ func ExampleOptions_resume() {
 	// SESSION_NOT_FOUND
 }
 
-// Programs that speak the universal API give options by extension keys. Nothing
-// starts if one of them is not supported or invalid.
+// Programs that use the universal API set options by extension keys. A run does
+// not start if a key is unsupported or a value is invalid.
 func ExampleExtensions() {
 	ctx := context.Background()
 	fmt.Println(runnel.ExtensionKeys(script.New()))
@@ -253,8 +254,8 @@ func ExampleExtensions() {
 	// UNSUPPORTED_CAPABILITY
 }
 
-// A registry has providers by the kinds of their agents, with defaults for what
-// a request leaves out. Package provider/all has one with every provider.
+// A registry maps agent kinds to providers, with defaults for the options that
+// a request leaves out. Package provider/all has a registry of all providers.
 func ExampleRegistry() {
 	ctx := context.Background()
 	var agents runnel.Registry
@@ -283,7 +284,7 @@ func ExampleRegistry() {
 	// UNSUPPORTED_CLI_TYPE: unknown agent kind "nobody"; want script
 }
 
-// A session is a conversation of several turns. Questions wait for Decide.
+// A session is a conversation of several turns. Approvals wait for Decide.
 func ExampleOpen() {
 	ctx := context.Background()
 	session, err := runnel.Open(ctx, script.New(), runnel.Options{}, runnel.Config{})
@@ -323,8 +324,8 @@ func ExampleOpen() {
 	// cancelled <nil>
 }
 
-// A reader of a session gets what has happened, each item once, and then goes
-// on live until the session has ended.
+// A reader of a session first gets each earlier item once, and then live items
+// until the session ends.
 func ExampleSession_Upserts() {
 	ctx := context.Background()
 	session, err := runnel.Open(ctx, script.New(), runnel.Options{}, runnel.Config{})

@@ -315,7 +315,8 @@ func (x *extended) warnings() []event.Notice {
 	return []event.Notice{{Level: event.LevelWarning, Code: universal.ExternalSandbox, Message: universal.ExternalSandboxWarning}}
 }
 
-// decodes decodes a value that must not be null, with the keys of v only.
+// decodes decodes value into v. It returns false if value is null, or has keys
+// that v does not have.
 func decodes(value json.RawMessage, v any) bool {
 	return len(value) > 0 && string(value) != "null" && strictjson.Decode(value, v) == nil
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/runnel-dev/runnel/universal"
 )
 
-// able is an agent that has every extension key, and notes its options.
+// able is an agent that supports every extension key. It records the options
+// with which it was started.
 type able struct {
 	remembering
 	opt runnel.Options
@@ -43,7 +44,7 @@ func (a *able) Fork(ctx context.Context, opt runnel.Options) (runnel.Conn, error
 	return a.remembering.Fork(ctx, opt)
 }
 
-// ext makes extensions of keys and JSON values.
+// ext returns extensions from pairs of a key and a JSON value.
 func ext(pairs ...string) runnel.Extensions {
 	x := make(runnel.Extensions)
 	for i := 0; i < len(pairs); i += 2 {

@@ -52,7 +52,8 @@ func Filtered(f Filter, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event
 	}
 }
 
-// filter returns a new Filter for an agent that runs with opt; nil for none.
+// filter returns a new Filter for an agent that runs with opt, or nil if opt
+// has no Filter.
 func (opt Options) filter() Filter {
 	if opt.Filter == nil {
 		return nil
@@ -93,7 +94,7 @@ func filterError(f Filter, err error) error {
 		return err
 	}
 	if _, coded := errors.AsType[*Error](err); !coded && errors.Is(err, io.EOF) {
-		return err // it has no message of the agent
+		return err // it contains no text of the agent
 	}
 	e := *Safe(err)
 	e.Message = f.Text(e.Message)

@@ -17,8 +17,8 @@ const filtered = "correct horse battery staple 17"
 
 func filter(runnel.Options) runnel.Filter { return redact.New(filtered).Events() }
 
-// TestFilterStandsBeforeTheLog has an agent say a secret word by word, and end
-// in the middle of it.
+// TestFilterStandsBeforeTheLog makes an agent emit a secret word by word, and
+// in one case exit in the middle of it. The log must not contain the secret.
 func TestFilterStandsBeforeTheLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps []script.Step
@@ -68,7 +68,7 @@ func TestFilterChangesErrors(t *testing.T) {
 	}
 }
 
-// promptRefuser refuses prompts in its agent's words.
+// promptRefuser rejects prompts with an error that contains text of the agent.
 type promptRefuser struct{ *stubborn }
 
 func (p promptRefuser) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {

@@ -45,7 +45,7 @@ func TestBlockedApproverDoesNotBlockOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		s, _ := withApprover(t, func(context.Context, event.Approval) runnel.Decision {
-			<-answer // as one that reads from a terminal
+			<-answer // like an approver that reads from a terminal
 			return runnel.Decision{}
 		}, runnel.Config{}, ask)
 		send(t, s)
@@ -120,7 +120,8 @@ func TestEndedTurnDoesNotRestart(t *testing.T) {
 	})
 }
 
-// Two turns of one agent: what ends the agent for the one ends the other too.
+// If the session stops the agent because of one turn, the agent's other turn
+// ends, too.
 func TestStoppedAgentLeavesNoTurnOpen(t *testing.T) {
 	for name, end := range map[string]func(*runnel.Session, *stubborn){
 		"stall":  func(*runnel.Session, *stubborn) {},
@@ -152,12 +153,12 @@ func TestTheLastWordsOfAnAgentThatIsOvertaken(t *testing.T) {
 		s, _ := runnel.Open(t.Context(), agent, runnel.Options{}, runnel.Config{InterruptGrace: time.Second})
 		first := send(t, s)
 		_ = s.Cancel(t.Context())
-		time.Sleep(1100 * time.Millisecond) // virtual: it is being ended
+		time.Sleep(1100 * time.Millisecond) // virtual; the session is stopping the agent
 		agent.events <- event.Event{Turn: first.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
 		if _, err := first.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		second := send(t, s) // waits for the agent before to go
+		second := send(t, s) // waits until the previous agent has exited
 		agent.events <- event.Event{Turn: "own", Body: event.ResponseStart{}}
 		time.Sleep(2 * time.Minute)
 		agent.events <- event.Event{Turn: second.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
@@ -212,7 +213,7 @@ func TestSessionLeavesLogToAnotherWriter(t *testing.T) {
 	})
 }
 
-// nameless is an agent whose end has no code.
+// nameless is an agent whose errors have no code.
 type nameless struct{ runnel.Conn }
 
 func (nameless) Name() string                                                { return "nameless" }
@@ -240,7 +241,7 @@ func TestErrorWithoutCodeEndsTurn(t *testing.T) {
 type starting struct {
 	*stubborn
 	ready  chan struct{}
-	models []string // it was started with
+	models []string // models with which it was started
 }
 
 func (a *starting) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -307,7 +308,7 @@ func TestUndeliverableAnswerEndsTurn(t *testing.T) {
 	})
 }
 
-// A call that was cancelled does not run: the silence after it is a stall.
+// A cancelled call no longer suspends the stall timeout.
 func TestStallAfterACancelledCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
@@ -326,7 +327,8 @@ func TestStallAfterACancelledCall(t *testing.T) {
 	})
 }
 
-// More than maxHeld facts start the response.
+// If an agent reports more than maxHeld facts before its response, the session
+// itself starts the response.
 func TestFactsBeforeTheResponseAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)

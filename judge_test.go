@@ -101,7 +101,8 @@ func TestJudgeDecidesBeforeTheApprover(t *testing.T) {
 	})
 }
 
-// A client that allows everything at once must not beat a rule that denies.
+// A client that allows every approval at once must not decide before a rule
+// that denies.
 func TestAnswersWaitUntilTheJudgeHasPassed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -197,8 +198,8 @@ func TestCancelReleasesAnswersThatWaitForTheJudge(t *testing.T) {
 	}
 }
 
-// The server that asked the judge is killed; the one after it asks again, and
-// the decision is made once.
+// A server stops while its judge decides. The next server asks the judge again,
+// and the log has only one decision.
 func TestJudgeDecidesApprovalsOfATakenOverSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: []script.Step{ask}}}}
@@ -243,7 +244,7 @@ func TestEveryResolvedApprovalIsReportedOnce(t *testing.T) {
 		}
 		person := func(s *runnel.Session, a event.Approval) {
 			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest, Maker: runnel.Maker{Name: "laptop"}})
-			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "deny", Maker: runnel.Maker{Name: "phone"}}) // loses
+			_ = s.Decide(t.Context(), a.ID, runnel.Decision{Choice: "deny", Maker: runnel.Maker{Name: "phone"}}) // too late, so it has no effect
 		}
 		for _, tc := range []struct {
 			cfg    runnel.Config

@@ -16,7 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// facts are what agents report right behind the end of a turn.
+// facts are events that agents report directly after the end of a turn.
 var facts = []event.Body{
 	event.Notice{Level: event.LevelInfo, Code: "TASK_ENDED", Message: "A task in the background has ended."},
 	event.SessionUpdated{AgentSessionID: "moved"},
@@ -33,7 +33,7 @@ func promptOf(at time.Time, turn, text string) []event.Event {
 	}
 }
 
-// replayed returns what Replay makes of events.
+// replayed returns the events that Replay yields for evs.
 func replayed(t *testing.T, evs []event.Event) (out []event.Event) {
 	t.Helper()
 	for ev, err := range runnel.Replay(recordtest.Session, "p", all(evs)) {
@@ -86,8 +86,8 @@ func TestReplayKeepsOverlappingTurns(t *testing.T) {
 	}
 }
 
-// A prompt is sent only while no other prompt's turn runs, so the turn before
-// it ended even if its end is missing.
+// A prompt is sent only while no other prompt's turn runs. Replay therefore
+// ends the previous turn even if its end is missing.
 func TestReplayEndsAPromptsTurnAtTheNextPrompt(t *testing.T) {
 	at := recordtest.Start
 	evs := append(promptOf(at, "T1", "one"), event.Event{At: at, Turn: "T1", Body: event.ResponseStart{}})
@@ -102,8 +102,8 @@ func TestReplayEndsAPromptsTurnAtTheNextPrompt(t *testing.T) {
 	}
 }
 
-// Whatever an agent prints, a live session logs what Replay gives, at the same
-// positions, whether the events come one by one or all at once.
+// For any output of an agent, a live session logs the events that Replay
+// yields, at the same positions, whether they arrive one by one or all at once.
 func TestLiveSessionLogsWhatReplayGives(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		at := recordtest.Start
@@ -118,7 +118,7 @@ func TestLiveSessionLogsWhatReplayGives(t *testing.T) {
 				of := rapid.SampledFrom([]string{"", "", turn, turn, turn, "own"}).Draw(rt, "turn")
 				*printed = append(*printed, event.Event{At: at, Turn: of, Body: liveBody(rt, of)})
 			}
-			for _, of := range []string{turn, "own"} { // the next prompt has to wait for both
+			for _, of := range []string{turn, "own"} { // ends both turns, because the next prompt waits for them
 				*printed = append(*printed, event.Event{At: at, Turn: of, Body: event.ResponseDone{Status: event.StatusCompleted}})
 			}
 			*printed = append(*printed, event.Event{At: at, Body: facts[n]})
@@ -133,9 +133,10 @@ func TestLiveSessionLogsWhatReplayGives(t *testing.T) {
 	})
 }
 
-// liveBody is anyBody without two things that mean something else to Replay: an
-// end as cancelled, which Replay believes and a session does not unless the
-// user asked for it, and a prompt that the agent made up for a turn of its own.
+// liveBody is like anyBody without two kinds of events that Replay treats
+// differently from a session. A session accepts a cancelled end only if the
+// user cancelled the turn, and Replay always does. A prompt in an agent's own
+// turn counts as a prompt only for Replay.
 func liveBody(t *rapid.T, turn string) event.Body {
 	b := anyBody(t, turn)
 	if done, ok := b.(event.ResponseDone); ok && done.Status == event.StatusCancelled {
@@ -200,8 +201,8 @@ func TestFinalTextIsBounded(t *testing.T) {
 	})
 }
 
-// A conversation's id that is too long is left out, and never cut: a part of it
-// may be the id of another conversation.
+// A conversation id that is too long is dropped and never shortened, because a
+// part of it may be the id of another conversation.
 func TestValueThatIsTooLongIsLeftOutWithANotice(t *testing.T) {
 	at := recordtest.Start
 	long := event.SessionUpdated{AgentSessionID: strings.Repeat("x", 5<<20)}

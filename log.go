@@ -15,8 +15,8 @@ type (
 	LogState = store.LogState
 	// An OpenTurn is a turn without a terminal event.
 	OpenTurn = store.OpenTurn
-	// An Identified is a Log with an identity that its copies do not share. See
-	// [store.Identified].
+	// An Identified is a Log with an id that differs from the id of every copy
+	// of it. See [store.Identified].
 	Identified = store.Identified
 	// Memory is a Log in memory, and the default of Config.Log. The zero value
 	// is ready to use.

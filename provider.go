@@ -91,9 +91,10 @@ type (
 	}
 	// A SettingsReporter knows the settings that are in effect, as the setters
 	// take them. Settings returns those that the agent reported last; a field
-	// is empty if its value is not known. A turn has a setting of its own only
-	// if the value that it replaces is known, here or among the session's
-	// options.
+	// is empty if its value is not known. After a turn with its own settings,
+	// the session restores the previous values. A turn can therefore have its
+	// own value of a setting only if the previous value is known, from Settings
+	// or from the session's options.
 	SettingsReporter interface {
 		Settings() Settings
 	}
@@ -102,9 +103,10 @@ type (
 	Resumer interface {
 		Resumes() bool
 	}
-	// A Detacher can leave its agent running when this process ends, for an
-	// [Adopter] in another one. Detach reports false if it cannot. After it
-	// returned true nothing but Next is called, which ends with an error.
+	// A Detacher can leave its agent running when this process ends, so that an
+	// [Adopter] in a later process can take it over. Detach returns false if
+	// that is impossible. After Detach has returned true, the session calls
+	// only Next, which returns an error.
 	Detacher interface {
 		Detach() bool
 	}
@@ -224,7 +226,8 @@ type Installation struct {
 	// agent differs from their name.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config are the settings of a conversation that the probe could list.
+	// Config are the settings of a conversation, as far as the probe could list
+	// them.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 
@@ -257,7 +260,7 @@ const (
 	DelegateNever  Delegation = "never" // the agent starts without its tools for subagents
 )
 
-// A Subagent is one that an agent can delegate to.
+// A Subagent is an agent to which the session's agent can delegate work.
 type Subagent struct {
 	Name        string
 	Description string   // for the agent, to choose it
@@ -276,10 +279,10 @@ type Options struct {
 	MaxTurns           int             `json:"maxTurns,omitzero"`           // model calls a prompt may take. Default: no limit
 	PermissionMode     PermissionMode  `json:"permissionMode,omitzero"`     // Default: ModeDefault
 	ReasoningEffort    string          `json:"reasoningEffort,omitzero"`    // Default: the agent's
-	Config             Values          `json:"config,omitzero"`             // of what the agent offers as event.ConfigOption. Default: the agent's
+	Config             Values          `json:"config,omitzero"`             // values of the settings that the agent offers as event.ConfigOption. Default: the agent's own
 	MaxThinkingTokens  int             `json:"maxThinkingTokens,omitzero"`  // Default: the agent's
 	AddDirs            []string        `json:"addDirs,omitzero"`            // further absolute directories the agent may use
-	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // never part of a command line
+	SystemPromptAppend string          `json:"systemPromptAppend,omitzero"` // text added to the system prompt; never passed on a command line
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
 	DisallowedTools    []string        `json:"disallowedTools,omitzero"`    // tools that the agent does not get. Default: none
 	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
@@ -289,16 +292,16 @@ type Options struct {
 	Takeover              Takeover                   `json:"-"` // lets the agent outlive this process for a while. Default: it does not
 	Dir                   string                     `json:"-"` // Default: the current directory
 	Resume                string                     `json:"-"` // the agent's own id of a conversation, or ResumeLast. Default: a new one
-	Fork                  bool                       `json:"-"` // begin with a copy of Resume, which itself stays as it is. Default: go on with it
+	Fork                  bool                       `json:"-"` // start with a copy of the conversation Resume, which stays unchanged. Default: continue that conversation
 	ServerDisallowedTools []string                   `json:"-"` // tools that the server disallows; no effect on agents that cannot leave tools out. Default: none
 	Delegation            Delegation                 `json:"-"` // one of those that Takes declares. Default: DelegateFreely
-	Subagents             []Subagent                 `json:"-"` // further ones that the agent has, if it takes them. Default: its own
+	Subagents             []Subagent                 `json:"-"` // additional subagents, if the agent accepts them. Default: only its own
 	Path                  string                     `json:"-"` // the agent's program. Default: looked up in PATH
 	Env                   []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext        bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
 	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
 	Trusted               bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
-	UntrustedDirs         []string                   `json:"-"` // those of AddDirs that are untrusted although Dir is Trusted. Default: none
+	UntrustedDirs         []string                   `json:"-"` // directories of AddDirs that are untrusted even if Dir is trusted. Default: none
 	AllowBypass           bool                       `json:"-"` // makes ModeBypass possible
 	Timeout               time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
 	Approve               Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
@@ -389,7 +392,7 @@ type Decision struct {
 	// By says who decided. Default: event.ByUser.
 	By event.Resolver `json:"-"`
 
-	// Maker is for Config.Decided; of it only the rule is in the log.
+	// Maker is passed to Config.Decided. The log has only its rule.
 	Maker Maker `json:"-"`
 }
 
@@ -421,5 +424,5 @@ func (d Decision) approvesUnseen(a event.Approval, kind event.ChoiceKind) bool {
 type ExitStatus struct {
 	Code       int    `json:"exitCode"`            // -1 if a signal ended it
 	Signal     string `json:"signal,omitzero"`     // such as "SIGKILL"
-	StdoutHeld bool   `json:"stdoutHeld,omitzero"` // something it started kept its output open
+	StdoutHeld bool   `json:"stdoutHeld,omitzero"` // a process that the agent started kept its output open
 }

@@ -99,9 +99,9 @@ func (s *Session) conversation() string {
 }
 
 // onAppendFailure abandons the turns and stops the agent after an append to the
-// log has failed. The next Send first calls reconcile. tick calls it earlier,
-// unless the log has another writer, because reconcile would close that
-// writer's turns.
+// log has failed. The next Send first calls reconcile. tick calls reconcile
+// earlier, but not if the log has another writer, because reconcile would close
+// that writer's turns.
 func (s *Session) onAppendFailure(cause error) error {
 	err := Safe(cause)
 	if err.Code != StoreUnavailable {
@@ -151,7 +151,7 @@ func (s *Session) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// endOf returns the events that close a turn that the log has.
+// endOf returns the events that close an open turn of the log.
 func (s *Session) endOf(ctx context.Context, open OpenTurn) ([]event.Event, error) {
 	r := newRules(open.Turn, s.provider.Name())
 	var restores *event.SessionSettings

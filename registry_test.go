@@ -26,7 +26,7 @@ func (n *named) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, erro
 	return n.Provider.Open(ctx, opt)
 }
 
-// kinded has an agent kind that its name does not tell.
+// kinded is a provider whose agent kind differs from its name.
 type kinded struct{ named }
 
 func (kinded) AgentKind() string { return "other_kind" }
@@ -67,8 +67,9 @@ func TestRegistryRefusesNamesThatAreNoKinds(t *testing.T) {
 	}
 }
 
-// The options of a request win over the defaults, also those that it gives as
-// extensions. Its variables come last, so they override those of the defaults.
+// The options of a request override the defaults, even if the request sets them
+// as extensions. The environment variables of the request follow those of the
+// defaults and thus override them.
 func TestDefaultsHoldWhereARequestSaysNothing(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

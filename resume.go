@@ -34,7 +34,7 @@ func withConversation(ctx context.Context, p Provider, opt Options) (Options, er
 			return opt, Safe(filterError(opt.filter(), err))
 		}
 		if of, err := realDir(c.Dir); c.Dir != "" && (err != nil || of != dir) {
-			continue // of another folder with a similar name
+			continue // a conversation of another folder with a similar name
 		}
 		opt.Resume = c.AgentSessionID
 		return opt, nil

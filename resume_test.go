@@ -14,7 +14,7 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// remembering is an agent that keeps conversations, and remembers how it was
+// remembering is an agent that stores conversations and records how it was
 // started.
 type remembering struct {
 	script.Resumable
@@ -41,7 +41,7 @@ func (r *remembering) Discover(ctx context.Context, dir string) iter.Seq2[runnel
 	return r.Resumable.Discover(ctx, dir)
 }
 
-// one runs a prompt and returns the agent's id of the conversation.
+// one runs one prompt and returns the agent's id of the conversation.
 func one(t *testing.T, p runnel.Provider, opt runnel.Options) string {
 	t.Helper()
 	run, err := runnel.Start(t.Context(), p, opt, runnel.Text("text"))
@@ -100,7 +100,8 @@ func TestResumeLastOfNothingStartsNothing(t *testing.T) {
 	})
 }
 
-// A run that was to go on with a conversation never begins another one instead.
+// A run that cannot resume its conversation fails, and does not start a new
+// conversation.
 func TestRunDoesNotForgetTheConversationItResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(remembering)

@@ -17,7 +17,7 @@ import (
 //   - the first event after the user's message is ResponseStart;
 //   - every item that starts ends, and every approval is resolved;
 //   - the last event is the only one for which event.Ends holds;
-//   - a turn is cancelled only if we asked for it, and then never anything else.
+//   - a turn ends as cancelled if, and only if, the session cancelled it.
 type rules struct {
 	turn     string
 	provider string

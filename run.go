@@ -63,7 +63,7 @@ func start(ctx context.Context, p Provider, d Defaults, opt Options, in Input) (
 	}
 	if r.turn, err = r.session.Send(ctx, in); err != nil {
 		_ = r.session.Close()
-		if opt.Timeout > 0 && CodeOf(err) == SessionDead { // nothing else ends it before its prompt
+		if opt.Timeout > 0 && CodeOf(err) == SessionDead { // only the timeout can end the session before its prompt
 			err = Fail(Timeout, overtime)
 		}
 		return nil, err
@@ -117,8 +117,8 @@ func (r *Run) Universal(ctx context.Context) iter.Seq2[universal.Event, error] {
 // Upserts yields the run as whole items. See [Turn.Upserts].
 func (r *Run) Upserts(ctx context.Context) iter.Seq2[upsert.Out, error] { return r.turn.Upserts(ctx) }
 
-// Handle calls h with what happens in the run, from its begin to its end.
-// Wait waits for the last call.
+// Handle calls h for everything that happens in the run, from its start to its
+// end. [Run.Wait] waits for the last call.
 func (r *Run) Handle(h Handlers) *Reader {
 	r.turn.beginRead()
 	return handle(h, r.turn.Upserts, r.turn.endRead)

@@ -102,7 +102,8 @@ func TestRunTimeout(t *testing.T) {
 	})
 }
 
-// A timeout that is over before the prompt is sent is reported as one, too.
+// A timeout that expires before the prompt is sent is reported as a timeout,
+// too.
 func TestRunTimeoutBeforeItsPrompt(t *testing.T) {
 	for range 200 {
 		p := &script.Provider{Script: script.Script{Steps: []script.Step{hang}}}
@@ -173,7 +174,7 @@ func TestRunDetach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := start(t, runnel.Options{}, script.Step{Text: "slowly done", Rate: 1})
 		run.Detach()
-		_ = run.Close() // changes nothing any more
+		_ = run.Close() // has no effect after Detach
 		if res, err := run.Wait(t.Context()); err != nil || res.Status != event.StatusCompleted {
 			t.Fatal(res, err)
 		}
@@ -227,7 +228,7 @@ func TestResultHasTheIDsOfSessionAndConversation(t *testing.T) {
 	})
 }
 
-// exiting is the scripted agent, whose process ends with a code.
+// exiting is a scripted agent whose process exits with the code.
 type exiting struct {
 	script.Provider
 	code int
@@ -272,7 +273,7 @@ func TestEventsComeWhileTheAgentRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, said = ev.Body.(event.ItemDelta); said {
-				break // the agent hangs: nothing of this waited for its end
+				break // the agent hangs, so Events did not wait for the end of the turn
 			}
 		}
 		if !said {

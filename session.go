@@ -29,7 +29,7 @@ type Session struct {
 	resumes  bool // every agent of provider
 	log      Log
 	cfg      Config
-	first    Options // the session was opened with
+	first    Options // options with which the session was opened
 	counters *Counters
 	ctx      context.Context // of the session's own work; ends with it
 	stop     context.CancelFunc
@@ -163,10 +163,10 @@ type Status struct {
 	AgentSessionID string
 	ModelID        string
 	PermissionMode string
-	TurnSettings   Settings             // of the running turn alone
-	Config         []event.ConfigOption // that the agent offers
+	TurnSettings   Settings             // settings that the running turn alone has
+	Config         []event.ConfigOption // settings that the agent offers
 	AgentAlive     bool
-	Resumes        bool        // the conversation would go on if its agent ended
+	Resumes        bool        // the conversation can be resumed after its agent has exited
 	Exit           *ExitStatus // of the last agent that ended
 }
 
@@ -335,7 +335,7 @@ func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, 
 	if err := CheckPrompt("prompt", in.Text, len(in.Attachments)+len(in.Rejected)); err != nil {
 		return nil, err
 	}
-	if strings.TrimSpace(in.Text) == "" { // no text beside files: models refuse it
+	if strings.TrimSpace(in.Text) == "" { // models reject a prompt with files and blank text
 		in.Text = ""
 	}
 	in, err := s.accepted(ctx, in)

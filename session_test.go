@@ -20,8 +20,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// trace renders what a session's log holds, one event a line, without what
-// differs from run to run.
+// trace renders the events of a session's log, one per line, without times and
+// with stable turn names.
 func trace(t *testing.T, log runnel.Log, session string) string {
 	t.Helper()
 	var b strings.Builder
@@ -83,7 +83,7 @@ var (
 func TestATurnFromPromptToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := open(t, runnel.Config{}, say)
-		res, err := send(t, s).Wait(t.Context()) // before anyone has read: it must not block
+		res, err := send(t, s).Wait(t.Context()) // no reader exists yet; Wait must not block
 		if err != nil || res.Status != event.StatusCompleted || res.FinalText != "hello you" {
 			t.Fatal(res, err)
 		}
@@ -132,7 +132,7 @@ func TestWaitIsGatedByReaders(t *testing.T) {
 			for range turn.Events(context.Background()) {
 				close(reading)
 				<-release
-				break // abandoned half-way
+				break // the reader stops before the end
 			}
 		}()
 		<-reading
@@ -152,7 +152,8 @@ func TestWaitIsGatedByReaders(t *testing.T) {
 	})
 }
 
-// D09
+// If the agent crashes, the turn ends once, with PROCESS_CRASH. The next prompt
+// starts a new agent. (D09)
 func TestCrashEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := script.Step{Tool: &script.Tool{Name: "Bash", Steps: []script.Step{die}}}
@@ -165,7 +166,7 @@ func TestCrashEndsEverything(t *testing.T) {
 		if !strings.Contains(got, `"type":"response_error","error":{"code":"PROCESS_CRASH"`) || strings.Count(got, "response_") != 2 {
 			t.Fatal(got)
 		}
-		// The next prompt finds an agent again.
+		// The next prompt starts a new agent, which crashes in the same way.
 		if _, err := send(t, s).Wait(t.Context()); runnel.CodeOf(err) != runnel.ProcessCrash {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ func TestOpenItemsEndWithTheTurn(t *testing.T) {
 		s, log := open(t, runnel.Config{}, script.Step{Text: "a b c d", Rate: 1}, say)
 		turn := send(t, s)
 		synctest.Wait()
-		time.Sleep(1500 * time.Millisecond) // virtual: one word has been said
+		time.Sleep(1500 * time.Millisecond) // virtual; the agent has emitted one word
 		if err := s.Cancel(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +193,8 @@ func TestOpenItemsEndWithTheTurn(t *testing.T) {
 	})
 }
 
-// E01
+// Only the first valid decision about an approval counts. Later and invalid
+// decisions return an error. (E01)
 func TestApprovalFirstDecisionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := open(t, runnel.Config{}, ask)
@@ -237,7 +239,7 @@ func TestApprovalFirstDecisionWins(t *testing.T) {
 	})
 }
 
-// E02
+// Of two concurrent decisions about an approval, exactly one succeeds. (E02)
 func TestTwoApprovers(t *testing.T) {
 	s, log := open(t, runnel.Config{}, ask)
 	for range 200 {
@@ -365,7 +367,7 @@ type stubbornConn struct {
 	once sync.Once
 }
 
-// unreachable is a stubborn agent that cannot even be asked to stop.
+// unreachable is a stubborn agent whose Interrupt fails.
 type unreachable struct{ *stubborn }
 
 func (a unreachable) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -382,8 +384,8 @@ func (unreachableConn) Interrupt(context.Context) error {
 func TestFailedInterruptIsReportedBeforeTheAgentIsStopped(t *testing.T) {
 	refused := event.Notice{Level: event.LevelWarning, Code: string(runnel.InterruptFailed), Message: "It refused."}
 	for name, c := range map[string]struct {
-		deaf bool         // it cannot be asked
-		says []event.Body // after it was asked
+		deaf bool         // Interrupt fails
+		says []event.Body // events of the agent after the interrupt
 		want []string     // messages of the notices
 	}{
 		"ignored":     {want: []string{"did not end the turn within 2s"}},
@@ -453,7 +455,8 @@ func (c *stubbornConn) Close() error {
 	return nil
 }
 
-// D05
+// A cancelled turn ends after the grace period even if the agent ignores the
+// interrupt. (D05)
 func TestCancelIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, slow := range []time.Duration{0, 2 * time.Second, time.Minute} {
@@ -472,7 +475,7 @@ func TestCancelIsEnforced(t *testing.T) {
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Fatalf("cancelled after %v", took)
 			}
-			send(t, s) // the next turn gets a new agent, once the old one is gone
+			send(t, s) // the next turn starts a new agent after the old one has exited
 			synctest.Wait()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -492,7 +495,7 @@ func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 		defer s.Close()
 		turn := send(t, s)
 		emit := func(b event.Body) { agent.events <- event.Event{At: time.Unix(0, 0), Turn: turn.ID, Body: b} }
-		emit(event.ItemStart{ItemID: runnel.UserItemID(turn.ID), ItemType: event.TypeMessage}) // an echo
+		emit(event.ItemStart{ItemID: runnel.UserItemID(turn.ID), ItemType: event.TypeMessage}) // repeats the user's message
 		emit(event.ItemDelta{ItemID: "nowhere", DeltaContent: "x"})
 		emit(event.ItemStart{ItemID: turn.ID + ":2:0", ItemType: event.TypeFunctionCall})                                // no name
 		emit(event.ItemDone{ItemID: turn.ID + ":1:0", FinalItem: event.Message{Content: "", Origin: event.OriginAgent}}) // no start
@@ -520,7 +523,7 @@ func TestLateAndDoubleEventsAreDroppedAndCounted(t *testing.T) {
 		if diff := cmp.Diff(want, trace(t, log, "s")); diff != "" {
 			t.Fatal(diff)
 		}
-		if n := counters.Events.Load(); n != 6 { // echo, second item_done and response_start, later end, late item, one of no turn
+		if n := counters.Events.Load(); n != 6 { // the repeated message, the second item_done, the response_start, the second end, the late item, and the item without a turn
 			t.Errorf("%d events were counted", n)
 		}
 	})
@@ -583,7 +586,7 @@ func TestRecoveryClosesTheTurn(t *testing.T) {
 		if err := log.Append(t.Context(), s2, 0, evs...); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // recovering twice changes nothing more
+		for range 2 { // a second recovery changes nothing
 			s, err := runnel.Open(t.Context(), script.New(), runnel.Options{}, runnel.Config{ID: s2, Log: log, Dormant: true})
 			if err != nil {
 				t.Fatal(err)
@@ -604,7 +607,7 @@ func TestRecoveryClosesTheTurn(t *testing.T) {
 	})
 }
 
-// failing is a log that can be broken.
+// failing is a log whose Append returns err if it is set.
 type failing struct {
 	runnel.Memory
 	mu  sync.Mutex
@@ -650,7 +653,7 @@ func TestFailedAppendLeavesNoGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.set(nil)
-		turn2 := send(t, s) // recovers by itself, and closes the turn that was lost
+		turn2 := send(t, s) // also closes the turn that failed
 		agent.events <- event.Event{Turn: turn2.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
 		if _, err := turn2.Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -661,7 +664,7 @@ func TestFailedAppendLeavesNoGap(t *testing.T) {
 	})
 }
 
-// G14
+// Of a hundred concurrent prompts, exactly one starts a turn. (G14)
 func TestOneTurnAtATime(t *testing.T) {
 	s, _ := open(t, runnel.Config{}, hang)
 	var wg sync.WaitGroup
@@ -681,8 +684,8 @@ func TestOneTurnAtATime(t *testing.T) {
 	}
 }
 
-// TestCancelRaces cancels at every boundary between two events, twice.
-// (D06)
+// TestCancelRaces cancels a turn after each of its events, in two successive
+// turns. (D06)
 func TestCancelRaces(t *testing.T) {
 	steps := []script.Step{{Reasoning: "a b"}, {Text: "a b c"}, {Tools: []script.Tool{{Name: "A"}, {Name: "B"}}}, ask, say}
 	for at := range 40 {
@@ -774,7 +777,7 @@ func TestInputIsChecked(t *testing.T) {
 	}
 }
 
-// A reader may rely on a model's id at the begin of a turn.
+// ResponseStart always has a model id, so readers may rely on it.
 func TestResponseStartHasAModelIDAlsoIfTheAgentGivesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := newStubborn(0)
@@ -791,7 +794,8 @@ func TestResponseStartHasAModelIDAlsoIfTheAgentGivesNone(t *testing.T) {
 			}
 		}
 		_, _ = run.Wait(t.Context())
-		// Also where the turn's begin is ours, because the agent left it out.
+		// The same applies if the agent omits ResponseStart and the session
+		// adds it.
 		agent = newStubborn(0)
 		if run, err = runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x")); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func TurnSettings(p Provider, opt Options) (Settings, error) {
 	if err := checkTakes(p, others); err != nil {
 		return set, err
 	}
-	if i := slices.Index(others, "disallowedTools"); i >= 0 { // a turn can only add
+	if i := slices.Index(others, "disallowedTools"); i >= 0 { // a turn can only disallow more tools
 		set.DisallowedTools, others = opt.DisallowedTools, slices.Delete(others, i, i+1)
 	}
 	if len(others) > 0 {

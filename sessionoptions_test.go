@@ -9,7 +9,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// recording is an agent that records the models with which it was started.
+// modelRecorder is an agent that records the models with which it was started.
 type modelRecorder struct {
 	runnel.Provider
 	models []string

@@ -12,8 +12,8 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// planModeRejecter is an agent that does not start in the mode plan. It notes
-// the modes in which it was started.
+// planModeRejecter is an agent that does not start in mode plan. It records the
+// modes in which it was started.
 type planModeRejecter struct {
 	runnel.Provider
 	modes []runnel.PermissionMode
@@ -58,8 +58,8 @@ func TestPromptThatTheLogRefusesLeavesSettings(t *testing.T) {
 	})
 }
 
-// The settings of a turn never start an agent, so they cannot keep one from
-// starting.
+// The agent starts with the settings of its session, not with those of the
+// turn, so settings of a turn cannot prevent the start.
 func TestAgentStartsWithTheSettingsOfTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agent := &planModeRejecter{Provider: speaker()}

@@ -4,7 +4,7 @@ import "context"
 
 // A LoginChecker is a Provider whose agents check their credential when they
 // start: Open fails with AGENT_NOT_LOGGED_IN if an agent has none. Other agents
-// report a missing login with their first prompt at the earliest.
+// report a missing login only after they have received a prompt.
 type LoginChecker interface{ ChecksLogin() }
 
 // ChecksLogin reports whether the session's provider is a [LoginChecker].

@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// heldAgent is the scripted agent, which starts once it may.
+// heldAgent is a scripted agent that starts once the test closes may.
 type heldAgent struct {
 	script.Provider
 	starts int
@@ -45,8 +45,8 @@ func dormant(t *testing.T, p runnel.Provider) (*runnel.Session, *runnel.Memory) 
 	return s, log
 }
 
-// All who wait for the agent wait for one start, and so does a prompt that
-// comes meanwhile. Who waits no longer does not stop it.
+// All concurrent calls of Start, and a prompt sent meanwhile, wait for the same
+// start of the agent. A caller whose context ends does not stop it.
 func TestStartStartsTheAgentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldAgent{Provider: script.Provider{Script: script.Script{Steps: []script.Step{say}}}, may: make(chan struct{})}
@@ -77,8 +77,8 @@ func TestStartStartsTheAgentOnce(t *testing.T) {
 	})
 }
 
-// Start returns why the agent did not start, and the next one tries again. The
-// log has nothing of it.
+// Start returns the error of an agent that did not start, and logs nothing. The
+// next Start tries again.
 func TestStartReturnsTheErrorOfTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &heldAgent{may: make(chan struct{}), wrong: runnel.Fail(runnel.AgentNotLoggedIn, "log in")}
@@ -97,7 +97,8 @@ func TestStartReturnsTheErrorOfTheAgent(t *testing.T) {
 	})
 }
 
-// A session that ends while its agent starts answers those who wait for it.
+// If a session is closed while its agent starts, pending calls of Start return
+// an error.
 func TestCloseEndsTheWaitForTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := dormant(t, &heldAgent{may: make(chan struct{})})
@@ -131,7 +132,7 @@ func TestRefusedPromptIsATurnThatFailed(t *testing.T) {
 		if _, err := running.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second finds the turn at its end
+		for range 2 { // the second call finds that the turn has ended
 			if err := s.FailPrompt(t.Context(), in, why); err != nil {
 				t.Error(err)
 			}
@@ -175,8 +176,8 @@ func (l *unsure) Append(ctx context.Context, session string, head int64, evs ...
 	return errors.New("the disk is gone")
 }
 
-// The turn of a refused prompt ends once, although the log fails when the end
-// is written and the refusal is repeated. The session continues.
+// FailPrompt fails while it logs the turn of a rejected prompt, and is called
+// again. The log then has the end of the turn once, and the session continues.
 func TestRefusedTurnEndsOnceAlthoughTheLogFails(t *testing.T) {
 	for name, stores := range map[string]bool{"nothing was stored": false, "all was stored": true} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ type Result struct {
 	FinalText      string // the agent's last message, at most [event.MaxText] bytes of it
 	Usage          *event.Usage
 	CostUSD        *float64
-	Exit           *ExitStatus // of a Run's agent; nil for a session's, which lives on
+	Exit           *ExitStatus // of the agent of a Run; nil for a session, whose agent keeps running
 }
 
 func newTurn(id, session string, log Log, after int64) *Turn {

@@ -54,7 +54,7 @@ func notForOneTurn(p Provider, names []string) error {
 	}
 }
 
-// names returns the names of the fields that are set, in JSON.
+// names returns the JSON names of the fields that are set.
 func (s Settings) names() (out []string) {
 	for _, f := range []struct {
 		name string
@@ -126,7 +126,7 @@ func (s *Session) stageSettings(set, back Settings) {
 	}})
 }
 
-// settingsOf returns settings as an event has them.
+// settingsOf converts the settings of an event.
 func settingsOf(s event.SessionSettings) Settings {
 	return Settings{
 		Model: s.Model, PermissionMode: PermissionMode(s.PermissionMode), ReasoningEffort: s.ReasoningEffort, Config: s.Config,
@@ -195,7 +195,7 @@ func (s *Session) restore(lt *liveTurn, end event.Body) {
 		return
 	}
 	back := s.returnsTo(lt)
-	_, failed := end.(event.ResponseError) // after which the agent may be stopped before it takes anything
+	_, failed := end.(event.ResponseError) // after an error, the agent may be stopped before it accepts settings
 	if failed || !s.alive() {
 		s.pin(back)
 	}
@@ -246,7 +246,7 @@ func (s *Session) reported(b event.SessionUpdated) {
 	}
 }
 
-// or returns s with the values of other where s has none.
+// or returns s with its empty fields set to the values of other.
 func (s Settings) or(other Settings) Settings {
 	s.Model = cmp.Or(s.Model, other.Model)
 	s.PermissionMode = cmp.Or(s.PermissionMode, other.PermissionMode)

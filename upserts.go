@@ -66,8 +66,8 @@ type Handlers struct {
 	OnTurn   func(upsert.TurnEvent) // a turn begins or ends. Default: not called
 }
 
-// Handle calls h with what happens in the session after a position. See
-// [Session.Upserts].
+// Handle calls h for everything that happens in the session after a position.
+// See [Session.Upserts].
 func (s *Session) Handle(after int64, h Handlers) *Reader {
 	return handle(h, func(ctx context.Context) iter.Seq2[upsert.Out, error] { return s.Upserts(ctx, after) }, func() {})
 }
@@ -140,7 +140,7 @@ var (
 // An itemReader folds events into whole items for one reader.
 type itemReader struct {
 	cursor *Cursor
-	turn   string // of which events count; "" for all
+	turn   string // the turn that r reads; "" for all turns
 	pacer  upsert.Pacer
 	yield  func(upsert.Out, error) bool
 }
@@ -191,7 +191,8 @@ func (r *itemReader) nextBatch(ctx context.Context, head int64) iter.Seq2[event.
 	}
 }
 
-// live yields new items. It returns at the end of the turn if r reads only one.
+// live yields new items. If r reads only one turn, live returns at the end of
+// that turn.
 func (r *itemReader) live(ctx context.Context) error {
 	for {
 		due, _ := r.pacer.Due()

@@ -18,7 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// shown returns an upsert or a turn event in a few words.
+// shown returns a short description of an upsert or a turn event.
 func shown(out upsert.Out) string {
 	switch o := out.(type) {
 	case upsert.Upsert:
@@ -36,7 +36,7 @@ func shown(out upsert.Out) string {
 	return fmt.Sprintf("%T", out)
 }
 
-// slowly writes a word a second.
+// slowly emits one word per second.
 var slowly = script.Step{Text: "one two three", Rate: 1}
 
 func TestRunUpsertsAreWholeItemsToTheEndOfTheTurn(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRunUpsertsAreWholeItemsToTheEndOfTheTurn(t *testing.T) {
 	})
 }
 
-// Text that does not cross a threshold waits for a second at most.
+// Text that does not cross a threshold waits at most one second.
 func TestRunUpsertsArePacedByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := start(t, runnel.Options{}, script.Step{Text: "a b c d e f g h", Rate: 5})
@@ -90,7 +90,7 @@ func TestHandlersSeeTheRunInOrderBeforeWaitReturns(t *testing.T) {
 		r := run.Handle(runnel.Handlers{
 			OnUpsert: func(u upsert.Upsert) {
 				if u.Status == upsert.StatusComplete {
-					time.Sleep(time.Minute) // a slow reader delays nobody but Wait
+					time.Sleep(time.Minute) // a slow reader delays only Wait
 					got = append(got, shown(u))
 				}
 			},
@@ -154,7 +154,7 @@ func TestSessionUpsertsGoOnAfterAPosition(t *testing.T) {
 		past := []string{"message complete user:hi", "turn_started", "message complete agent:one two three", "turn_complete completed"}
 		var got []string
 		at := int64(0)
-		for out, err := range s.Upserts(t.Context(), 0) { // what has ended is there once
+		for out, err := range s.Upserts(t.Context(), 0) { // each ended item is yielded once
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestUpsertsYieldTheCauseWhenTheirContextEnds(t *testing.T) {
 	})
 }
 
-// full is a log that cannot be written any more after some appends.
+// full is a log that accepts left appends and then fails.
 type full struct {
 	memory.Log
 	left int
@@ -244,12 +244,12 @@ func TestUpsertsOfALostTurnAreErrors(t *testing.T) {
 	})
 }
 
-// A long past is read in parts; a reader that stops anywhere in it and comes
-// back has the same items in the end.
+// A reader of a long turn stops after each few frames and resumes from its
+// position. It finally has the same items as a reader that never stopped.
 func TestSessionUpsertsOfALongTurnResumeAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("word ", 6000)
-		tools := []script.Tool{{Name: "first", Output: "1"}, {Name: "second", Output: "2"}} // the first ends last
+		tools := []script.Tool{{Name: "first", Output: "1"}, {Name: "second", Output: "2"}} // the first call ends last
 		p := &script.Provider{Script: script.Script{Steps: []script.Step{{Text: text}, {Tools: tools}, {Text: "second"}}}}
 		s, err := runnel.Open(t.Context(), p, runnel.Options{}, runnel.Config{})
 		if err != nil {
