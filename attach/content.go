@@ -80,8 +80,9 @@ func matchImage(name string, config func(io.Reader) (image.Config, error), data 
 	return nil
 }
 
-// isText reports whether data is text that a model can be given: UTF-8, with no
-// control characters except those that text files and terminal logs contain.
+// isText reports whether data is text for a model: UTF-8 that does not begin
+// like a PDF file, and without control characters below space except those that
+// text files and terminal logs contain.
 func isText(data []byte) bool {
 	if !utf8.Valid(data) || bytes.HasPrefix(data, []byte("%PDF-")) {
 		return false

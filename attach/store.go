@@ -33,7 +33,7 @@ type Store struct {
 }
 
 // MaxKept is the maximum size of all uploads of a Store, in bytes. Each upload
-// counts as perUpload bytes more than its file, for its folder and its name.
+// counts as its file plus perUpload bytes for its folder and its name.
 const (
 	MaxKept   = 4 << 30
 	perUpload = 8 << 10

@@ -230,8 +230,9 @@ func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 	t.Logf("%d read, %d refused", fine, refused)
 }
 
-// If something replaces a file or a folder after its check, it is not opened,
-// even if it lies within the root, and it does not block.
+// If another file or folder replaces the checked one, the replacement is not
+// opened, even if it lies within the root. A pipe as the replacement does not
+// block the reader.
 func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
 	base := t.TempDir()
 	in := func(name string) string { return filepath.Join(base, name) }

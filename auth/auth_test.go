@@ -211,7 +211,8 @@ func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
 	}
 }
 
-// Guesses of one kind of credential do not lock out the owner of another kind.
+// Wrong guesses of one kind of credential do not lock out a caller with a
+// credential of another kind.
 func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
 	k, _ := newKeyring()
 	code, err := k.LoginCode(t.Context(), All())

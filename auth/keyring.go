@@ -85,8 +85,8 @@ func (k *Keyring) LoginCodeBy(ctx context.Context, by Identity) (string, error) 
 	return code, nil
 }
 
-// Purge removes expired login codes and browsers' credentials. Every new login
-// code does so, too.
+// Purge removes expired login codes and expired credentials of browsers. The
+// creation of a login code does the same.
 func (k *Keyring) Purge(ctx context.Context) error {
 	k.mu.Lock() // prevents concurrent renewals
 	defer k.mu.Unlock()
@@ -214,8 +214,8 @@ func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	return t.Kind == store.TokenBrowser, nil
 }
 
-// Revoke ends a credential, all credentials that were created with it, and
-// every stream that uses one of them.
+// Revoke ends a credential, all credentials that its holder created with it,
+// and every stream that uses one of them.
 func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,8 +240,8 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	return err
 }
 
-// family returns the ids of a credential and of all credentials that were
-// created with it, directly or indirectly; k.mu is held.
+// family returns the id of a credential and the ids of all credentials that its
+// holder created with it, directly or indirectly; k.mu is held.
 func (k *Keyring) family(ctx context.Context, id string) ([]string, error) {
 	all, err := k.all(ctx)
 	if err != nil {

@@ -37,9 +37,9 @@ func findSocket(local, remote netip.AddrPort) (socket, error) {
 	return readTable(local, remote)
 }
 
-// connected reports whether the other end of c has not reset the connection.
-// Until then no other connection has had the same addresses. The other end may
-// have closed its direction.
+// connected reports whether c is still a connection: the other end has not
+// reset it, but may have closed its direction. While it returns true, no other
+// connection has had the same addresses.
 func connected(c *net.TCPConn) bool {
 	rc, err := c.SyscallConn()
 	if err != nil {

@@ -81,8 +81,8 @@ func (t *tally[K]) put(key K, f *failures, now time.Time) {
 }
 
 // network returns the addresses that are counted together: one IPv4 address,
-// also in IPv6 form, or one IPv6 subnet of 64 bits. The zero address is for
-// callers without an address.
+// also in IPv6 form, or one IPv6 subnet of 64 bits. Callers without an address
+// are counted together, as the zero prefix.
 func network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()

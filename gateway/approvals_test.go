@@ -222,8 +222,8 @@ func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 	}
 }
 
-// A program in the project may replace a folder by a link at any time. So the
-// folder that counts is the one of the rule that is stored.
+// A program in the project may replace a folder by a link at any time. The
+// project check therefore uses the folder of the stored rule.
 func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)

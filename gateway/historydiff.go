@@ -184,8 +184,9 @@ func (k *keptTurn) isLike(t *keptTurn) bool {
 	return k.prompted && t.prompted && (k.prompt == t.prompt || k.attached && strings.Contains(t.prompt, k.prompt))
 }
 
-// drop removes the ended turns of the history and their events. The last of
-// them is known.
+// drop removes the ended turns of the history and their events. It is called
+// when the log has the last of these turns, so the log needs none of their
+// events.
 func (n *historyDiff) drop() {
 	n.held = slices.DeleteFunc(n.held, func(ev event.Event) bool { return ev.Turn == "" || n.turns[ev.Turn].ended })
 	for id, t := range n.turns {

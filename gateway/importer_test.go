@@ -34,7 +34,8 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 			p.kept = append(p.kept, runnel.Conversation{AgentSessionID: id, Dir: d.dir, File: "/agent/" + id})
 		}
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
-		// load makes this many clients ask for a copy at once and give up.
+		// load lets this many clients load ref concurrently. Each gives up
+		// after a millisecond.
 		load := func(ref string, clients int) {
 			var all sync.WaitGroup
 			for range clients {

@@ -1,5 +1,5 @@
 // Package policy decides approvals without a person: it asks sources of
-// decisions in a fixed order, and makes the first verdict an answer that fits
+// decisions in a fixed order, and converts the first verdict to an answer to
 // the approval.
 package policy
 
@@ -23,7 +23,7 @@ type Call struct {
 // A Verdict is what a source decided.
 type Verdict struct {
 	Allow  bool
-	Ask    bool   // a person decides, whatever the sources after this one would say. Allow does not count
+	Ask    bool   // a person decides: later sources are not asked, and Allow is ignored
 	Source string // such as "rules" or "profile"
 	Reason string // for people; the agent reads the reason for a denial
 	Rule   int64  // number of the stored rule that decided. Default: none did
@@ -33,8 +33,8 @@ type Verdict struct {
 // is called from any goroutine and returns when ctx ends.
 type Source func(ctx context.Context, c Call) (Verdict, bool)
 
-// Sources are asked in the order of their fields, and the first that decides
-// wins. A nil one is skipped.
+// Sources are asked in the order of the fields, and the first source that
+// decides wins. A nil source is skipped.
 type Sources struct {
 	Forbidden   Source // tools that the session's profile forbids
 	Delegation  Source // the gates of delegation
@@ -73,7 +73,8 @@ func (s Sources) Forbid(ctx context.Context, c Call) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Judge returns the judge of a session; call has everything but the approval.
+// Judge returns the judge of a session. call has all fields except Approval,
+// which the judge sets.
 func (s Sources) Judge(call Call) runnel.Judge {
 	return func(ctx context.Context, a event.Approval) (runnel.Decision, bool) {
 		call := call
@@ -86,9 +87,10 @@ func (s Sources) Judge(call Call) runnel.Judge {
 	}
 }
 
-// decision returns the verdict as an answer to an approval. It reports false if
-// the approval has no choice that allows once: a verdict never allows more than
-// the one call.
+// decision returns the verdict as an answer to an approval. If the verdict
+// allows and the approval has no choice that allows once, decision returns
+// false, because a verdict never allows more than one call. If the verdict
+// denies and the approval has no choice that denies, the approval is withdrawn.
 func (v Verdict) decision(a event.Approval) (runnel.Decision, bool) {
 	d := runnel.Decision{Reason: v.Reason, By: event.ByPolicy, ArgumentsDigest: a.ArgumentsDigest, Maker: runnel.Maker{Name: v.Source, Rule: v.Rule}}
 	kinds := []event.ChoiceKind{event.ChoiceDeny, event.ChoiceDenyStop}

@@ -61,8 +61,8 @@ func TestSourcesGetTheCall(t *testing.T) {
 	}
 }
 
-// A source that ran out of time might have denied, so those after it must not
-// allow.
+// A source that ran out of time might have denied, so the sources after it must
+// not allow.
 func TestSourceThatRunsOutOfTimeAsks(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	judge := policy.Sources{

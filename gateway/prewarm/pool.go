@@ -170,8 +170,9 @@ func (p *Pool) drop(s *slot) {
 
 // Take returns a prewarmed agent for a new session with this key, or nil if no
 // agent fits. It also returns the settings that the caller must change in the
-// agent; Take prefers an agent that needs no change. It reads only the
-// directory of the key, for at most a few seconds.
+// agent; Take prefers an agent that needs no change. Take waits only for a stat
+// of the directory of the key, at most a few seconds for each agent that it
+// tries.
 func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	if p.cfg.Size == 0 {
 		return nil, runnel.Settings{}
@@ -301,8 +302,9 @@ func (a *Agent) ended() bool {
 	return ended
 }
 
-// Run starts and stops agents until Close. It first calls recall, which returns
-// the keys for the first agents, most recently used first.
+// Run starts and stops agents until Close is called or the context of New ends.
+// It first calls recall, which returns the keys for the first agents, most
+// recently used first.
 func (p *Pool) Run(recall func(ctx context.Context) []Key) {
 	for _, k := range recall(p.ctx) {
 		p.mu.Lock()

@@ -377,7 +377,7 @@ func TestEmptyPoolDoesNothing(t *testing.T) {
 	p.Close()
 }
 
-// Prompts do not wait for mu.
+// Use does not wait for mu, so it does not delay prompts.
 func TestUseDoesNotWait(t *testing.T) {
 	p := New(t.Context(), Config{Size: 1})
 	defer p.Close()
