@@ -15,7 +15,7 @@ type Enforced struct {
 
 // Forbids reports whether a tool is never allowed, and why. Both profiles
 // count, so the turn's own profile can forbid more tools but not allow one that
-// the session's forbids. The case of letters does not count, because an agent
+// the session's forbids. Upper and lower case count as equal, because an agent
 // may spell a tool in another case.
 func (e Enforced) Forbids(tool string) (reason string, ok bool) {
 	for _, p := range []*Profile{e.Session, e.Turn} {

@@ -73,7 +73,7 @@ func Parse(name string, data []byte) (Profile, error) {
 	return p, nil
 }
 
-// A problem is what is wrong with a line of a file.
+// A problem is an error in one line of a file.
 type problem struct {
 	line int
 	why  string

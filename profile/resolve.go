@@ -68,8 +68,9 @@ var ends = Resolved{
 // of its own.
 //
 // Two options accumulate. systemPromptAppend is the text of the profile,
-// followed by that of the strongest other source. disallowedTools has the tools
-// of all sources, so no source allows what another one disallows.
+// followed by the text of the strongest other source. disallowedTools has the
+// tools of all sources, so no source can allow a tool that another source
+// disallows.
 //
 // Fields without a JSON name are those of the first source. Resolve does no I/O
 // and validates nothing; see [Source.Checked].

@@ -83,8 +83,9 @@ var unstorable = map[string]string{
 	"write_stdin":         "writes input to a running command without showing it",
 }
 
-// nameless are the tool names that agents use for a whole kind of calls instead
-// of one tool, such as for every command, or for every call of no other kind.
+// nameless are tool names that do not identify a tool, because agents use each
+// of them for all calls of one kind. For example, an agent may name every
+// command "execute", and every call of an unknown kind "other".
 var nameless = []string{"delete", "move", "search", "execute", "think", "switch_mode", "other", "tool"}
 
 // whyUnstorable returns why no rule may allow every call of a tool; "" if a

@@ -254,8 +254,8 @@ func plainRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_./:@%+,=^~-", r)
 }
 
-// unwrapped returns the script of a command that only starts a shell for it,
-// and otherwise the command. Some agents add the shell to their command.
+// unwrapped returns the script if command only starts a shell that runs it, and
+// otherwise command itself. Some agents add such a shell to every command.
 func unwrapped(command string) string {
 	words, err := simpleCommand(command)
 	if err != nil || len(words) != 3 || words[1] != "-c" && words[1] != "-lc" {

@@ -72,8 +72,9 @@ type Explained struct {
 	Reason string
 }
 
-// Bounds of a call that a client describes. Each path is resolved, and each rule
-// about paths compares its folder with each path, so their number is bounded.
+// Bounds of a call that a client describes. Each path is resolved, and each
+// rule about paths compares its folder with each path, so their number is
+// bounded.
 const (
 	maxArguments = 64 << 10 // bytes
 	maxPaths     = 20

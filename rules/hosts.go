@@ -19,8 +19,8 @@ var hosts = strings.Fields(`
 	telnet time timeout tmux trap ts-node tsx unshare uvx valgrind vi view vim watch xargs xterm yash youtube-dl yt-dlp zip zsh`)
 
 // hostCommands maps commands with subcommands to the subcommands that run other
-// commands. An allow rule with any arguments must name a subcommand that is not
-// listed.
+// commands. An allow rule whose pattern ends in * must name a subcommand that
+// is not listed.
 var hostCommands = map[string][]string{
 	"bun":   {"x", "create", "exec", "repl"},
 	"cargo": {"xtask", "install", "rustc", "rustdoc"},
@@ -38,8 +38,8 @@ var hostCommands = map[string][]string{
 }
 
 // scriptCommands maps commands to the subcommands whose next word names the
-// program or the script that runs. An allow rule with any arguments must name
-// that word, too.
+// program or the script that runs. An allow rule whose pattern ends in * must
+// name that word, too.
 var scriptCommands = map[string][]string{
 	"bun":  {"run"},
 	"yarn": {"run"},
@@ -60,8 +60,8 @@ var writers = strings.Fields("7z aria2c bsdtar cpio csplit curl gpg http https o
 
 // hostOptions maps commands, and subcommands, to the options that run a
 // command, write to a file, or name a folder or a configuration with other
-// commands. A rule with any arguments does not allow a command with such an
-// option.
+// commands. A rule whose pattern ends in * does not allow a command with such
+// an option.
 var hostOptions = map[string][]string{
 	"ack":    {"--pager", "--output"},
 	"ag":     {"--pager"},
@@ -180,11 +180,12 @@ func isOption(name, w, option string) bool {
 	return len(w) > 2 && strings.HasPrefix(w, "--") && strings.HasPrefix(plainOption(option), plainOption(w))
 }
 
-// plainOption returns the name of a long option without dashes and capitals.
+// plainOption returns the name of a long option in lower case and without
+// dashes.
 func plainOption(w string) string { return strings.ToLower(strings.ReplaceAll(w, "-", "")) }
 
-// checkWildcard returns why a rule must not allow a pattern with any arguments;
-// "" if it may.
+// checkWildcard returns why no rule may allow a pattern that ends in *, or ""
+// if a rule may.
 func checkWildcard(p commandPattern) string {
 	if len(p.words) == 0 {
 		return "it would allow every command"

@@ -100,15 +100,15 @@ func (f *diskFile) below(folder string) bool {
 
 var errUnclear = errors.New("the path cannot be resolved")
 
-// maxPath is the maximum length of a path, in bytes. Linux opens no longer one.
-// The time to resolve a path grows with the square of its length.
+// maxPath is the maximum length of a path, in bytes. Linux does not open longer
+// paths. The time to resolve a path grows with the square of its length.
 const maxPath = 4 << 10
 
 // resolve returns a path with its links resolved. If the file does not exist
 // yet, it resolves the folders that exist. It fails for a path with "..", which
 // has a different meaning before and after links are resolved, for a path
-// through a link that leads each process elsewhere, and for a path that is
-// longer than maxPath.
+// through a link that leads each process to a different file, and for a path
+// that is longer than maxPath.
 func resolve(dir, path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, ".") + string(filepath.Separator) + path

@@ -13,8 +13,8 @@ const (
 )
 
 // throughProcess reports whether path leads through a link in the proc file
-// system, such as /proc/self/cwd or /dev/fd. Such a link leads each process
-// elsewhere, so the agent would open another file than this process finds.
+// system, such as /proc/self/cwd or /dev/fd. Such a link leads each process to
+// a different file, so the agent would open another file than this process.
 func throughProcess(path string) bool {
 	at, links := "/", 0
 	for rest := strings.Split(path, "/"); len(rest) > 0; {

@@ -3,5 +3,5 @@
 package rules
 
 // throughProcess reports whether path leads through a link that leads each
-// process elsewhere. Only Linux has such links.
+// process to a different file. Only Linux has such links.
 func throughProcess(string) bool { return false }

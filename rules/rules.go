@@ -138,7 +138,7 @@ func Within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// tri says whether a deny rule matches a call.
+// A tri is the result of matching a deny rule with a call.
 type tri int
 
 const (

@@ -215,7 +215,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Error("a file may be moved out of the folder")
 	}
 
-	// These links lead each process elsewhere.
+	// These links lead each process to a different file.
 	cwd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
