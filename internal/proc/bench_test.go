@@ -2,7 +2,8 @@ package proc
 
 import "testing"
 
-// BenchmarkRoundTrip is a line through the outbox, a child and back.
+// BenchmarkRoundTrip sends a line through the outbox to a child, which returns
+// it.
 func BenchmarkRoundTrip(b *testing.B) {
 	p := start(b, command("echo"))
 	line, back := []byte("{\"type\":\"keep_alive\"}\n"), make([]byte, 64)
@@ -21,7 +22,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkStartToDone includes the child's own life, which is most of it.
+// BenchmarkStartToDone includes the time in which the child runs, which is most
+// of it.
 func BenchmarkStartToDone(b *testing.B) {
 	for b.Loop() {
 		p, err := Start(b.Context(), command("exit", "0"))

@@ -86,8 +86,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// A secret is never shown in part: not where the tail begins, and not while it
-// is still being written.
+// A tail never shows part of a secret: neither where the tail begins, nor while
+// the child is still writing the secret.
 func TestTailRedactsWholeSecrets(t *testing.T) {
 	const secret = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 	redact := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(secret), []byte("[redacted]")) }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// wantFence skips a test where the system lets us have no cgroups.
+// wantFence skips a test if this process may not create cgroups.
 func wantFence(t *testing.T) {
 	t.Helper()
 	if !CanFence() {
@@ -41,8 +41,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// What no other way finds is ended with its fence: its parent is gone, its
-// session its own, its environment empty.
+// The fence ends a process that cannot be found in any other way: it is not in
+// the tree of a child, has its own session, and has an empty environment.
 func TestFenceOfNobody(t *testing.T) {
 	wantFence(t)
 	f := newFence(Command{Fence: true})
@@ -65,7 +65,7 @@ func TestFenceOfNobody(t *testing.T) {
 	}
 }
 
-// A path is a fence's, or nothing is done with it.
+// openFence accepts only the path of a fence.
 func TestForeignFence(t *testing.T) {
 	id := strings.Repeat("A", markLength)
 	dir := t.TempDir()
@@ -103,8 +103,8 @@ func TestGroupDir(t *testing.T) {
 	}
 }
 
-// What killed owners have left goes when there is nobody inside, and not
-// before.
+// removeStale removes an old fence whose owner was killed, but only if no
+// process is in the fence.
 func TestStaleFences(t *testing.T) {
 	wantFence(t)
 	used, empty := newFence(Command{Fence: true}), newFence(Command{Fence: true})

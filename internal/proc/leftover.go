@@ -16,7 +16,7 @@ type Leftovers struct {
 	// leftovers; the supervisor itself does not. Default: it has ended.
 	Under Identity
 
-	// Orphans says that this process is the subreaper that adopted the
+	// Orphans is true if this process is the subreaper that adopted the
 	// leftovers. Every child that this process did not start itself then
 	// counts, with all its descendants.
 	Orphans bool

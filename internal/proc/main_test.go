@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVar makes this test binary play a child, as which it does what roles
-// says.
+// roleVar is the variable that makes this test binary play a child. Its value
+// is the child's role.
 const roleVar = "PROC_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play runs a role that every system can. The rest are in playHere.
+// play plays a role that works on every system. playHere plays the other roles.
 func play(role string, args []string) {
 	switch role {
 	case "exit":
@@ -88,14 +88,13 @@ func play(role string, args []string) {
 
 func ready() { fmt.Println("ready", os.Getpid()) }
 
-// forever waits longer than any test, but no role outlives a lost test for
-// long.
+// forever waits longer than any test. A role whose test was killed ends after
+// it.
 func forever() { <-time.After(lifetime) }
 
 const lifetime = 90 * time.Second
 
-// respawn starts this binary again from within a role, in another one, with the
-// same stdout.
+// respawn starts this binary in another role, with the stdout of this role.
 func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	cmd := inRole(attr, role, args...)
 	if err := cmd.Start(); err != nil {
@@ -104,7 +103,7 @@ func respawn(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// inRole returns the command that plays a role, not yet started.
+// inRole returns the command that plays a role. The caller starts it.
 func inRole(attr *syscall.SysProcAttr, role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(self(), args...)
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
@@ -145,7 +144,7 @@ func start(t testing.TB, c Command) *Process {
 	return p
 }
 
-// wait returns how p ended, which it must do soon.
+// wait returns the exit status of p. p must end within a minute.
 func wait(t testing.TB, p *Process) ExitStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -166,8 +165,8 @@ func stop(t testing.TB, p *Process, l Ladder) {
 	}
 }
 
-// awaitReady reads the lines that count processes of the tree print when they
-// are ready, and returns their ids.
+// awaitReady waits until count processes of the tree have printed that they are
+// ready. It returns their process ids.
 func awaitReady(t testing.TB, p *Process, count int) []int {
 	t.Helper()
 	var pids []int
@@ -189,7 +188,7 @@ func awaitReady(t testing.TB, p *Process, count int) []int {
 	return pids
 }
 
-// until polls cond, which must become true soon.
+// until polls cond until it is true. It fails the test after a minute.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

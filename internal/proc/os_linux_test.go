@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who ended while the table was read may have been someone's parent: the survey
-// is not complete.
+// A process that ended during a survey may have had children that the survey
+// missed, so that survey is not complete.
 func TestSurveyNoticesTheEnded(t *testing.T) {
 	cmd := exec.Command("/bin/true")
 	if err := cmd.Start(); err != nil {
@@ -33,8 +33,8 @@ func TestSurveyNoticesTheEnded(t *testing.T) {
 	until(t, "complete once all the ended are known", func() bool { complete, _ := survey(table, nil); return complete })
 }
 
-// TestLookNeverMissesAChildForWantOfDescriptors looks while something lowers
-// and raises the limit of our descriptors.
+// A look must find a child even while another goroutine lowers and raises this
+// process's limit of descriptors.
 func TestLookNeverMissesAChildForWantOfDescriptors(t *testing.T) {
 	child := exec.Command("/bin/sleep", "60")
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // our own session is never touched
@@ -122,8 +122,8 @@ func TestFindMark(t *testing.T) {
 	}
 }
 
-// What falls to a program that is a subreaper for reasons of its own is not
-// ours to end.
+// A program may be a subreaper for its own reasons. IsSubreaper then returns
+// false, so that we do not kill that program's orphans.
 func TestSubreaperOfItsOwnAccord(t *testing.T) {
 	if IsSubreaper() {
 		t.Fatal("is one already")

@@ -69,8 +69,8 @@ func playHere(role string, args []string) {
 
 const deathSignal = "SIGSEGV"
 
-// die ends this process by a real SIGSEGV: the Go runtime would make an exit
-// code of it.
+// die ends this process by a real SIGSEGV. Without the default handler, the Go
+// runtime would turn the signal into an exit code.
 func die() {
 	var byDefault [4]uint64 // struct sigaction
 	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSEGV), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
@@ -98,7 +98,8 @@ func isZombieRow(pid int) bool {
 	return bytes.Contains(stat, []byte(") Z "))
 }
 
-// zooSize is how many processes say that they are ready, the keeper included.
+// zooSize is the number of processes of the zoo that print that they are ready,
+// including the process that starts the others.
 const zooSize = 8
 
 func tools() {
@@ -107,7 +108,8 @@ func tools() {
 	respawn(newSession, "forker")
 }
 
-// zoo starts one of each kind.
+// zoo starts a process for each way in which a descendant can detach itself or
+// avoid being killed.
 func zoo() {
 	respawn(nil, "deaf")
 	respawn(newSession, "deaf")
@@ -118,8 +120,8 @@ func zoo() {
 	respawn(nil, "fork away", "hopper", "1")
 }
 
-// alive reports whether a thread of the process is. It does not ask the code
-// under test.
+// alive reports whether a thread of the process is running. It reads /proc
+// itself instead of calling the code under test.
 func alive(pid int) bool {
 	stats, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
 	return slices.ContainsFunc(stats, func(path string) bool {
@@ -142,8 +144,9 @@ func descriptors(t testing.TB) int {
 	return len(names) - 1 // without that of the listing
 }
 
-// tagged is c with a variable by which everything that it starts can be
-// counted, however it hides from us.
+// tagged adds a variable to the environment of c. It also returns a function
+// that finds all running processes with this variable, however they detached
+// themselves.
 func tagged(c Command) (Command, func() []int) {
 	tag := "PROC_TEST_TAG=" + rand.Text()
 	c.Env = append(c.Env, tag)
@@ -160,7 +163,7 @@ func tagged(c Command) (Command, func() []int) {
 	}
 }
 
-// killAll ends what a test left on purpose.
+// killAll kills processes that a test left running on purpose.
 func killAll(t *testing.T, pids func() []int) {
 	until(t, "all gone", func() bool {
 		left := pids()
@@ -197,7 +200,8 @@ func TestStopEndsTheWholeProcessTree(t *testing.T) {
 	}
 }
 
-// What a child leaves behind when it ends by itself, or crashes, goes too.
+// The descendants of a child are killed even if the child exits by itself or
+// crashes.
 func TestDescendantsEndAfterTheChildExits(t *testing.T) {
 	for name, end := range map[string]func(*Process){
 		"exit":  func(p *Process) { p.CloseStdin() },
@@ -220,8 +224,7 @@ func TestDescendantsEndAfterTheChildExits(t *testing.T) {
 	}
 }
 
-// Without a mark, everything is found that is still linked to the child when it
-// is stopped.
+// Without a mark, Stop ends every descendant that is still linked to the child.
 func TestStopEndsDescendantsWithoutAMark(t *testing.T) {
 	c, left := tagged(command("tools"))
 	p := start(t, c)
@@ -242,8 +245,8 @@ func names(pids []int) string {
 	return strings.Join(all, " ")
 }
 
-// A holder of all our pipes that nothing links to the child is out of reach,
-// and yet does not keep us.
+// A process without any link to the child holds all our pipes. We cannot find
+// that process, but Wait must still return.
 func TestPipesHeldByAForeignProcessDoNotBlockWait(t *testing.T) {
 	t.Parallel()
 	c, left := tagged(command("fork away with all", "twice"))
@@ -275,8 +278,8 @@ func TestReusedPIDIsNotSignalled(t *testing.T) {
 	other.start-- // who had the number before
 	kill(other)
 
-	// The same with everything in between: it is remembered, then its number is
-	// another's.
+	// The same through Stop: the tree has recorded a process whose id now
+	// belongs to another process.
 	p := start(t, command("block"))
 	awaitReady(t, p, 1)
 	p.tree.mu.Lock()
@@ -300,8 +303,8 @@ func TestReusedPIDIsNotSignalled(t *testing.T) {
 	}
 }
 
-// Neither descriptors nor goroutines nor processes stay behind. The runtime's
-// own come with the first runs.
+// Runs leak no descriptors, goroutines or processes. The first run is not
+// counted, because the Go runtime opens descriptors of its own in it.
 func TestRunsLeakNoDescriptorsGoroutinesOrProcesses(t *testing.T) {
 	one := func() {
 		p, err := Start(t.Context(), command("echo"))
@@ -354,8 +357,8 @@ func openDescriptors() (fds []int) {
 	return fds
 }
 
-// A child has its three pipes, in the mode that programs expect, and nothing
-// else that we opened.
+// A child has the descriptors 0, 1 and 2, all in blocking mode as programs
+// expect, and no other descriptor that we opened.
 func TestChildHasThreeDescriptors(t *testing.T) {
 	others := start(t, command("block")) // whose pipes are open meanwhile
 	awaitReady(t, others, 1)
@@ -390,8 +393,8 @@ func TestChildHasNoTerminal(t *testing.T) {
 	}
 }
 
-// beSubreaper lets orphans fall to this process, and has children of its own
-// meanwhile.
+// beSubreaper adopts orphans while it starts and awaits children of its own.
+// The reaper must not take the exit status of those children.
 func beSubreaper() {
 	stop, err := BecomeSubreaper()
 	if err != nil {

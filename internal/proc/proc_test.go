@@ -337,7 +337,8 @@ func TestStdoutBeforeExitIsNeverLost(t *testing.T) {
 	runs.Wait()
 }
 
-// Done does not wait for a reader, and what was not read by then still can be.
+// Done does not wait until the output is read, and the rest of the output can
+// be read afterwards.
 func TestStdoutReadAfterTheEnd(t *testing.T) {
 	for range 20 {
 		c := command("lines", "1000")

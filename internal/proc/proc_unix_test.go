@@ -24,8 +24,8 @@ import (
 
 var newSession = &syscall.SysProcAttr{Setsid: true}
 
-// playUnix plays the roles that every Unix can. It reports whether role was
-// one.
+// playUnix plays the roles that work on every Unix. It returns false if it does
+// not know the role.
 func playUnix(role string, args []string) bool {
 	switch role {
 	case "leave": // a descendant behind that holds the output
@@ -59,8 +59,9 @@ func playUnix(role string, args []string) bool {
 	return true
 }
 
-// forkAwayWithAll returns once the new process has printed that it is ready:
-// what it prints after the exit of this one is in time only by luck.
+// forkAwayWithAll starts a process that inherits all pipes, and returns once
+// that process has printed that it is ready. Otherwise its line could come
+// after the exit of this process, too late to be read.
 func forkAwayWithAll() {
 	begun, itsEnd, err := os.Pipe()
 	if err != nil {
@@ -111,8 +112,8 @@ func TestNoSignalFollowsTheChildsExit(t *testing.T) {
 	}
 }
 
-// Many may stop the same process: each signal comes once, and the most
-// impatient counts.
+// Several goroutines may stop the same process. Each signal is sent once, and
+// the shortest grace period applies.
 func TestConcurrentStopsSendEachSignalOnce(t *testing.T) {
 	p := start(t, command("listener"))
 	awaitReady(t, p, 1)
@@ -136,7 +137,8 @@ func TestConcurrentStopsSendEachSignalOnce(t *testing.T) {
 	}
 }
 
-// The one who asked for the end may go: the climb does not.
+// Stop returns when its context is cancelled, but the process is still
+// signalled and killed.
 func TestStopContinuesAfterItsCallerReturns(t *testing.T) {
 	p := start(t, command("deaf"))
 	awaitReady(t, p, 1)
@@ -177,7 +179,8 @@ func TestStdoutHeldByADescendantDoesNotBlockWait(t *testing.T) {
 	}
 }
 
-// What comes after the exit, but in time, is not lost, also when nobody reads.
+// Output that a descendant prints soon after the exit of the child is not lost,
+// even if nobody reads at that time.
 func TestOutputAfterTheExitIsRead(t *testing.T) {
 	t.Parallel()
 	c := command("leave a late talker")
@@ -191,7 +194,7 @@ func TestOutputAfterTheExitIsRead(t *testing.T) {
 	}
 }
 
-// When we want the end, output that is held is nothing to wait for.
+// After Stop, Done does not wait for a descendant that holds the output open.
 func TestStopDoesNotWaitForHeldOutput(t *testing.T) {
 	c := command("leave")
 	c.Linger = time.Hour

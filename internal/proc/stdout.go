@@ -96,7 +96,7 @@ func (s *stdout) detach() (held bool) {
 }
 
 // drain moves the contents of the pipe to rest without waiting. It stops after
-// maxPipe bytes, so that a process that keeps writing cannot hold it up.
+// maxPipe bytes, so that it returns even if a process keeps writing.
 func (s *stdout) drain() {
 	var buf [16 << 10]byte
 	for got := 0; !s.ended && got < maxPipe; {

@@ -19,10 +19,10 @@ import (
 // ErrNone means that no supervisor to take over from is running.
 var ErrNone = errors.New("supervisor: none is running")
 
-// Attach takes over an agent from its supervisor. It returns the agent and
-// everything that passed since its last turn began. redact is as in
-// proc.Command. The error is ErrNone, or says why the takeover failed; call End
-// then.
+// Attach takes over an agent from its supervisor. It returns the agent, and all
+// input and output since its last turn began. redact is as in proc.Command. It
+// returns ErrNone if no supervisor is running. After any other error the caller
+// calls End.
 func Attach(k Takeover, redact func([]byte) []byte) (Agent, *Backlog, error) {
 	r, err := k.read()
 	switch {

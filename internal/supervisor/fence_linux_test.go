@@ -29,9 +29,9 @@ func gone(t *testing.T, path string) {
 	})
 }
 
-// Server and supervisor are killed at once, and what the agent started has
-// neither a parent, nor a session, nor an environment by which it could be
-// found: its fence is in the record.
+// Server and supervisor are killed, first the server. Some of the processes
+// that the agent started cannot be found by parent, session or environment. End
+// finds them by the fence in the record.
 func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	wantFence(t)
 	dir := t.TempDir()
@@ -69,7 +69,8 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	gone(t, r.Fence)
 }
 
-// A fence goes with its agent, however that ends.
+// A fence is removed after its agent has ended, for every way in which an agent
+// can end.
 func TestFenceGoesWithTheAgent(t *testing.T) {
 	wantFence(t)
 	for what, end := range map[string]func(a Agent) error{

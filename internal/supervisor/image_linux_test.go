@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestImageIsOfThisSource: the small program that is built in, if one is, comes
-// of the source as it is now. Else these tests, and those that build the whole
-// program, would look at an older supervisor.
+// The embedded supervisor program, if there is one, must be built from the
+// current source. Otherwise these tests, and those that build the whole
+// program, would test an older supervisor.
 func TestImageIsOfThisSource(t *testing.T) {
 	have, err := bin.ReadFile("bin/supervise_" + runtime.GOARCH)
 	if err != nil {
@@ -36,7 +36,8 @@ func TestImageIsOfThisSource(t *testing.T) {
 	}
 }
 
-// The program of every later supervisor is the same file.
+// Later supervisors are started from the same file in memory, so nobody may
+// change it.
 func TestImageInMemoryCannotBeChanged(t *testing.T) {
 	f := inMemory()
 	if f == nil {

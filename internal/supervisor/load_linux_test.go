@@ -22,7 +22,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// often is how often, or how much, something is done: less where time is short.
+// often returns the number of runs, or the amount of data, of a test: long in
+// long test runs, otherwise short.
 func often(long, short int) int {
 	if os.Getenv("RUNNEL_LONG") != "" {
 		return long
@@ -30,8 +31,8 @@ func often(long, short int) int {
 	return short
 }
 
-// playLoad plays the agents of these tests. It reports whether there is such a
-// role.
+// playLoad plays the agents of these tests. It returns false if it does not
+// know the role.
 func playLoad(role string, args []string) bool {
 	switch role {
 	case "complain": // MiB of it, then a line
@@ -55,7 +56,8 @@ func playLoad(role string, args []string) bool {
 	return true
 }
 
-// peak returns the most memory that a process had, in KiB, and its present one.
+// peak returns the largest and the current amount of memory of a process, in
+// KiB.
 func peak(t testing.TB, pid int) (most, now int) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -73,8 +75,9 @@ func peak(t testing.TB, pid int) (most, now int) {
 	return most, now
 }
 
-// bounded checks that a supervisor took no more memory than most, in KiB. The
-// race detector takes its own.
+// bounded checks that a supervisor's memory has not grown by more than most, in
+// KiB, since before. With the race detector it only logs, because the detector
+// itself uses memory.
 func bounded(t testing.TB, what string, a Agent, before, most int) {
 	t.Helper()
 	after, _ := peak(t, supervisorOf(a))
@@ -84,7 +87,7 @@ func bounded(t testing.TB, what string, a Agent, before, most int) {
 	}
 }
 
-// The agent says nothing but on standard error, and far more than anyone keeps.
+// The agent prints only on standard error, and far more than is kept of it.
 func TestStderrIsBounded(t *testing.T) {
 	a := start(t, roleCommand("complain", strconv.Itoa(often(1024, 64))), Takeover{})
 	before, _ := peak(t, supervisorOf(a))
@@ -98,8 +101,8 @@ func TestStderrIsBounded(t *testing.T) {
 	}
 }
 
-// The agent is faster than its reader: it waits, and nobody keeps what was not
-// read beyond the spool.
+// The agent prints faster than the server reads. The agent must block. The
+// supervisor must not buffer unread output in memory.
 func TestSlowReaderPausesTheAgent(t *testing.T) {
 	mib := often(1024, 96) // more than a spool
 	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Takeover{})
@@ -122,9 +125,8 @@ func TestSlowReaderPausesTheAgent(t *testing.T) {
 	bounded(t, "slow reader", a, before, 8<<10)
 }
 
-// Nobody is there: what the spool holds is kept, the agent waits with the rest,
-// and all of it comes to whoever takes over unless the turn was longer than the
-// spool.
+// No server is connected. The supervisor keeps the output in the spool, and the
+// server that takes over receives all of it.
 func TestSpoolKeepsOutputWithoutReader(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("torrent", "48"), k)
@@ -147,7 +149,7 @@ func TestSpoolKeepsOutputWithoutReader(t *testing.T) {
 	bounded(t, "no reader", again, before, 8<<10)
 }
 
-// held is what this process holds of the system.
+// held counts the system's resources that this process uses.
 type held struct{ fds, goroutines, zombies int }
 
 func holds(t testing.TB) (h held) {
@@ -234,7 +236,7 @@ func stop(t testing.TB, a Agent) {
 	}
 }
 
-// start1 is start for many: what ends them is not kept.
+// start1 is start without a cleanup function, for tests that start many agents.
 func start1(t testing.TB, c proc.Command, k Takeover) Agent {
 	t.Helper()
 	a, err := Start(t.Context(), c, k)
@@ -244,8 +246,8 @@ func start1(t testing.TB, c proc.Command, k Takeover) Agent {
 	return a
 }
 
-// exhausted is a server that runs out of something, and then does not any more.
-// It tells what it got.
+// exhausted plays a server whose descriptors or processes run out, and are
+// available again later. It prints the result of each start of an agent.
 func exhausted(what string) {
 	agent := func() {
 		a, err := Start(context.Background(), roleCommand("ticker"), Takeover{})
@@ -284,8 +286,9 @@ func exhausted(what string) {
 	_ = older.Stop(context.Background(), proc.Now)
 }
 
-// spareThreads has n threads wait for work: Go itself cannot go on where it
-// needs another and there is none.
+// spareThreads makes the runtime create n threads, which it keeps and reuses.
+// Without a spare thread, Go itself fails when it needs one and cannot create
+// it.
 func spareThreads(n int) {
 	var all, ended sync.WaitGroup
 	all.Add(n)
@@ -300,9 +303,8 @@ func spareThreads(n int) {
 	ended.Wait()
 }
 
-// TestStartFailsCleanlyWithoutDescriptorsOrProcesses: without descriptors or
-// processes an agent is not started, which is told as what it is; those that
-// run go on, and the next starts when there are some again.
+// Without descriptors or processes, Start fails with that reason. Running
+// agents continue, and Start succeeds again when there are enough.
 func TestStartFailsCleanlyWithoutDescriptorsOrProcesses(t *testing.T) {
 	for _, what := range []string{"descriptors", "processes"} {
 		t.Run(what, func(t *testing.T) {
@@ -338,7 +340,7 @@ func TestStartFailsCleanlyWithoutDescriptorsOrProcesses(t *testing.T) {
 	}
 }
 
-// readable copies a program to where everyone can run it.
+// readable copies a program to a directory from which every user can run it.
 func readable(t *testing.T, program string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "supervisor-test")
@@ -356,8 +358,8 @@ func readable(t *testing.T, program string) string {
 	return dir + "/agent"
 }
 
-// TestEndOfAServerThreadDoesNotKillTheAgent: an agent dies with its
-// supervisor's thread, not with any thread of ours.
+// The kernel kills an agent when the thread of the supervisor that started the
+// agent ends. The end of a thread of the server must not kill it.
 func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
 	quit := make(chan struct{})
 	var chaos sync.WaitGroup

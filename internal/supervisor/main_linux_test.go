@@ -18,7 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// roleVar makes this test binary play an agent.
+// roleVar is the variable that makes this test binary play an agent.
 const roleVar = "SUPERVISOR_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ func play(role string, args []string) {
 	}
 }
 
-// lifetime is longer than any test, but no role outlives a lost one for long.
+// lifetime is longer than any test. A role whose test was killed ends after it.
 const lifetime = 90 * time.Second
 
 func roleCommand(role string, args ...string) proc.Command {
@@ -100,7 +100,8 @@ func wait(t testing.TB, a Agent) proc.ExitStatus {
 	return st
 }
 
-// readLine reads one line without a buffer, so that nothing is taken beyond it.
+// readLine reads one line byte by byte, so that it reads nothing after the
+// line.
 func readLine(t testing.TB, r io.Reader) string {
 	t.Helper()
 	var line strings.Builder

@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// withoutPidfds starts an agent where the system knows no pidfds, as before
-// Linux 5.3 and in some sandboxes.
+// withoutPidfds starts an agent on a system without pidfds. Linux before 5.3
+// has none, and some sandboxes forbid them.
 func withoutPidfds() {
 	if err := forbid(unix.SYS_PIDFD_OPEN); err != nil {
 		fmt.Println("forbid:", err)
@@ -31,7 +31,8 @@ func withoutPidfds() {
 	_ = a.Stop(context.Background(), proc.Now)
 }
 
-// forbid lets a system call fail with ENOSYS, here and in all children.
+// forbid makes a system call fail with ENOSYS in this process and in all its
+// children.
 func forbid(call uint32) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number

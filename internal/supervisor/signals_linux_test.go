@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// An agent begins with no signal ignored: what it starts would inherit that,
-// and a shell could not even undo it.
+// An agent starts with no signal ignored. Its children would inherit an ignored
+// signal, and a shell cannot restore it.
 func TestAgentIgnoresNoSignals(t *testing.T) {
 	a := start(t, proc.Command{Path: "/bin/cat", Args: []string{"/proc/self/status"}}, Takeover{})
 	status, err := io.ReadAll(a.Stdout())

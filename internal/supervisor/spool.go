@@ -21,8 +21,9 @@ const (
 	recordBegin = 'b' // a Checkpoint, with the position as for recordIn
 )
 
-// maxSpool bounds a spool. A longer turn is not kept. While no server is
-// connected, the agent's output is not read beyond this bound.
+// maxSpool bounds a spool, in bytes. The spool drops a turn that is longer.
+// While no server is connected, the supervisor stops reading the agent's output
+// at this bound.
 const maxSpool = 64 << 20
 
 // relaySize is the maximum number of bytes that relay passes on at once.
@@ -164,8 +165,8 @@ func readBacklog(r io.Reader) (*Backlog, error) {
 	return b, nil
 }
 
-// divide returns the lines to the agent, beginning with record first, and the
-// output from position from on.
+// divide returns the lines to the agent, from the record with index first on,
+// and the output from position from on.
 func divide(records []record, first int, from int64) (in, out []record) {
 	for i, rec := range records {
 		switch {

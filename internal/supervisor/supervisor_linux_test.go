@@ -77,8 +77,9 @@ func playHere(role string, args []string) {
 	}
 }
 
-// zoo starts what is hard to get rid of: each tells its number, and none of
-// them can be found by its parent, its session, or its environment.
+// zoo starts processes that are hard to find: they have no parent in the
+// agent's tree and no mark in their environment, and one has its own session.
+// Each prints its process id.
 func zoo() {
 	self, _ := os.Executable()
 	for i, attr := range []*syscall.SysProcAttr{{Setsid: true}, {Setpgid: true}, {}} {
@@ -296,7 +297,8 @@ func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 	return a, b
 }
 
-// What an agent printed and how it ended while nobody was there is not lost.
+// The output and the exit status of an agent that ends while no server is
+// connected are not lost.
 func TestTakeoverAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
@@ -340,8 +342,8 @@ func TestAgentEndsWithItsKilledSupervisor(t *testing.T) {
 	}
 }
 
-// Both at once: the agent itself ends at once, and the next start ends the
-// rest.
+// Supervisor and server are killed. The agent itself ends at once. The next
+// server ends the agent's other processes with End.
 func TestNextStartEndsWhatKilledSupervisorsLeft(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "marked")
@@ -365,7 +367,8 @@ func TestNextStartEndsWhatKilledSupervisorsLeft(t *testing.T) {
 	}
 }
 
-// A record that names someone else's process is no reason to touch it.
+// A record may name a process that is not ours. Attach and End must not touch
+// that process.
 func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	other := exec.Command("sleep", "90")
 	if err := other.Start(); err != nil {
@@ -393,7 +396,7 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	}
 }
 
-// An agent that finds the socket gets nothing from it.
+// A process that an agent started finds the socket, but cannot take over.
 func TestAgentCannotTakeOver(t *testing.T) {
 	dir := t.TempDir()
 	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
@@ -404,7 +407,8 @@ func TestAgentCannotTakeOver(t *testing.T) {
 	}
 }
 
-// An agent can exchange the records of two conversations while no server looks.
+// An agent can replace the record and the socket of one conversation with those
+// of another while no server runs.
 func TestTakeoverFailsForTheSupervisorOfAnotherConversation(t *testing.T) {
 	dir := t.TempDir()
 	other := Takeover{Dir: dir, Name: "other", Window: time.Minute}
@@ -434,7 +438,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A supervisor that cannot be found again keeps no agent for anyone.
+// Detach returns false, and the agent stays connected, if no later server could
+// find the supervisor.
 func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "missing")
 	for _, k := range []Takeover{{}, {Window: time.Minute}, {Dir: t.TempDir(), Name: "one"}, {Dir: blocked, Name: "one", Window: time.Minute}} {
@@ -452,8 +457,8 @@ func TestNotDetachedWhereNobodyCouldTakeOver(t *testing.T) {
 	}
 }
 
-// The descriptor numbers of the program that starts a supervisor are of no
-// account: here each of the low ones is free once.
+// A supervisor starts whatever descriptor numbers are free in the process that
+// starts it. The lowest free number differs between the runs.
 func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 	dir := t.TempDir()
 	for n := range 12 {
@@ -465,7 +470,7 @@ func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 	}
 }
 
-// Who takes over at once waits for the end of the one before to be seen.
+// A server that takes over waits until the previous server has disconnected.
 func TestTakeoverWaitsForTheOneBefore(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	before := start(t, roleCommand("ticker"), k)
@@ -495,7 +500,8 @@ func TestTakeoverWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
-// sockets counts those that a process has open: many, where only root may know.
+// sockets returns the number of open sockets of a process, or a large number if
+// this user may not list its descriptors.
 func sockets(pid int) (n int) {
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
 	fds, err := os.ReadDir(dir)
@@ -510,8 +516,8 @@ func sockets(pid int) (n int) {
 	return n
 }
 
-// While a backlog is read its supervisor goes on, and forgets what it has no
-// room for.
+// While a server reads a backlog, the supervisor continues. It drops the turn
+// from its own spool when the spool is full, and the backlog stays complete.
 func TestBacklogStaysWhileItIsRead(t *testing.T) {
 	f, err := spoolFile()
 	if err != nil {
@@ -553,8 +559,8 @@ func TestKeepInADirectoryBesideUs(t *testing.T) {
 	attach(t, Takeover{Dir: ".", Name: "one", Window: time.Minute})
 }
 
-// An agent that is given no directory runs where we do, although its supervisor
-// does not.
+// An agent without a directory of its own runs in the server's directory,
+// although its supervisor runs in another one.
 func TestAgentRunsBesideUs(t *testing.T) {
 	here, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -92,8 +92,7 @@ func (s *server) takeover(c *net.UnixConn) error {
 }
 
 // leaveTime is how long a takeover waits for the previous server to disconnect.
-// That server may have been killed just before, and its disconnect not be
-// detected yet.
+// If that server was just killed, the supervisor may not have detected it yet.
 const leaveTime = time.Second
 
 // awaitLeave waits until no server is connected, at most leaveTime. The caller
