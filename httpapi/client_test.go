@@ -299,7 +299,7 @@ func (s *site) dial(edit ...func(http.Header)) *peer {
 	return p
 }
 
-// join opens a connection that uses a family.
+// join opens a WebSocket and selects a family of messages.
 func (s *site) join(family string) *peer {
 	s.t.Helper()
 	p := s.dial()

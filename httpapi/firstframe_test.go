@@ -58,8 +58,8 @@ func (l *countingLog) Append(ctx context.Context, session string, head int64, ev
 	return l.Log.Append(ctx, session, head, evs...)
 }
 
-// The first frame of a turn waits until the prompt is in the log. It waits for
-// the agent only for a short time, to name the model.
+// The first frame of a turn waits until the prompt is in the log. It also waits
+// for the agent to report its model, but only for a short time.
 func TestFirstFrameWaitsForThePromptOnly(t *testing.T) {
 	for _, tt := range []struct {
 		agent, opts, model string

@@ -60,8 +60,8 @@ func (rg *rig) harnessWith(fields string) string {
 	return call[harnessSession](rg, "POST", "/api/harness/session/create", `{"projectRoot":"`+rg.dir+`"`+fields+`}`, 200).Session.SessionID
 }
 
-// calls is a prompt for which the agent calls tools, one after the other. A
-// tool whose name ends with ! runs without asking.
+// toolCalls returns a prompt that makes the agent call tools, one after the
+// other. A tool whose name ends with ! runs without asking.
 func toolCalls(tools ...string) string {
 	var steps []script.Step
 	for _, name := range tools {
@@ -529,7 +529,8 @@ func TestProfileIsReadAgainWheneverTheAgentStarts(t *testing.T) {
 	}
 }
 
-// The record contains what the client chose, not what it was resolved to.
+// The session's record contains the profile and the delegation as the client
+// chose them, not the options that follow from them.
 func TestRecordKeepsProfileAndDelegation(t *testing.T) {
 	rg, _ := delegating(t, true)
 	id := rg.harnessWith(`,"persona":"lead","opts":{"subagentGovernance":` + approved + `}`)

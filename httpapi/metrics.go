@@ -70,7 +70,7 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 	}
 }
 
-// reached counts that the limit of a setting was reached.
+// reached adds one to the count of how often a setting's limit was reached.
 func (m *metrics) reached(setting string) { m.limits.add(setting) }
 
 // limitCounts counts, for each setting, how often its limit was reached.

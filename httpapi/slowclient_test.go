@@ -188,7 +188,8 @@ func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 	})
 }
 
-// After a new subscription to a session the old one sends nothing more (G11).
+// A connection subscribes to a session again. The old subscription then sends
+// nothing more (G11).
 func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

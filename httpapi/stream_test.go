@@ -530,7 +530,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// A lateAgent starts late.
+// A lateAgent takes 50 s to start.
 type lateAgent struct{ silentAgent }
 
 func (lateAgent) Name() string { return "late" }

@@ -46,9 +46,10 @@ type Hosts struct {
 	pages map[string]bool // hosts of the page's further origins, with and without the default port
 }
 
-// NewHosts returns the Hosts that accept loopback and localhost, bound and
-// names for programs. For the page they accept its own name, with any port
-// because a tunnel may change it, and the hosts of origins.
+// NewHosts returns the Hosts that accept loopback addresses, localhost, bound
+// and names for programs. For the page they accept the page's own name and the
+// hosts of origins. The page's own name may have any port, because a tunnel may
+// change the port.
 func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (Hosts, error) {
 	h := Hosts{names: map[string]bool{"localhost": true}, page: page, pages: map[string]bool{}}
 	for _, a := range bound {
@@ -73,8 +74,8 @@ func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
 // parseOrigin parses and checks an origin of the page. An origin without TLS
-// must be on this machine. Elsewhere browsers offer pages without TLS no
-// cryptography, which the page needs to have the server prove its identity.
+// must be on this machine. On any other origin without TLS, browsers deny a
+// page the cryptography with which it verifies the server's identity.
 func parseOrigin(origin string) (*url.URL, error) {
 	u, err := url.Parse(origin)
 	if err != nil || defaultPorts[u.Scheme] == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin {
@@ -111,9 +112,9 @@ func (h Hosts) Judge(host string) Verdict {
 	return HostRefused
 }
 
-// ofPage reports whether host is one of the page's. It must be the Host as it
-// was sent, in lower case: with a dot at its end it is another origin for a
-// browser.
+// ofPage reports whether host is a host of the page. host must be the Host
+// header in lower case, with nothing else changed: for a browser, a name with a
+// dot at its end is another origin.
 func (h Hosts) ofPage(host, port string) bool {
 	if h.pages[host] {
 		return true

@@ -77,8 +77,8 @@ func (p pageAt) Host() string { return string(p) }
 func (p pageAt) URL() string  { return "http://" + string(p) }
 func (p pageAt) Renew() error { return nil }
 
-// newHosts returns Hosts whose page is at its own name, at an https origin
-// behind a proxy, and at an address for users without such names.
+// newHosts returns Hosts whose page has three origins: its own name, an https
+// origin behind a proxy, and an http address of this machine.
 func newHosts(t *testing.T, bound []netip.Addr, names ...string) Hosts {
 	t.Helper()
 	h, err := NewHosts(bound, names, pageAt("own.localhost"), []string{"https://runnel.example", "http://127.0.0.1:7000"})

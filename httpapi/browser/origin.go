@@ -75,18 +75,18 @@ func (o *Origins) Judge(r *http.Request, host Verdict) error {
 	return nil
 }
 
-// navigates reports whether a person opened r as a page of its own, for
-// instance by a link. From another site such a request may bring no cookie;
-// browsers send none, because ours is SameSite=Strict.
+// navigates reports whether a person opened r as a page of its own, for example
+// with a link. Such a request from another site must have no cookie. Browsers
+// send none, because our cookie is SameSite=Strict.
 func navigates(r *http.Request, site string) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" &&
 		(site == "none" || !presentsCookie(r))
 }
 
-// CORS lets pages of the origins that the operator listed read the answer, and
-// pages of no other origin. By default none are listed. It reports whether r
-// was a preflight request, which it has answered then.
+// CORS lets only pages of the origins that the operator listed read the answer.
+// By default no origin is listed. It returns true if r was a preflight request,
+// which CORS has then answered.
 func (o *Origins) CORS(w http.ResponseWriter, r *http.Request) bool {
 	if len(o.cors) == 0 {
 		return false

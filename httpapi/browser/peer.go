@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 )
 
-// Keys of a connection's context, for the connection, its *auth.Peer, and a
-// function that reports whether another user of this machine made it.
+// Keys of the values in a connection's context: the connection, its *auth.Peer,
+// and a function that reports whether another user of this machine made the
+// connection.
 type (
 	connKey struct{}
 	peerKey struct{}

@@ -82,9 +82,10 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
 		return out, err
 	}
-	// Requests are compared by the id that Mine returned for this caller. An
-	// agent's own id can belong to sessions in several projects, and a client
-	// that repeats a request gets the stream of its turn.
+	// Requests are compared by the reference that VisibleRef returned for this
+	// caller. An agent's own id can belong to sessions in several projects, and
+	// a client that repeats a request gets the stream of the first request's
+	// turn.
 	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
 		var err error
 		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
@@ -144,13 +145,13 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, wa
 }
 
 // checkCommand rejects a prompt that an agent may take for one of its own
-// commands, unless the caller has the scope approve. A command changes at once
-// what the agent asks about: Qwen Code's /config writes the user's settings,
-// and Gemini CLI's "/extensions link", also written "$extensions link", starts
-// programs.
+// commands, unless the caller has the scope approve. A command takes effect
+// without an approval and can change which actions need one. For example, Qwen
+// Code's /config writes the user's settings. Gemini CLI's "/extensions link",
+// also written "$extensions link", starts programs.
 //
-// Agents have commands that they do not list. Each has its own idea of the
-// white space that it skips before a command. So the first visible character
+// Agents have commands that they do not list, and they differ in the white
+// space that they skip before a command. So the first visible character
 // decides.
 func checkCommand(r *http.Request, field, content string) error {
 	content = strings.TrimLeftFunc(content, func(c rune) bool { return unicode.In(c, unicode.White_Space, unicode.Z, unicode.C) })

@@ -13,7 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// The bodies of the question what stored rules do with a call.
+// Request and response bodies of Explain.
 type (
 	// ExplainRequest is a call, as an approval would show it.
 	ExplainRequest struct {
@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// Explain returns what those rules of a list that the caller may know of do
-// with a call.
+// Explain returns what the rules of a list do with a call. It considers only
+// the rules that the caller may see.
 func Explain(ctx context.Context, list []store.Rule, in ExplainRequest) (ExplainAnswer, error) {
 	c, err := describedCall(ctx, in)
 	if err != nil {
@@ -72,9 +72,9 @@ func Explain(ctx context.Context, list []store.Rule, in ExplainRequest) (Explain
 	return out, nil
 }
 
-// describedCall returns the call that a request describes. A caller that is
-// bound to a project describes calls in its folders about files in there: the
-// answer depends on where the links of other paths lead.
+// describedCall returns the call that a request describes. If the caller is
+// bound to a project, the call's folder and files must be in that project.
+// Otherwise the answer would reveal where links outside the project lead.
 func describedCall(ctx context.Context, in ExplainRequest) (rules.Call, error) {
 	own := access.Caller(ctx).Project
 	dir := cmp.Or(in.ProjectDir, own)

@@ -81,8 +81,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // admit counts c as an open connection if the limits allow it. It returns the
-// connection to close in exchange, if any, and the setting whose limit was
-// reached.
+// connection to close instead, if any, and the setting whose limit was reached,
+// if any. If ok is false, the caller rejects c.
 func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,7 +223,7 @@ func (c *Conn) authenticated() {
 	}
 }
 
-// rest records whether c is idle, that is waits for a request.
+// rest records whether c is idle. An idle connection waits for a request.
 func (c *Conn) rest(yes bool) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()

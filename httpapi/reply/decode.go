@@ -41,8 +41,8 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
 	}
-	// The body has arrived. The answer may be a stream that takes hours, so
-	// reading has no deadline from here on.
+	// The body is complete. The handler may now write a stream for hours, so
+	// remove the read deadline.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	if len(data) == 0 {
 		return nil

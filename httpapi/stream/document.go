@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A Document describes what streams carry. It holds zero values by their names
-// on the wire; the OpenAPI document is made from the types of these values.
+// A Document describes what streams carry. Its maps have a zero value for each
+// name on the wire. The OpenAPI document is made from the types of these
+// values.
 type Document struct {
 	Event    any            // a canonical event
 	Payloads map[string]any // of canonical events, by type

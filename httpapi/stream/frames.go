@@ -268,9 +268,9 @@ func (t *TurnFrames) whole(a About, it *turnItem, typ event.ItemType, text strin
 	return append(out, TurnFrame{name, textFrame{a, text, it.parent}})
 }
 
-// broken returns the frames for an item that failed. After a text that failed
-// the turn continues, so a turn:error frame tells the client that the text has
-// no end.
+// broken returns the frames for an item that failed. When a text fails, the
+// turn continues, so a turn:error frame reports that the rest of the text is
+// missing.
 func (t *TurnFrames) broken(a About, f event.Fault) []TurnFrame {
 	if it := t.items[a.ItemID]; it == nil || it.typ == event.TypeFunctionCall {
 		return t.cut(a, f.Message)

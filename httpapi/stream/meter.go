@@ -187,7 +187,8 @@ func (m *meter) begin() error {
 	return nil
 }
 
-// end handles the end of a frame.
+// end handles the last byte of a frame. It returns an error if the frame is a
+// close frame whose reason is not valid UTF-8.
 func (m *meter) end() error {
 	reason := m.closing
 	m.closing = nil

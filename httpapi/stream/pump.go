@@ -214,9 +214,10 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	return p.live(ctx, history.pacer, history.at)
 }
 
-// history sends a chunk in one or more messages. Only the last of them moves
-// the client's cursor, because entries are in the order in which items
-// appeared, not in which they changed.
+// history sends a chunk in one or more messages. Entries are in the order in
+// which items appeared, not in which they changed. So only all entries together
+// bring the client to a new position in the log, and only the last message
+// moves the client's cursor.
 func (p *pump) history(c chunk, before, after int64, first *Resume) error {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
 	size := 0

@@ -83,7 +83,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 }
 
 // firstFrame is how long the first frame of a turn waits for the agent to
-// report its model, which may not be the session's.
+// report its model, which may differ from the session's.
 const firstFrame = 100 * time.Millisecond
 
 // modelOf returns the model of a turn: the one that the agent reports as the

@@ -27,9 +27,9 @@ type write struct {
 	cut   func()
 }
 
-// begin counts a message of n bytes until the caller calls end. If there are
-// too many bytes, begin calls the cut functions of the oldest writes, which
-// must not block.
+// begin counts a message of n bytes as unread until the caller calls end. It
+// does not count small messages. If too many bytes are unread, begin calls the
+// cut functions of the oldest writes. A cut function must not block.
 func (u *unread) begin(n int, cut func()) (end func()) {
 	if n < largeMessage {
 		return func() {}

@@ -34,8 +34,9 @@ const (
 // Families returns the families of messages, the usual default first.
 func Families() []string { return []string{FamilyUpsert, FamilyEvents} }
 
-// The codes with which the server closes a WebSocket. After all but the first,
-// a client may connect again and resume by seq.
+// The codes with which the server closes a WebSocket. A client may connect
+// again and resume by seq. After closeBadRequest and closeTooLarge it must not
+// send the same message again.
 const (
 	closeBadRequest websocket.StatusCode = 4400 // the client sent an unknown frame or family
 	closeCredential websocket.StatusCode = 4401 // the credential has ended; the client needs another one
@@ -444,7 +445,8 @@ func (k *socket) about(data []byte, f func(id string) error) (any, error) {
 	})
 }
 
-// options handles a message whose other fields are options.
+// options changes the options of a session. Every field of the message that
+// sessionMessage does not have is an option.
 func (k *socket) options(data []byte) (any, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
