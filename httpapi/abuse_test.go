@@ -24,7 +24,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// B07
+// The server closes a connection whose client sends a request very slowly, or
+// sends nothing (B07).
 func TestSlowloris(t *testing.T) {
 	for name, tt := range map[string]struct {
 		head   string
@@ -169,7 +170,8 @@ func TestSlowReaderOfOthers(t *testing.T) {
 	}
 }
 
-// B10
+// The server closes a WebSocket whose client sends malformed, huge or too many
+// frames, and uses little memory for them (B10).
 func TestWebSocketAbuse(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -265,7 +267,7 @@ func TestWebSocketAbuse(t *testing.T) {
 	}
 }
 
-// Uses a real socket and the http.Server of the shipped program.
+// TestRealSocket uses a real socket and the http.Server of the shipped program.
 func TestRealSocket(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)

@@ -94,7 +94,8 @@ func TestDocumentNeedsNoCredential(t *testing.T) {
 	}
 }
 
-// A01
+// The golden file has the status of every route for a request without a
+// credential. Every answer has the security headers (A01).
 func TestNoTokenEveryRoute(t *testing.T) {
 	rg := newRig(t)
 	var b strings.Builder
@@ -112,7 +113,8 @@ func TestNoTokenEveryRoute(t *testing.T) {
 	golden(t, "anonymous.txt", b.String())
 }
 
-// A02
+// A token in any wrong form is rejected, and the answer does not contain it
+// (A02).
 func TestWrongTokenShapes(t *testing.T) {
 	rg := newRig(t)
 	shapes := map[string]func(*http.Request){
@@ -166,7 +168,8 @@ func TestErrorTellsAWrongCredentialFromAMissingOne(t *testing.T) {
 	}
 }
 
-// A08
+// Only the server decides the scopes of a credential. A client cannot add
+// scopes in a request (A08).
 func TestScopesAreTheServers(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -196,7 +199,8 @@ func TestScopesAreTheServers(t *testing.T) {
 	}
 }
 
-// A10
+// After ten wrong credentials from an address, further wrong ones from it are
+// throttled. A valid credential is still accepted (A10).
 func TestWrongCredentialsAreThrottledAndValidOnesAreNot(t *testing.T) {
 	rg := newRig(t)
 	got := map[int]int{}
@@ -268,7 +272,8 @@ func TestThrottleWithASecondCredential(t *testing.T) {
 	}
 }
 
-// B01
+// A page that reaches the server through its own host name (DNS rebinding) can
+// use no route (B01).
 func TestReboundHostIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -295,7 +300,7 @@ func TestReboundHostIsRejected(t *testing.T) {
 	}
 }
 
-// B03
+// Requests with an unusual target or Host are rejected (B03).
 func TestTargetForms(t *testing.T) {
 	rg := newRig(t)
 	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "own.localhost:7777" }
@@ -318,7 +323,8 @@ func TestTargetForms(t *testing.T) {
 	}
 }
 
-// B04
+// The golden file has the answers to requests with each form of an Origin
+// header (B04).
 func TestOriginTable(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) {
 		c.Origins = []string{"https://runnel.example"}
@@ -381,7 +387,8 @@ func TestOriginTable(t *testing.T) {
 	}
 }
 
-// B05
+// No route accepts a body with a Content-Type that a page of another site can
+// send without a preflight request (B05).
 func TestFormPostsAreRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -403,7 +410,8 @@ func TestFormPostsAreRejected(t *testing.T) {
 	}
 }
 
-// B06
+// Pages of other origins can read answers only if the operator listed their
+// origin (B06).
 func TestNoCORS(t *testing.T) {
 	preflight := func(rg *rig, origin string) http.Header {
 		w := rg.do("OPTIONS", "/api/session/create", "", anonymous, header("Origin", origin), header("Access-Control-Request-Method", "POST"))
@@ -433,7 +441,8 @@ func TestNoCORS(t *testing.T) {
 	}
 }
 
-// A13, A15
+// A page of another site can neither log the browser in nor use its cookie
+// (A13, A15).
 func TestCookieAndLoginCSRF(t *testing.T) {
 	rg := newRig(t)
 	login := func(edit ...func(*http.Request)) *http.Response {
@@ -508,7 +517,8 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 	}
 }
 
-// A13
+// Behind a proxy that terminates TLS, the cookie has the attribute Secure
+// (A13).
 func TestSecureBehindTLS(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) {
 		c.Proxied = true
@@ -521,7 +531,8 @@ func TestSecureBehindTLS(t *testing.T) {
 	}
 }
 
-// H04
+// A handler that panics gives an internal error. Neither the answer nor the log
+// contains the value of the panic (H04).
 func TestPanicPath(t *testing.T) {
 	rg := newRig(t)
 	rg.router.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})

@@ -142,8 +142,8 @@ func answer(op *huma.Operation, media string) *huma.MediaType {
 	return op.Responses["200"].Content[media]
 }
 
-// union defines a component that is one of members. The value of property tells
-// which member an object is.
+// union defines a component that is one of members. The value of property
+// determines which member an object is.
 func (d describer) union(name, property, about string, members map[string]*huma.Schema) *huma.Schema {
 	s := &huma.Schema{Description: about, Discriminator: &huma.Discriminator{PropertyName: property, Mapping: make(map[string]string)}}
 	for _, value := range slices.Sorted(maps.Keys(members)) {

@@ -30,7 +30,8 @@ func onDisk(t *testing.T, dir string) (func(*Config, *gateway.Config), *sqlite.S
 	}, st
 }
 
-// A05
+// No credential is in a file of the data directory, in the log, in the
+// arguments, in the environment or in an answer of the server (A05).
 func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 	timed(t, minute)
 	dir := filepath.Join(t.TempDir(), "data")

@@ -332,8 +332,8 @@ func (p *selectiveAsker) Takes() runnel.Takes {
 	return t
 }
 
-// The gates decide on the delegations that such an agent asks about. The others
-// are reported.
+// The gates decide on the delegations about which such an agent asks. A
+// delegation without asking is reported.
 func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"lead": lead, "tester": tester, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) {
 		g.GovernedDelegation = true
@@ -454,11 +454,11 @@ func TestProfileThatApprovesNeedsTheScopeApprove(t *testing.T) {
 	rg.createWith(`{"persona":"approves"}`)
 }
 
-// A profile that approves nothing when it is chosen may do so later. A
-// project's profile replaces one of the same name beside the configuration,
-// also the server's default. So the profile of a session that was created
-// without the scope approve never approves, unless it is the server's default
-// and lies beside the configuration.
+// A profile that approves no tool when it is chosen may approve tools later,
+// because its file can change. A project's profile also replaces a profile of
+// the same name beside the configuration, even the server's default. So in a
+// session that was created without the scope approve, only the server's default
+// beside the configuration may approve tools.
 func TestProfilesApproveNothingForWhoMustNotApprove(t *testing.T) {
 	const approves = "---\nauto_approve_tools: [Bash]\n---\n"
 	rg, _ := withAble(t, map[string]string{"default": approves, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) { g.Profile = "default" })

@@ -13,16 +13,16 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A stuckClient is a connection of HTTP/2 that leaves the server every window
-// open, so that only what it reads holds the server's writes up.
+// A stuckClient is an HTTP/2 connection that opens every flow-control window
+// fully. So the server's writes block only because the client does not read.
 type stuckClient struct {
 	t    *testing.T
 	conn net.Conn
 	next uint32 // id of the next stream
 }
 
-// stuckClient opens a connection whose requests nobody reads the answers of,
-// but for their first bytes.
+// stuckClient opens a connection. The client reads only the first bytes of its
+// answers.
 func (s *site) stuckClient() *stuckClient {
 	s.t.Helper()
 	conn, err := s.ln.dial(s.t.Context(), "", "")
@@ -91,8 +91,9 @@ func (c *stuckClient) closed() bool {
 	return err != nil
 }
 
-// Over HTTP/2 a reset stream has to be announced, which a client that reads
-// nothing prevents: only the end of the connection ends its requests.
+// Over HTTP/2 the server resets a request's stream with a frame. If the client
+// reads nothing, that frame cannot be written. So the server closes the
+// connection, which ends all its requests.
 func TestConnectionOfHTTP2ThatReadsNothingIsClosed(t *testing.T) {
 	for _, kind := range []string{"events", "items", "export?format=md"} {
 		t.Run(kind, func(t *testing.T) {
@@ -139,8 +140,8 @@ func TestRevokeEndsRequestsOfHTTP2ConnectionThatReadsNothing(t *testing.T) {
 	})
 }
 
-// Each connection has few requests, so that a credential's limits are not what
-// bounds them.
+// Each connection has only one request, so the limits of a credential are not
+// reached. The limit of unread bytes is.
 func TestUnreadAnswersOfHTTP2AreBounded(t *testing.T) {
 	const clients, limit = 8, 2 << 20
 	for _, kind := range []string{"events", "items"} {

@@ -230,7 +230,7 @@ func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 	}
 }
 
-// A14
+// As TestSessionIsolation, for messages on the WebSocket (A14).
 func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

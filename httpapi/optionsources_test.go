@@ -24,7 +24,8 @@ type withResolved struct {
 	}
 }
 
-// says lists the options with their values and sources, for comparison.
+// says lists the options with their values and sources, so that a test can
+// compare them.
 func (w withResolved) says(names ...string) string {
 	var out []string
 	for _, name := range names {

@@ -191,7 +191,8 @@ func (r refusal) body(text string, opts, also map[string]any) string {
 	return string(data)
 }
 
-// C11
+// A prompt that is rejected changes neither its session nor the settings of the
+// agent (C11).
 func TestRefusedTurnLeavesTheSessionUnchanged(t *testing.T) {
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
@@ -292,7 +293,8 @@ func (s *site) snapshot(id string, p *picky) map[string]string {
 	}
 }
 
-// C12
+// A rejected attachment is dropped with a warning, and the prompt continues. If
+// all are rejected and the prompt has no text, the prompt is rejected (C12).
 func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{&picky{Provider: script.New()}} })
 	pdf := filepath.Join(rg.dir, "a.pdf")

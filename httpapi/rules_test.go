@@ -118,7 +118,7 @@ func TestADecisionBecomesARule(t *testing.T) {
 			t.Errorf("resolved by %s, want policy", b.By)
 		}
 	}
-	// What the rule does not say waits for a person.
+	// A person decides about a call that the rule does not match.
 	b := rg.asked(id, "git status; rm -rf ~")
 	call[command.DecideAnswer](rg, "POST", "/api/session/"+id+"/approvals/"+url.PathEscape(b.ID), `{"choice":"deny"}`, 200)
 }

@@ -53,7 +53,7 @@ func TestNoAnswersInAdvance(t *testing.T) {
 	}
 }
 
-// A08
+// As TestNoAnswersInAdvance, for messages on the WebSocket (A08).
 func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	s := serve(t)
 	id := s.create()
@@ -73,7 +73,7 @@ func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 }
 
 // A credential without the scope approve cannot send agents their own commands,
-// because a command changes what the agent asks about.
+// because a command can change which actions need an approval.
 func TestCommandsNeedTheScopeApprove(t *testing.T) {
 	s := serve(t)
 	id := s.create()

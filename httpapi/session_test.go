@@ -160,7 +160,8 @@ func TestUploadsAndAttachments(t *testing.T) {
 	}
 }
 
-// B09
+// The server rejects bodies that are too large, and does not keep them in
+// memory (B09).
 func TestOversize(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -224,7 +225,8 @@ func (e *endlessBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// C05
+// Text that is not valid JSON or Unicode, or contains NUL, is rejected with the
+// reason. Any other text arrives unchanged (C05).
 func TestHostileText(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) {
@@ -262,7 +264,8 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// C15
+// A body that JSON parsers could understand in different ways is rejected
+// (C15).
 func TestJSONStrict(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -355,7 +358,8 @@ func members(n int) string {
 	return b.String()[1:]
 }
 
-// E01
+// Only the first of concurrent decisions counts. A decision about another
+// session, approval or argument digest is rejected (E01).
 func TestDecisionsOverHTTP(t *testing.T) {
 	rg := newRig(t)
 	id, other := rg.create(), rg.create()
@@ -392,7 +396,8 @@ func TestDecisionsOverHTTP(t *testing.T) {
 	}
 }
 
-// G14
+// Of 100 concurrent prompts, one begins a turn and the others are rejected
+// (G14).
 func TestSecondTurnIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -425,7 +430,7 @@ func TestSecondTurnIsRejected(t *testing.T) {
 	rg.events(id, rg.prompt(id, "text"))
 }
 
-// G10
+// A turn continues to its end when all its clients have disconnected (G10).
 func TestAllClientsLeaveMidTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -90,7 +90,8 @@ func (t *teeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// G02
+// A client whose stream is cut at any byte resumes and gets every event once
+// (G02).
 func TestEveryCutOfSSE(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -205,7 +206,7 @@ func wsPayloads(raw []byte) (out [][]byte) {
 	return out
 }
 
-// G02
+// As TestEveryCutOfSSE, for events on the WebSocket (G02).
 func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -357,13 +358,13 @@ func (s *site) resume(id string, sc *screen) {
 	}
 }
 
-// G02
+// As TestEveryCutOfSSE, for whole items on the WebSocket (G02).
 func TestEveryCutOfWebSocketUpserts(t *testing.T) { everyCut(t, false) }
 
 func TestEveryCutOfWebSocketAppends(t *testing.T) { everyCut(t, true) }
 
-// everyCut cuts the stream of a client of whole items at every byte. Whatever
-// the client has then, it resumes to the same session.
+// everyCut cuts the stream of a client of whole items at every byte. Wherever
+// the cut is, the client has the same session after it has resumed.
 func everyCut(t *testing.T, appends bool) {
 	timed(t, minute)
 	s := serve(t)
@@ -429,7 +430,8 @@ func TestAppendsNeedTheFamilyOfItems(t *testing.T) {
 	}
 }
 
-// G03
+// A stream begins after the client's cursor. A cursor that the log does not
+// have is reset, and one that is not a number is rejected (G03).
 func TestCursorAtTheEdges(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -555,5 +557,3 @@ func TestAnswerWaitsForAnAgentThatStartsSlowly(t *testing.T) {
 		}
 	})
 }
-
-// A reader that disconnects and resumes sees the same as one that stays.

@@ -227,7 +227,8 @@ func TestTurnOnDisconnect(t *testing.T) {
 	}
 }
 
-// G06
+// Every reader of a turn gets exactly one end of it, however the turn ends
+// (G06).
 func TestTurnEndsOnceForEveryReader(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -24,7 +24,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// G13
+// The first message selects the family of messages for the whole connection
+// (G13).
 func TestHelloFamily(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -100,7 +101,7 @@ func TestHelloFamily(t *testing.T) {
 	}
 }
 
-// B02
+// The WebSocket rejects pages of other hosts and origins (B02).
 func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -129,7 +130,7 @@ func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 	}
 }
 
-// A08
+// Each message on the WebSocket needs the scope of its command (A08).
 func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -151,7 +152,8 @@ func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	}
 }
 
-// A09
+// When a credential is revoked, its streams end, and no later event reaches its
+// client (A09).
 func TestRevokeClosesStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -199,7 +201,8 @@ func TestRevokeClosesStreams(t *testing.T) {
 	testload.Within(t, "the revocation", began, 10*time.Second)
 }
 
-// G08
+// A client that reads nothing does not delay a turn. The server closes its
+// connection (G08).
 func TestStalledClientIsClosed(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +231,7 @@ func TestStalledClientIsClosed(t *testing.T) {
 	})
 }
 
-// G01
+// A reader that disconnects and resumes sees the same as one that stays (G01).
 func TestTwoClientsOneReconnecting(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -284,7 +287,7 @@ func TestTwoClientsOneReconnecting(t *testing.T) {
 	}
 }
 
-// G12
+// Fifty readers of one session receive the same events (G12).
 func TestFiftyTabs(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -366,7 +369,8 @@ func TestWatchSessions(t *testing.T) {
 	}
 }
 
-// G16
+// When the server shuts down, every WebSocket closes with the code for that,
+// and every turn ends in the log (G16).
 func TestShutdownEndsStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

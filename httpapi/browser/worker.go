@@ -21,7 +21,7 @@ self.addEventListener("activate", (e) => e.waitUntil((async () => {
 const OwnWorker = "/sw.js"
 
 // EndWorker answers a request for the script of a service worker that is not
-// the page's own. It reports whether r was such a request. hasOwn says whether
+// the page's own. It reports whether r was such a request. hasOwn is true if
 // the page has a file at [OwnWorker].
 func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool) bool {
 	own := hasOwn && host == HostOfPage && r.URL.Path == OwnWorker
