@@ -155,8 +155,8 @@ func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 }
 
 // Handshake calls negotiate, which reads lines with next until the agent is
-// ready for a prompt. Next returns the events of those lines later. Handshake
-// stops the process if negotiate fails, takes too long, or ctx ends.
+// ready for a prompt. Conn.Next later returns the events of those lines.
+// Handshake stops the process if negotiate fails, takes too long, or ctx ends.
 func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte, error)) error) error {
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.starts)

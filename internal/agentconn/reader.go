@@ -48,8 +48,8 @@ func (r *Reader) Line(l runnel.Line) (evs []event.Event, interrupts bool) {
 	return evs, interrupts
 }
 
-// follow updates the open approvals. It returns the further events of a
-// decision that ends its turn: it withdraws the turn's other questions.
+// follow updates the open approvals. If ev is a decision that ends its turn,
+// follow returns the events that withdraw the turn's other approvals.
 func (r *Reader) follow(ev event.Event) []event.Event {
 	switch b := ev.Body.(type) {
 	case event.ApprovalRequested:

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// git runs git as a user would, with a configuration of its own.
+// git runs git in dir without the configurations of the user and the system.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
@@ -243,7 +243,7 @@ func TestEveryConfigurationIsRead(t *testing.T) {
 				t.Fatalf("git takes %q", got)
 			}
 		}, "core.fsmonitor (ABOVE/other/config)"},
-		"include of one file by two names": {func(t *testing.T, dir string) { // each beside its own "two"
+		"include of one file by two names": {func(t *testing.T, dir string) { // a file "two" lies beside each name
 			write(t, dir+"/.git/config", "[include]\npath=../a/one\npath=../b/one\n")
 			write(t, dir+"/a/one", "[include]\npath=two\n")
 			write(t, dir+"/b/two", evil)
@@ -317,8 +317,8 @@ func TestRepositoryAboveTheFolderIsRead(t *testing.T) {
 	}
 }
 
-// A link may lead to what else the repository above holds. What lies elsewhere
-// is not the repository's.
+// The finder follows a link to another folder of the repository above. It does
+// not follow a link to a folder outside of it.
 func TestLinksIntoTheRepositoryAboveAreFollowed(t *testing.T) {
 	dir := repo(t)
 	t.Setenv("HOME", filepath.Dir(dir)) // no repository above that counts
@@ -365,8 +365,8 @@ func TestRepositoryOfAWorktreeIsRead(t *testing.T) {
 	}
 }
 
-// Git of ours runs nothing and reads nothing but the file, whatever the
-// environment says.
+// The git that the finder runs starts no program and reads only the
+// configuration that it is given, whatever the environment contains.
 func TestReadingRunsNothing(t *testing.T) {
 	dir := repo(t)
 	mark := filepath.Join(dir, "ran")
@@ -427,7 +427,8 @@ func TestNearestFoldersAreLookedAtFirst(t *testing.T) {
 	}
 }
 
-// Many files do not keep the finder from a repository that is as near.
+// The finder finds the repository in a folder even if the folder has more
+// entries than the bound.
 func TestFilesHideNoRepository(t *testing.T) {
 	for _, name := range []string{".", "bare"} {
 		dir := repo(t)

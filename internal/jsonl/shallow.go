@@ -9,9 +9,10 @@ import "bytes"
 const MaxLevels = 1000
 
 // Shallow returns line with null in the place of every list and object that is
-// nested deeper than MaxLevels. Without it, such a message could not be decoded
-// at all: a question in it would never be answered. Shallow returns line itself
-// if nothing in it is nested deeper.
+// nested deeper than MaxLevels. Without it, a message of more than 10,000
+// levels could not be decoded at all, and a question in it would never be
+// answered. If nothing is nested deeper than MaxLevels, Shallow returns line
+// itself.
 func Shallow(line []byte) []byte {
 	if bytes.Count(line, []byte{'['})+bytes.Count(line, []byte{'{'}) <= MaxLevels {
 		return line

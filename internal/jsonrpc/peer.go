@@ -146,7 +146,7 @@ func Unsupported(m Message) Message {
 	return NewFailure(m.ID, CodeMethodNotFound, "this client does not support the method")
 }
 
-// Overloaded returns the response to a request beyond the bound.
+// Overloaded returns the response to a request that Got reported as Overrun.
 func Overloaded(m Message) Message {
 	return NewFailure(m.ID, CodeOverloaded, "too many requests are open")
 }

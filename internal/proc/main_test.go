@@ -39,14 +39,14 @@ func play(role string, args []string) {
 		os.Exit(code)
 	case "echo":
 		io.Copy(os.Stdout, os.Stdin)
-	case "lines": // count
+	case "lines": // prints count lines
 		out := bufio.NewWriter(os.Stdout)
 		count, _ := strconv.Atoi(args[0])
 		for i := range count {
 			fmt.Fprintf(out, "line %d\n", i)
 		}
 		out.Flush()
-	case "stderr": // MiB of it
+	case "stderr": // prints MiB on standard error
 		mib, _ := strconv.Atoi(args[0])
 		for range mib {
 			os.Stderr.Write(bytes.Repeat([]byte("0123456789abcde\n"), 1<<16))
@@ -61,24 +61,24 @@ func play(role string, args []string) {
 	case "where":
 		dir, _ := os.Getwd()
 		fmt.Println(dir)
-	case "deaf": // to every signal that it may be
+	case "deaf": // ignores every signal that it can ignore
 		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		ready()
 		forever()
-	case "listener": // tells what it hears
+	case "listener": // prints the signals that it receives
 		heard := make(chan os.Signal, 8)
 		signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
 		ready()
 		for s := range heard {
 			fmt.Println(s)
 		}
-	case "polite": // goes when asked
+	case "polite": // exits at an interrupt
 		heard := make(chan os.Signal, 8)
 		signal.Notify(heard, os.Interrupt)
 		ready()
 		<-heard
 		fmt.Println("goodbye")
-	case "block": // with nothing to wait for
+	case "block": // runs without doing anything
 		ready()
 		forever()
 	default:

@@ -45,9 +45,9 @@ type Command struct {
 	// recognises agents. Linux only. Default: none.
 	Mark string
 
-	// Sole says that this process is a subreaper (see BecomeSubreaper) and runs
-	// nothing else. Every process that it adopts then belongs to the tree, so
-	// no descendant can detach itself. Linux only.
+	// If Sole is true, this process is a subreaper (see BecomeSubreaper) and
+	// runs nothing else. Every process that it adopts then belongs to the tree,
+	// so no descendant can detach itself. Linux only.
 	Sole bool
 
 	// DieWithParent kills the child when this process ends for any reason. The

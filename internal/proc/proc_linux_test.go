@@ -47,13 +47,13 @@ func playHere(role string, args []string) {
 	case role == "headless": // its first thread has ended
 		ready()
 		loseMainThread()
-	case role == "forker": // all the time
+	case role == "forker": // starts a process every 5 ms
 		ready()
 		for tick, i := time.Tick(5*time.Millisecond), 0; i < 2000; i++ {
 			exec.Command("/bin/sleep", "60").Start()
 			<-tick
 		}
-	case role == "hopper": // is always a new process
+	case role == "hopper": // starts its successor and exits, again and again
 		if args[0] == "1" {
 			ready()
 		}
@@ -275,7 +275,7 @@ func TestReusedPIDIsNotSignalled(t *testing.T) {
 		t.Fatal("no such process")
 	}
 	other := e
-	other.start-- // who had the number before
+	other.start-- // as of an earlier process with this id
 	kill(other)
 
 	// The same through Stop: the tree has recorded a process whose id now
@@ -362,7 +362,7 @@ func openDescriptors() (fds []int) {
 func TestChildHasThreeDescriptors(t *testing.T) {
 	others := start(t, command("block")) // whose pipes are open meanwhile
 	awaitReady(t, others, 1)
-	inherited := make(map[int]bool) // by ourselves, from whoever runs the tests
+	inherited := make(map[int]bool) // descriptors that this process inherited from the program that runs the tests
 	for _, fd := range openDescriptors() {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 && fd > 2 {
 			inherited[fd] = true
@@ -375,7 +375,7 @@ func TestChildHasThreeDescriptors(t *testing.T) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		fd, _ := strconv.Atoi(number)
 		its := strings.Contains(rest, "anon_inode") || strings.Contains(rest, "/sys/") || strings.Contains(rest, "/proc/")
-		if !inherited[fd] && !its { // the Go runtime has some of its own
+		if !inherited[fd] && !its { // the Go runtime opens descriptors of its own
 			got = append(got, number+" "+rest)
 		}
 	}
@@ -410,7 +410,7 @@ func beSubreaper() {
 		if err := cmd.Start(); err != nil {
 			fmt.Println(err)
 		}
-		await(func() bool { return zombie(cmd.Process.Pid) }) // and is looked at by the reaper
+		await(func() bool { return zombie(cmd.Process.Pid) }) // the reaper must then leave the zombie to cmd.Wait
 		reapOrphans()
 		var exit *exec.ExitError
 		if err := cmd.Wait(); code != 0 && (!errors.As(err, &exit) || exit.ExitCode() != code) || code == 0 && err != nil {

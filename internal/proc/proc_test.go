@@ -149,7 +149,7 @@ func TestOnlyAllowedVariablesReachTheChild(t *testing.T) {
 	}
 	parent = append(parent, "RUNNEL_TOKEN=canary", "runnel_token=canary", "PATHX=canary", "XPATH=canary", "PATH", "=canary",
 		"PATH=/first", "PATH=/bin", "LC_ALL=C", "LC_TIME=de", "KEPT=from parent", "NEVER=canary")
-	for _, e := range parent { // and the parent really has them
+	for _, e := range parent { // set the variables in this process
 		if name, value, ok := strings.Cut(e, "="); ok && name != "" && name != "PATH" {
 			t.Setenv(name, value)
 		}
@@ -166,7 +166,7 @@ func TestOnlyAllowedVariablesReachTheChild(t *testing.T) {
 	p := start(t, Command{Path: self(), Env: env})
 	out, _ := io.ReadAll(p.Stdout())
 	got := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(e string) bool {
-		return runtime.GOOS == "windows" && strings.HasPrefix(e, "SYSTEMROOT=") // which os/exec insists on
+		return runtime.GOOS == "windows" && strings.HasPrefix(e, "SYSTEMROOT=") // os/exec always adds it
 	})
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -185,7 +185,7 @@ func TestEmptyEnvironmentIsNotOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ := io.ReadAll(child.stdout) // of the tests, since it got no role
+	out, _ := io.ReadAll(child.stdout) // the output of the tests, which a child without a role runs
 	child.cmd.Wait()
 	child.stdin.Close()
 	child.stdout.Close()
@@ -209,7 +209,7 @@ func TestBaseHasNothingOfOurs(t *testing.T) {
 func TestSendAfterTheChildExitsIsAnError(t *testing.T) {
 	p := start(t, command("exit", "3"))
 	sent := p.Send(make([]byte, 8<<20))
-	if sent != nil && !errors.Is(sent, ErrStdinClosed) { // it may be gone already
+	if sent != nil && !errors.Is(sent, ErrStdinClosed) { // the child may have exited already
 		t.Fatal(sent)
 	}
 	if err := p.Flush(t.Context()); sent == nil && !errors.Is(err, ErrStdinClosed) {
@@ -253,7 +253,7 @@ func TestBlockedStdinDoesNotBlockOtherWork(t *testing.T) {
 	if err := p.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Flush: %v", err)
 	}
-	p.CloseStdin() // has to wait its turn, for ever
+	p.CloseStdin() // waits forever behind the queued input
 	stop(t, p, Now)
 	if err := p.Flush(t.Context()); !errors.Is(err, ErrStdinClosed) {
 		t.Errorf("Flush after the end: %v", err)

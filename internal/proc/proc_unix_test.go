@@ -28,13 +28,13 @@ var newSession = &syscall.SysProcAttr{Setsid: true}
 // not know the role.
 func playUnix(role string, args []string) bool {
 	switch role {
-	case "leave": // a descendant behind that holds the output
+	case "leave": // exits and leaves a descendant that holds the output open
 		respawn(nil, "deaf")
 	case "leave in session":
 		respawn(newSession, "deaf")
 	case "fork away with all":
 		if len(args) > 0 {
-			os.Stdin.Read(make([]byte, 1)) // not before the test has written
+			os.Stdin.Read(make([]byte, 1)) // wait until the test has written
 			forkAwayWithAll()
 			return true
 		}
@@ -163,7 +163,7 @@ func TestStdoutHeldByADescendantDoesNotBlockWait(t *testing.T) {
 			pid := awaitReady(t, p, 1)[0]
 			<-p.exited
 			begin := time.Now()
-			rest, err := io.ReadAll(p.Stdout()) // hangs at first: the descendant has nothing to say
+			rest, err := io.ReadAll(p.Stdout()) // blocks at first, because the descendant holds the output open and prints nothing more
 			if len(rest) > 0 || err != nil {
 				t.Errorf("stdout ended with %q, %v", rest, err)
 			}
@@ -263,7 +263,7 @@ func TestStartWithoutDescriptorsFailsCleanly(t *testing.T) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	start(t, command("exit", "0")) // so that what the runtime opens once is open
+	start(t, command("exit", "0")) // so that the runtime has opened the descriptors that it opens only once
 	for room := range uint64(9) {
 		low := old
 		low.Cur = uint64(descriptors(t)) + room
@@ -297,7 +297,7 @@ func TestEndOfAThreadDoesNotKillTheChild(t *testing.T) {
 		for !closed(quit) {
 			var threads sync.WaitGroup
 			for range 10 {
-				threads.Go(runtime.LockOSThread) // its thread ends with it
+				threads.Go(runtime.LockOSThread) // the thread ends with the goroutine
 			}
 			threads.Wait()
 		}

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection returns both ends of one, whose far end was connected by this
-// process.
+// connection returns both ends of a connection. This process made the far end.
 func connection(t *testing.T) (near, far *net.UnixConn) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
@@ -88,7 +87,8 @@ func TestSocketOfPeerIsTheOtherEnd(t *testing.T) {
 	}
 }
 
-// On a system without handles of peers, a caller has to hold its end.
+// On a system without peer handles, Verify accepts a caller only if the caller
+// has a descriptor of its end of the connection.
 func TestCallerWithoutItsSocketIsNotVerified(t *testing.T) {
 	near, far := connection(t)
 	h, err := OpenHandle(os.Getpid())

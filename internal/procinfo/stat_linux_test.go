@@ -64,14 +64,15 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Start returns while the kernel may still lack the new environment.
+	// Wait for output of the program: until it runs, the kernel may show the
+	// environment of this process.
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
 		t.Errorf("marks: %q", got)
 	}
-	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // another argument than the first
+	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the word is not the first argument
 		t.Errorf("a supervisor: %v, %v", is, err)
 	}
 	in.Close()
@@ -126,7 +127,8 @@ func TestIsSupervisorReadsBoundedPartOfCommandLine(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// Start returns while the kernel may still lack the new command line.
+		// Wait for output of the program: until it runs, the kernel may show
+		// the command line of this process.
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}

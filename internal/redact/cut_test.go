@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// whole are secrets of every kind, by how much of each is no secret: its
-// beginning, which is the same for all of its kind.
+// whole returns a secret of each kind, and the length of its beginning that is
+// not secret because all secrets of the kind have it.
 func whole() map[string]int {
 	all := map[string]int{
 		"Authorization: Bearer " + mixed:                      len("Authorization: Bearer "),
@@ -31,8 +31,8 @@ func whole() map[string]int {
 	return all
 }
 
-// cuts shortens a text in the ways in which it may have been before it is
-// redacted. The result is as long as max says, or a little shorter.
+// cuts returns s shortened in each way in which a text may be shortened before
+// it is redacted. Each result keeps at most max bytes of s.
 func cuts(s string, max int) map[string]string {
 	all := map[string]string{
 		"shortened": text.Shorten(s, max+len(ellipsis)),
@@ -45,8 +45,8 @@ func cuts(s string, max int) map[string]string {
 	return all
 }
 
-// TestShortenedTextHoldsNoHalfSecret shortens texts within a secret, at each
-// place.
+// A text that is shortened within a secret, at any place, contains no part of
+// the secret that is long enough to be useful.
 func TestShortenedTextHoldsNoHalfSecret(t *testing.T) {
 	const head = "The key is "
 	for _, key := range slices.Sorted(maps.Keys(whole())) {
@@ -79,8 +79,7 @@ func TestShortenedTextHoldsNoHalfValue(t *testing.T) {
 	}
 }
 
-// TestShortenedTextInPieces has the pieces of a stream be what the whole
-// becomes.
+// A text that is redacted in pieces gives the same result as the whole text.
 func TestShortenedTextInPieces(t *testing.T) {
 	r := New("correct-horse-battery", "…horse")
 	for _, in := range []string{

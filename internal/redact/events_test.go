@@ -22,8 +22,8 @@ const (
 
 func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte("x" + s + "yz")) }
 
-// TestDeltasAddUpToTheFinal cuts texts with secrets anywhere: the deltas, put
-// together, are the final item, and neither holds a secret.
+// Texts with secrets are cut into deltas at random places. The redacted deltas
+// together are equal to the redacted final item, and neither contains a secret.
 func TestDeltasAddUpToTheFinal(t *testing.T) {
 	r := New(secretA, secretB)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -74,7 +74,7 @@ func noSecret(t *testing.T, ev event.Event) {
 	}
 }
 
-// TestEveryFieldOfEveryEvent fills every text an agent can set with a secret.
+// The test puts secrets into every text that an agent can set.
 func TestEveryFieldOfEveryEvent(t *testing.T) {
 	r := New(secretA, secretB)
 	dirty := "a " + secretA + " " + secretB + " " + secretC + " " + encoded(secretA)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// kind is a sample of a kind of key, split so that no scanner of sources takes
-// it for one, and a text that only looks alike.
+// kind is a sample key, split so that no secret scanner reports this source
+// file, and a text that only resembles a key of this kind.
 type kind struct {
 	begin, rest string
 	unlike      string

@@ -203,8 +203,7 @@ func (s *scanner) judge(buf []byte, at int, final bool) (v verdict, keep, past i
 }
 
 // inWord reports whether the character before buf[at] belongs to a word. The
-// end of an escape sequence such as
-// , %20 or \u003d does not.
+// end of an escape sequence such as \n, %20 or \u003d does not belong to one.
 func (s *scanner) inWord(buf []byte, at int) bool {
 	prev := func(n int) byte {
 		if at-n >= 0 {

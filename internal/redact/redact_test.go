@@ -168,8 +168,7 @@ func TestWithAndAdd(t *testing.T) {
 	}
 }
 
-// What is added is compiled once, for the first text after it, whoever begins
-// one.
+// Added values are compiled once, by the first text that is redacted after Add.
 func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
 	r, secrets := New(), []string{"one-Secret-1", "two-Secret-2"}
 	for _, s := range secrets {
@@ -239,8 +238,9 @@ func TestPlainWordsAreNoSecrets(t *testing.T) {
 	}
 }
 
-// FuzzKnownSecretsNeverSurvive: a known value never survives, in whatever form,
-// however the text is cut; and the pieces are what the whole becomes.
+// FuzzKnownSecretsNeverSurvive checks that no form of a known value is left
+// after redaction, and that a text in pieces gives the same result as the whole
+// text.
 func FuzzKnownSecretsNeverSurvive(f *testing.F) {
 	f.Add(key, "before ", " after", 3, 9, uint8(0))
 	f.Add("hunter22", "hunter2hunter2", "2", 1, 20, uint8(1))

@@ -191,7 +191,7 @@ func (ch *child) run() {
 }
 
 // ended is an output that ends with io.EOF after any error. The exit report
-// says how the agent ended.
+// contains how the agent ended.
 type ended struct{ r io.Reader }
 
 func (e ended) Read(p []byte) (int, error) {

@@ -46,7 +46,7 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 	if err != nil || len(strings.Fields(string(in))) < len(pids) {
 		t.Fatalf("in the fence %q are %q, %v", r.Fence, in, err)
 	}
-	_ = cmd.Process.Kill() // first: as long as it lives it would see to what the supervisor leaves
+	_ = cmd.Process.Kill() // first, because a running server ends what a killed supervisor leaves
 	_ = cmd.Wait()
 	_ = unix.Kill(r.Supervisor.Pid, unix.SIGKILL)
 	left := 0

@@ -19,7 +19,7 @@ import (
 func TestImageIsOfThisSource(t *testing.T) {
 	have, err := bin.ReadFile("bin/supervise_" + runtime.GOARCH)
 	if err != nil {
-		return // there is none: the program is its own supervisor
+		return // no supervisor program is embedded
 	}
 	fresh := filepath.Join(t.TempDir(), "supervise")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "supervise", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", fresh, "github.com/runnel-dev/runnel/cmd/supervise")

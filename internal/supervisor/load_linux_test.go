@@ -35,14 +35,14 @@ func often(long, short int) int {
 // know the role.
 func playLoad(role string, args []string) bool {
 	switch role {
-	case "complain": // MiB of it, then a line
+	case "complain": // prints MiB on standard error, then a line
 		mib, _ := strconv.Atoi(args[0])
 		chunk := bytes.Repeat([]byte("all the same line on standard error\n"), 1<<20/36)
 		for range mib {
 			_, _ = os.Stderr.Write(chunk)
 		}
 		fmt.Println("said it")
-	case "torrent": // MiB of lines
+	case "torrent": // prints MiB of lines
 		mib, _ := strconv.Atoi(args[0])
 		chunk := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 1024)
 		for range mib {
@@ -271,7 +271,7 @@ func exhausted(what string) {
 	_ = unix.Getrlimit(limit, &full)
 	fds, _ := os.ReadDir("/proc/self/fd")
 	few := map[string]int{"descriptors": len(fds), "processes": 1}[what]
-	for spare := range 12 { // it may fail anywhere on the way
+	for spare := range 12 { // with each number of spare descriptors, Start fails at another step
 		_ = unix.Setrlimit(limit, &unix.Rlimit{Cur: uint64(few + spare), Max: full.Max})
 		agent()
 		if what == "processes" {
@@ -374,7 +374,7 @@ func TestEndOfAServerThreadDoesNotKillTheAgent(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				runtime.LockOSThread() // and ends with it
+				runtime.LockOSThread() // without an unlock, so the thread ends with the goroutine
 			}()
 			<-ended
 			threads++

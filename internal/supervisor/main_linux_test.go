@@ -45,7 +45,7 @@ func play(role string, args []string) {
 			fmt.Fprintf(w, "line %d\n", i)
 		}
 		_ = w.Flush()
-	case "ticker": // a line for each line it gets, and it tells its own
+	case "ticker": // prints a line with a number for each line that it reads
 		in := bufio.NewScanner(os.Stdin)
 		for i := 0; in.Scan(); i++ {
 			fmt.Printf("%d %s\n", i, in.Text())

@@ -24,7 +24,7 @@ func TestAgentIgnoresNoSignals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGCHLD} { // others may be so from before us
+			for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGCHLD} { // the program that started the tests may ignore other signals
 				if mask&(1<<(sig-1)) != 0 {
 					t.Errorf("%v is ignored", sig)
 				}

@@ -37,7 +37,7 @@ func playHere(role string, args []string) {
 			_ = a.Send([]byte("first\n"), 0)
 		}
 		_, _ = io.Copy(os.Stdout, a.Stdout())
-	case "marked": // two that detach themselves but keep their environment, and itself
+	case "marked": // starts two processes that detach themselves but keep their environment
 		self, _ := os.Executable()
 		cmd := exec.Command("/bin/sh", "-c", `(setsid `+self+` &); (`+self+` &)`)
 		for _, e := range os.Environ() {
@@ -51,7 +51,7 @@ func playHere(role string, args []string) {
 		}
 		fmt.Println("ready", os.Getpid())
 		<-time.After(lifetime)
-	case "fds": // what is lowest is taken, one more each time
+	case "fds": // first opens n descriptors, which take the lowest free numbers
 		n, _ := strconv.Atoi(args[1])
 		for range n {
 			_, _ = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -83,7 +83,7 @@ func playHere(role string, args []string) {
 func zoo() {
 	self, _ := os.Executable()
 	for i, attr := range []*syscall.SysProcAttr{{Setsid: true}, {Setpgid: true}, {}} {
-		cmd := exec.Command("/bin/sh", "-c", `(`+self+` &) ; exit 0`) // its parent is gone at once
+		cmd := exec.Command("/bin/sh", "-c", `(`+self+` &) ; exit 0`) // the parent ends at once
 		if i == 0 {
 			cmd = exec.Command("/bin/sh", "-c", `setsid `+self+` & exit 0`)
 		}
@@ -171,7 +171,7 @@ func TestAllOutputBeforeTheEnd(t *testing.T) {
 	for _, n := range []int{5000, 500000} {
 		a := start(t, roleCommand("flood", strconv.Itoa(n)), Takeover{})
 		if n == 5000 {
-			wait(t, a) // nobody has read yet
+			wait(t, a) // before the test reads any output
 		}
 		got, err := io.ReadAll(a.Stdout())
 		if lines := bytes.Count(got, []byte{'\n'}); err != nil || lines != n {
@@ -288,7 +288,7 @@ func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 	t.Helper()
 	var a Agent
 	var b *Backlog
-	until(t, "taken over", func() (ok bool) { // the supervisor has still to notice that the one before is gone
+	until(t, "taken over", func() (ok bool) { // the supervisor may not have detected yet that the previous server has disconnected
 		var err error
 		a, b, err = Attach(k, nil)
 		return err == nil
@@ -528,7 +528,7 @@ func TestBacklogStaysWhileItIsRead(t *testing.T) {
 		s.output([]byte(strings.Repeat("x", 99)+"\n"), time.Now())
 	}
 	lines, size := int(s.out/100), s.size
-	taken, err := unix.Dup(int(s.f.(*os.File).Fd())) // as it is passed on
+	taken, err := unix.Dup(int(s.f.(*os.File).Fd())) // as a takeover passes it on
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,12 +74,13 @@ func ShortenRunes(s string, max int) string {
 	return s
 }
 
-// OneLine returns s as one line for a title, at most max bytes: each run of
-// spaces and control characters becomes one space, invisible characters such as
-// direction marks are removed, and longer text is shortened as by [Shorten]. It
-// reads at most the first 4*max bytes of s. Where anything is missing, the line
-// ends with "…", by which package redact knows that a secret may be cut off
-// there.
+// OneLine returns s as one line for a title, at most max bytes. Each run of
+// spaces and control characters becomes one space. Invisible characters such as
+// direction marks are removed. Longer text is shortened as by [Shorten].
+//
+// OneLine reads at most the first 4*max bytes of s. If text is missing, the
+// line ends with "…". Package redact uses this mark to find secrets that are
+// cut off.
 func OneLine(s string, max int) string {
 	s, more := Cut(s, 4*max)
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
