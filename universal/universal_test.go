@@ -21,7 +21,8 @@ func push(s *universal.Stream, bodies ...event.Body) []universal.Event {
 	return out
 }
 
-// brief returns kinds, channels, texts and messages, an event a line.
+// brief returns the kinds, channels, texts and messages of events, one event
+// per line.
 func brief(events []universal.Event) string {
 	var lines []string
 	for _, u := range events {

@@ -147,8 +147,8 @@ func loggedIn(in runnel.Installation) string {
 	return "no"
 }
 
-// short shortens a path for a table. It keeps the end, which says more than the
-// beginning.
+// short shortens a path for a table. It keeps the end, which is more specific
+// than the beginning.
 func short(path string) string {
 	if home, err := os.UserHomeDir(); err == nil && len(home) > 1 {
 		if rest, ok := strings.CutPrefix(path, home+string(os.PathSeparator)); ok {

@@ -42,7 +42,7 @@ func (p *pending) decide(d runnel.Decision) {
 	}
 }
 
-// answer is one line from the program.
+// answer is one line from the program that answers approvals.
 type answer struct {
 	ApprovalID string `json:"approvalId"`
 	runnel.Decision

@@ -85,8 +85,8 @@ func indented(t *testing.T, prefix string) (lines []string) {
 	return lines
 }
 
-// The commands of the README's first look succeed as printed, without an agent
-// installed.
+// The README's command for a first look succeeds as printed, without an
+// installed agent.
 func TestReadmeFirstLook(t *testing.T) {
 	n := newNewcomer(t)
 	firsts := indented(t, "bin/runnel run ")
@@ -102,8 +102,8 @@ func TestReadmeFirstLook(t *testing.T) {
 	}
 }
 
-// Each command in the README's table tells a user without an agent what the
-// table says.
+// Each command in the README's table of agents fails for a user without the
+// agent, and prints the table's instructions for its installation.
 func TestReadmeAgentsSayHowToInstallThem(t *testing.T) {
 	n := newNewcomer(t)
 	rows := agentRow.FindAllStringSubmatch(page(t, "README.md"), -1)

@@ -20,7 +20,7 @@ type finding struct {
 	Fix    string   `json:"fix,omitempty"` // what the user should do
 }
 
-// A severity says how bad a finding is.
+// A severity is how bad a finding is.
 type severity string
 
 const (

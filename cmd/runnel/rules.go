@@ -17,7 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// ruleRow is what lists show of a rule, and what makes one.
+// ruleRow is a rule as lists print it. It is also the input for adding a rule.
 type ruleRow struct {
 	ID         int64          `json:"id,omitzero"`
 	Effect     store.Effect   `json:"effect"`
@@ -166,8 +166,8 @@ that folder.`,
 	return cmd
 }
 
-// complete puts what a person typed into the form of the API, or says what is
-// wrong with it.
+// complete converts what a person typed to the form of the API. It returns an
+// error if the input is not valid.
 func (r *ruleRow) complete() error {
 	if r.Kind == store.RuleTool {
 		r.Tool, r.Pattern = r.Pattern, ""

@@ -116,8 +116,8 @@ them.`,
 	return cmd
 }
 
-// call puts what a person typed into the form of the API, and returns the call
-// that it describes, or says what is wrong with it.
+// call converts what a person typed to the form of the API and returns the call
+// that it describes. It returns an error if the input is not valid.
 func (in *explainRequest) call() (rules.Call, error) {
 	if in.CLIType == "" {
 		return rules.Call{}, usage("--agent: is missing; give the name of an agent, as in 'runnel agents'")

@@ -313,9 +313,9 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own approval, or change what you see of it. " +
 	"Use one end of a socketpair as standard input and output: Node.js does so by default, Python has socket.socketpair(), and a shell can use socat"
 
-// canAnswer checks whether approvals can be answered the way the flags say.
-// With --ask the answers must be typed at a terminal: text from a pipe may have
-// been written before the question.
+// canAnswer checks whether approvals can be answered as the flags request. With
+// --ask the answers must be typed at a terminal: text from a pipe may have been
+// written before the question.
 func (a *app) canAnswer(f runFlags, args []string) error {
 	switch {
 	case !f.ask && !f.answers:
@@ -336,8 +336,8 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 	return nil
 }
 
-// drive runs a prompt and shows its events. The exit code of its error says how
-// the run ended.
+// drive runs a prompt and shows its events. The exit code of its error depends
+// on how the run ended.
 func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, text string, out sink) error {
 	if undo, err := adoptOrphans(); err == nil { // without it fewer processes that an agent leaves behind are found
 		defer undo()

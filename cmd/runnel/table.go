@@ -15,7 +15,7 @@ type column struct {
 	cut  cut
 }
 
-// cut says how a column is shortened if the screen is too narrow.
+// cut is the way in which a column is shortened if the screen is too narrow.
 type cut int
 
 const (

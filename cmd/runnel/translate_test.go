@@ -31,8 +31,8 @@ func callRunnel(stdin []byte, args ...string) (out, errOut string, code int) {
 	return o.String(), e.String(), code
 }
 
-// owners are the agents of the recordings in a folder. Agents that share a
-// protocol have a folder each.
+// owners has the agent's name for each folder of recordings that is not named
+// after its agent.
 var owners = map[string]string{"provider/claude/testdata": "claude-code", "provider/codex/testdata": "codex"}
 
 // recordings calls f with every recording in the tree.
