@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// TestCheckpointHoldsAllThatATurnNeeds begins every turn of every recording a
-// second time, from its checkpoint.
+// TestCheckpointHoldsAllThatATurnNeeds starts a second translator at every turn
+// of every recording, from the checkpoint before the turn.
 func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
 	points := 0
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
@@ -20,8 +20,9 @@ func TestCheckpointHoldsAllThatATurnNeeds(t *testing.T) {
 	}
 }
 
-// TestRelivedIsWhatWasLived takes over from every recording: what was said and
-// was due is as if nothing had happened.
+// TestRelivedIsWhatWasLived simulates takeovers at every line of every
+// recording. The events and the due replies must be the same as without a
+// takeover.
 func TestRelivedIsWhatWasLived(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		recordtest.CheckTakeovers(t, section(arc, "in"), func() *translator { return newTranslator(a) })

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // waitTimeout bounds how long a test waits for a real agent.
 const waitTimeout = agentrig.Timeout
 
-// What the tests of all providers have in common.
+// Helpers that the tests of all providers share.
 var (
 	dump, scenario, sound = agentrig.Dump, agentrig.Scenario, agentrig.Sound
 
@@ -40,10 +40,10 @@ var (
 
 func bodies[T event.Body](evs []event.Event) []T { return agentrig.Bodies[T](evs) }
 
-// rig is a real agent in a home of its own, with a model that plays scripts.
+// rig is a real agent with its own home directory and a scripted model.
 type rig struct{ *agentrig.Rig }
 
-// known returns the agent of a name.
+// known returns the agent with this name.
 func known(t testing.TB, name string) Agent {
 	t.Helper()
 	for _, a := range agents {
@@ -67,7 +67,7 @@ func newRigIn(t testing.TB, name, root string) *rig {
 	return &rig{r}
 }
 
-// words are how a model calls the agent's tools.
+// words returns the tool calls that the agent understands.
 func (r *rig) words() realagents.Toolset { return realagents.ToolsetOf(r.Agent.Name) }
 
 type args map[string]any

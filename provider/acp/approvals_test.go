@@ -19,8 +19,9 @@ func asks(id int, call, command string) runnel.Line {
 		`"options":[{"optionId":"yes-%d","name":"Yes","kind":"allow_once"},{"optionId":"no-%d","name":"No","kind":"reject_once"}]}}`, id, call, command, command, id, id))
 }
 
-// TestApprovalDigestMatchesTheShownArguments: the digest is that of the
-// arguments that are shown, and a call that becomes another is noticed.
+// TestApprovalDigestMatchesTheShownArguments checks that an approval has the
+// digest of the arguments that it shows. If the agent later reports other
+// arguments for the call, one notice must report the change.
 func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	update := func(input string) runnel.Line {
 		return upd("tool_call_update", `"toolCallId":"c1","status":"in_progress","rawInput":`+input)
@@ -67,8 +68,8 @@ func TestApprovalDigestMatchesTheShownArguments(t *testing.T) {
 	}
 }
 
-// TestParallelApprovalsGetTheirOwnAnswers: eight questions at once, answered in
-// any order: each answer is to its own.
+// TestParallelApprovalsGetTheirOwnAnswers opens eight questions at once and
+// answers them in random order. Each answer must go to its own question.
 func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for range 1000 {
 		tr := newTranslator(Agent{Name: "unknown"})
@@ -118,8 +119,8 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	}
 }
 
-// TestQuestionsAfterTheTurnAreDenied: what goes on after the turn runs nothing
-// that nobody was asked for: a question that comes then is denied, and told.
+// TestQuestionsAfterTheTurnAreDenied has an agent ask after the end of its
+// turn. The question must be denied, and a notice must report the denial.
 func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	call := upd("tool_call", `"toolCallId":"late","title":"late","kind":"execute","status":"pending","rawInput":{"command":"touch late"}`)
 	evs, due := run(t, withBegun(ended, call, asks(5, "late", "touch late"), upd("tool_call_update", `"toolCallId":"late","status":"failed"`), chunkOf("behind"))...)
@@ -136,8 +137,9 @@ func TestQuestionsAfterTheTurnAreDenied(t *testing.T) {
 	sound(t, evs)
 }
 
-// The engine drops an approval whose id it knows. Without an id of its own, a
-// question that repeats a resolved one would wait forever.
+// The agent may repeat a resolved question. The new question needs a new
+// approval id: the engine drops an approval with a known id, and the agent
+// would wait forever for the answer.
 func TestQuestionThatRepeatsAResolvedOneIsANewApproval(t *testing.T) {
 	tr := newTranslator(Agent{Name: "unknown"})
 	for _, l := range begun {
@@ -163,8 +165,8 @@ func TestQuestionThatRepeatsAResolvedOneIsANewApproval(t *testing.T) {
 	}
 }
 
-// An agent that gives an allowing and a denying option one id could take the
-// user's denial for an approval. Neither option is offered.
+// If an agent uses one id for an allowing and a denying option, it could
+// mistake the user's denial for an approval. Neither option is offered.
 func TestOptionsThatShareAnIDAcrossKindsAreNotOffered(t *testing.T) {
 	tr := newTranslator(Agent{Name: "unknown"})
 	for _, l := range begun {

@@ -16,12 +16,13 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// said is the message at the end of most turns.
+// said is the agent's message at the end of most turns.
 var said = fakemodel.Step{Text: "Done."}
 
 func calls(blocks ...fakemodel.Block) fakemodel.Step { return fakemodel.Step{Blocks: blocks} }
 
-// subject is what the agents have in common. The agents' own tests change it.
+// subject returns the part of the Subject that all agents share. subjects adds
+// the part of each agent.
 func subject(t *testing.T, name string) providertest.Subject {
 	w := realagents.ToolsetOf(name)
 	models := make(map[string]*fakemodel.Server) // by the directory of their agents
@@ -63,9 +64,9 @@ func subject(t *testing.T, name string) providertest.Subject {
 	}
 }
 
-// TestConformance runs the suite with each agent in a process of its own, some
-// at a time: most of it is waiting, and what is to be killed or to be gone is
-// looked for among the descendants of the process.
+// TestConformance runs the suite with each agent in a separate test process,
+// because the suite kills and counts the descendants of its process. The
+// processes run in parallel, because they mostly wait.
 func TestConformance(t *testing.T) {
 	if os.Getenv(alone) == "" {
 		t.Parallel()
@@ -86,11 +87,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// alone is set where the process is for one agent.
+// alone is the environment variable that is set in a process for one agent.
 const alone = "RUNNEL_TEST_ALONE"
 
-// onItsOwn runs a test and what is in it in another process, with the flags of
-// this one.
+// onItsOwn runs a test and its subtests in another process. The process gets
+// this process's -results flag, and its -run flag if that selects subtests.
 func onItsOwn(t *testing.T) {
 	t.Helper()
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
@@ -115,7 +116,7 @@ func onItsOwn(t *testing.T) {
 	}
 }
 
-// subjects are the agents' own.
+// subjects changes the Subject for each agent, by provider name.
 var subjects = map[string]func(*providertest.Subject){
 	"codex-acp": func(s *providertest.Subject) {
 		delete(s.Prompts, providertest.Plan)

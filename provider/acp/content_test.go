@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// TestAttachmentsAreWhatTheAgentTakes: nothing is sent in a form that the agent
-// did not say that it takes.
+// TestAttachmentsAreWhatTheAgentTakes checks that an attachment is sent only in
+// a form that the agent's capabilities include.
 func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 	text := runnel.Attachment{Name: "a b.txt", MediaType: "text/plain", Text: "alpha"}
 	image := runnel.Attachment{Name: "i.png", MediaType: "image/png", Data: []byte("png")}
@@ -56,8 +56,8 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 	}
 }
 
-// TestWarningIsCutFromStoredPrompt: the user's message is what the user wrote,
-// also where the agent stores the texts of a prompt as one.
+// TestWarningIsCutFromStoredPrompt checks that a replayed user message has only
+// the user's own text, even if the agent stores all texts of a prompt as one.
 func TestWarningIsCutFromStoredPrompt(t *testing.T) {
 	rejected := []runnel.Rejection{{Path: "/p/b.png", Reason: "it is empty"}}
 	note := runnel.Attachment{Name: "a.txt", MediaType: "text/plain", Text: "alpha"}
@@ -149,8 +149,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestTerminals: output of a terminal arrives in pieces that do not respect
-// runes, and is bounded.
+// TestTerminals sends terminal output in pieces that split characters, and one
+// piece that is not valid base64.
 func TestTerminals(t *testing.T) {
 	chunk := func(b64 string) runnel.Line {
 		return upd("terminal_output_chunk", `"terminalId":"t1","data":"`+b64+`"`)
@@ -181,7 +181,8 @@ func TestTerminals(t *testing.T) {
 	t.Error("no output")
 }
 
-// TestOutputIsBounded: what is printed beyond the bound is counted.
+// TestOutputIsBounded checks that output beyond the bound is dropped, and that
+// TotalBytes counts it.
 func TestOutputIsBounded(t *testing.T) {
 	tr := newTranslator(Agent{Name: "unknown"})
 	for _, l := range withBegun(upd("tool_call", `"toolCallId":"c1","status":"in_progress"`)) {
@@ -196,8 +197,7 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 }
 
-// An agent reports what it takes when it is started; nobody else has to start
-// it for that, and it is asked once.
+// Accepts starts the agent to learn its capabilities. It does so only once.
 func TestAcceptsAsksTheAgentOnce(t *testing.T) {
 	dir := t.TempDir()
 	program, starts := filepath.Join(dir, "agent"), filepath.Join(dir, "starts")
@@ -227,7 +227,8 @@ func TestAcceptsAsksTheAgentOnce(t *testing.T) {
 	}
 }
 
-// codex-acp makes the title of a conversation of everything that it was sent.
+// codex-acp makes the title of a conversation from the whole prompt, including
+// the warning that Runnel adds about rejected attachments.
 func TestTitleHasNoWarningAboutAttachments(t *testing.T) {
 	warning := runnel.Input{Rejected: []runnel.Rejection{{Path: "/p/nope.txt", Reason: "it does not exist"}}}.Warning()
 	for native, want := range map[string]string{

@@ -329,8 +329,8 @@ func findBelow(dir string, names []string, is func(path string) bool) (found str
 
 var errStopped = errors.New("stopped")
 
-// eachEntry calls do for the entries of a folder, in any order, until do
-// returns false: then it fails with errStopped.
+// eachEntry calls do for each entry of a folder, in any order. If do returns
+// false, eachEntry stops and fails with errStopped.
 func eachEntry(dir string, do func(fs.DirEntry) bool) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -83,8 +83,8 @@ func TestFoldersForTheModelAreFollowedInside(t *testing.T) {
 	}
 }
 
-// A file can be small in a repository and import many others that are as large
-// as a file may be.
+// Files of a hostile repository can import each other many times and have the
+// maximum size.
 func TestImportsOfHostileFilesTakeLittleMemory(t *testing.T) {
 	files := make(map[string]string)
 	for i := range 8 {
@@ -102,7 +102,8 @@ func TestImportsOfHostileFilesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// Codex's sandbox leaves an empty .git in the folder for temporary files.
+// An empty .git does not make a folder a repository. Codex's sandbox leaves an
+// empty .git in the folder for temporary files.
 func TestEmptyGitFolderIsNoRepository(t *testing.T) {
 	dir := layout(t, map[string]string{"QWEN.md": "->OUT"})
 	if err := os.Mkdir(filepath.Join(filepath.Dir(dir), ".git"), 0o700); err != nil {

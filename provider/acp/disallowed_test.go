@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// What an agent must not do reaches the agent itself, where it has a word for
-// it.
+// An agent receives the disallowed tools and the delegation mode in its own
+// settings, if it has such settings.
 func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	claude := func(opt runnel.Options) string {
 		params := map[string]any{}
@@ -51,8 +51,8 @@ func TestDisallowedToolsReachTheAgent(t *testing.T) {
 	}
 }
 
-// opencode answers a call of a tool that it lacks with a tool of its own, which
-// succeeds. For readers the call has failed.
+// If the model calls a tool that does not exist, opencode runs its own tool
+// instead, which reports success. Runnel reports the call as failed.
 func TestCallOfAMissingToolFails(t *testing.T) {
 	for input, want := range map[string]bool{
 		`{"tool":"bash","error":"Model tried to call unavailable tool 'bash'."}`: true,

@@ -16,7 +16,8 @@ type fixture struct {
 	cannot map[string]string // by agent, why it cannot be recorded
 }
 
-// usage gives steps the usage that every recording has.
+// usages sets the token usage and the chunk size of steps that have none, to
+// the same values in every recording.
 func usages(steps ...fakemodel.Step) []fakemodel.Step {
 	for i := range steps {
 		if steps[i].Usage == nil {
@@ -31,10 +32,10 @@ func usages(steps ...fakemodel.Step) []fakemodel.Step {
 
 func says(text string) fakemodel.Step { return fakemodel.Step{Text: text} }
 
-// plays begins a turn whose steps have the usage that every recording has.
+// plays begins a turn with steps that usages has completed.
 func (r *rig) plays(steps ...fakemodel.Step) { r.T.Helper(); r.Play(usages(steps...)...) }
 
-// risky is a command that every agent asks for.
+// risky returns a call of a command for which every agent asks permission.
 func (r *rig) risky() fakemodel.Block { return r.words().Ask("touch asked") }
 
 const once, no, noStop = string(event.ChoiceAllowOnce), string(event.ChoiceDeny), string(event.ChoiceDenyStop)

@@ -11,7 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// hostileValues are values that a program may take for something else.
+// hostileValues returns values that a program could interpret as a flag, a path
+// or a command. If a program runs one of the commands, it creates the file
+// mark.
 func hostileValues(mark string) []string {
 	return []string{
 		"--dangerously-skip-permissions", `--settings={"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"touch ` + mark + `"}]}]}}`,
@@ -19,8 +21,8 @@ func hostileValues(mark string) []string {
 	}
 }
 
-// TestConversationIDsCannotBeFlags: what is said to continue a conversation is
-// its id, or nothing is started.
+// TestConversationIDsCannotBeFlags checks that no agent starts if the id of the
+// conversation, or the permission mode, is not valid.
 func TestConversationIDsCannotBeFlags(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "agent")
@@ -56,8 +58,8 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 	}
 }
 
-// TestOptionValuesCannotRunCommands: agents may put what they are told on the
-// command line of another program.
+// TestOptionValuesCannotRunCommands sets options to a value that looks like a
+// flag, because an agent may pass it on the command line of another program.
 func TestOptionValuesCannotRunCommands(t *testing.T) {
 	names := []string{"claude-agent-acp", "codex-acp"} // the others take little
 	if os.Getenv("RUNNEL_LONG") != "" {

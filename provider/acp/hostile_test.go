@@ -16,8 +16,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// refused takes from the folder, one after another, what the agent is not
-// started with. Each must be named.
+// refused opens the agent until it starts. Each error must name a file in the
+// folder because of which the agent does not start; refused removes that file.
+// It returns the removed files.
 func (r *rig) refused() (files []string) {
 	r.T.Helper()
 	for {
@@ -57,8 +58,8 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	})
 }
 
-// Skills and subagents of the folder that are used, because somebody allowed
-// that, allow no tool and have no command run.
+// If the user allows the agent to use skills and subagents of the folder, they
+// still must not allow tools or run commands.
 func TestSkillsAndSubagentsOfUntrustedFolderRunNothing(t *testing.T) {
 	eachOf(t, slices.Sorted(maps.Keys(uses)), func(t *testing.T, r *rig) {
 		trap := r.SetTrap()
@@ -71,8 +72,8 @@ func TestSkillsAndSubagentsOfUntrustedFolderRunNothing(t *testing.T) {
 	})
 }
 
-// uses are the calls with which the models of these agents use the skills and
-// subagents of a trap.
+// uses lists, by agent, the tool calls that use the skills and subagents of a
+// trap.
 var uses = map[string][]fakemodel.Block{
 	"claude-agent-acp": {
 		fakemodel.Call("Skill", args{"skill": "claude-evil"}),
@@ -96,9 +97,9 @@ var uses = map[string][]fakemodel.Block{
 	"qwen": {fakemodel.Call("skill", args{"skill": "agents-evil"})},
 }
 
-// A file for the model below the root of the folder is found when the model
-// reads a file beside it. Gemini CLI 0.61.0 reads it if the folder counts as
-// trusted, as one without settings does.
+// When the model reads a file in a trusted folder, Gemini CLI 0.61.0 also shows
+// it the GEMINI.md in the same directory. Runnel must not treat a folder with a
+// nested GEMINI.md as trusted, although the folder has no settings.
 func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
 	eachOf(t, []string{"gemini"}, func(t *testing.T, r *rig) {
 		if err := os.Mkdir(r.File("sub"), 0o700); err != nil {
@@ -124,8 +125,7 @@ func TestGeminiReadsNoNestedContextOfUntrustedFolder(t *testing.T) {
 	})
 }
 
-// GitHub Copilot 1.0.102 finds its files also if their names are spelled with
-// other capital letters.
+// GitHub Copilot 1.0.102 ignores case when it looks for its context files.
 func TestContextFilesSpelledOtherwiseDoNotLeadElsewhere(t *testing.T) {
 	eachOf(t, []string{"copilot"}, func(t *testing.T, r *rig) {
 		outside := filepath.Join(r.Home.Dir, "outside.md")
@@ -156,13 +156,13 @@ func TestContextFilesSpelledOtherwiseDoNotLeadElsewhere(t *testing.T) {
 	})
 }
 
-// readsMemory are the agents that show the model what a folder says in a file
-// such as AGENTS.md also if it is not trusted: there is no switch, and it is
-// text.
+// readsMemory lists the agents that show the model a file such as AGENTS.md
+// even in an untrusted folder. They have no switch for that. The file is only
+// text and runs nothing.
 var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": true}
 
-// TestTrustedRepositorySettingsApply: the same folder, trusted, is obeyed: what
-// is refused and switched off is what would run.
+// TestTrustedRepositorySettingsApply trusts the same folder. Its programs must
+// run, which proves that the tests with an untrusted folder can fail.
 func TestTrustedRepositorySettingsApply(t *testing.T) {
 	names := []string{"codex-acp"} // the quickest
 	if os.Getenv("RUNNEL_LONG") != "" {
@@ -190,8 +190,8 @@ func TestRepositoryWhoseGitRunsProgramsIsRefused(t *testing.T) {
 	eachOf(t, realagents.ACP(), func(_ *testing.T, r *rig) { r.WithstandsGit() })
 }
 
-// The configuration of Codex may keep variables whose names look like those of
-// keys from commands, and GIT_CONFIG_KEY_0 is one of them.
+// The configuration of Codex may hide variables from commands if their names
+// look like those of keys. GIT_CONFIG_KEY_0 is such a name.
 func TestGitSettingsReachCodexToolsThatFilterVariables(t *testing.T) {
 	eachOf(t, []string{"codex-acp"}, func(t *testing.T, r *rig) {
 		config, err := os.OpenFile(filepath.Join(r.Home.Codex, "config.toml"), os.O_APPEND|os.O_WRONLY, 0)

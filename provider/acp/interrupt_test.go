@@ -9,8 +9,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/recordtest"
 )
 
-// An agent that stops a turn although nobody asked for that has failed: live,
-// in a replay of the recording, and in whatever the turn shows of its items.
+// If an agent reports a turn as cancelled although nobody cancelled it, the
+// turn ends with an error, live and in a replay. No item is cancelled with the
+// reason that the user cancelled it.
 func TestTurnThatTheAgentInterruptsUnaskedIsAnError(t *testing.T) {
 	lines := withBegun(chunkOf("half of an ans"), out(`{"jsonrpc":"2.0","id":"prompt:`+testTurn+`","result":{"stopReason":"cancelled"}}`))
 	evs, _ := run(t, lines...)

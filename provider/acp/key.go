@@ -63,7 +63,8 @@ func (p *provider) envWithKey(env []string, opt runnel.Options) ([]string, error
 	return p.credential().Apply(env, key, p.configured(opt)), nil
 }
 
-// selectedType matches the login in the settings of Gemini CLI and Qwen Code.
+// selectedType matches the selected kind of login in a settings file of Gemini
+// CLI or Qwen Code.
 var selectedType = regexp.MustCompile(`"selectedType"\s*:\s*"([^"]*)"`)
 
 // maxSettings is the maximum size of an agent's settings file, in bytes.

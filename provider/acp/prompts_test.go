@@ -11,8 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// shown reports whether one of the texts that the model was shown since
-// request from is this one, and whether one holds it.
+// shown looks at the texts that the model received, starting with the request
+// number from. is reports whether a text equals text, and holds whether a text
+// contains it.
 func (r *rig) shown(from int, text string) (is, holds bool) {
 	r.T.Helper()
 	for _, q := range r.Model.Requests()[from:] {
@@ -28,8 +29,8 @@ func (r *rig) shown(from int, text string) (is, holds bool) {
 	return is, holds
 }
 
-// walk calls f with each string in a JSON value, and with what two texts next
-// to each other make together.
+// walk calls f with each string in a JSON value, and with each two adjacent
+// texts of a list joined.
 func walk(v any, f func(string)) {
 	switch v := v.(type) {
 	case string:
@@ -52,10 +53,11 @@ func walk(v any, f func(string)) {
 	}
 }
 
-// fewPrompts are the worst of prompts.
+// fewPrompts are the most problematic prompts, for a short test.
 var fewPrompts = []string{"/no-such-command now", "@/etc/passwd", "look at @../outside.txt now", " cr\r\nlf\r\n", "!touch pwned"}
 
-// prompts are what a program may take for something else.
+// prompts are texts that a program could interpret as a flag, a command or a
+// file name, or could change.
 var prompts = []string{
 	"-x", "--help", "- [ ] todo", "--", "-", `--settings={"hooks":{}}`, "-o/tmp/x",
 	"/no-such-command now", "/etc/hosts is odd", "//comment", "/", " /no-such-command", "@/", "@/etc/hosts @/etc/passwd", "@/etc/passwd\n/x", "!touch pwned", "$(touch pwned)", "`touch pwned`", "#remember this", "@/etc/passwd", "look at @../outside.txt now", "@a.txt",

@@ -10,15 +10,17 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// asksUser is a permission request with which Qwen Code asks these questions.
+// asksUser returns a permission request by which Qwen Code asks these
+// questions.
 func asksUser(questions string) runnel.Line {
 	return out(`{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"q","status":"pending","title":"Ask",` +
 		`"kind":"think","rawInput":{"questions":[]},"_meta":{"toolName":"ask_user_question","qwenInteractionKind":"user_question","qwenQuestions":` + questions + `}},` +
 		`"options":[{"optionId":"proceed_once","name":"Submit","kind":"allow_once"},{"optionId":"cancel","name":"Cancel","kind":"reject_once"}]}}`)
 }
 
-// A question of Qwen Code is a permission request whose answer has the answers
-// beside the option; without them the model is shown none.
+// Qwen Code asks the user a question by a permission request. The response must
+// contain the user's answers in addition to the chosen option. Without them the
+// model receives no answers.
 func TestQwenQuestionsAreAnswered(t *testing.T) {
 	const one = `[{"question":"Which colour?","header":"Colour","multiSelect":false,"options":[{"label":"Red","description":"warm"},{"label":"Blue"}]}]`
 	const two = `[{"question":"Which colour?","options":[{"label":"Red"},{"label":"Blue"}]},{"question":"Why?"}]`
@@ -75,7 +77,7 @@ func TestQwenQuestionsAreAnswered(t *testing.T) {
 	}
 }
 
-// What is no question that can be answered is a permission like any other.
+// A request with invalid questions becomes an ordinary permission request.
 func TestQwenQuestionsThatCannotBeAnswered(t *testing.T) {
 	for name, questions := range map[string]string{
 		"none": `[]`, "no list": `"why?"`, "too many": "[" + strings.Repeat(`{"question":"Why?"},`, maxQuestions) + `{"question":"Why?"}]`,

@@ -104,8 +104,8 @@ func geminiTool(tc toolCall) string {
 // geminiTrust returns the variable that tells the agent whether the folder is
 // trusted. In an untrusted folder the agent ignores the folder's settings and
 // files for the model, and offers only the modes that ask most. So an untrusted
-// folder without such files counts as trusted. The agent finds a GEMINI.md
-// below the folder when the model reads a file beside it.
+// folder without such files counts as trusted. The agent finds a GEMINI.md in
+// a subfolder when the model reads another file of that subfolder.
 func geminiTrust(opt runnel.Options) []string {
 	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", geminiContext}) == "" && !hasGeminiContext(opt.Dir)
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}

@@ -13,12 +13,12 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// eachAgent runs a test with every agent that there is.
+// eachAgent runs a test with every agent except Qwen Code.
 func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
 	eachOf(t, []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"}, test)
 }
 
-// eachOf runs a test with some agents, beside other such tests.
+// eachOf runs a test with these agents, in parallel with other such tests.
 func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
 	t.Parallel()
 	for _, name := range names {
@@ -29,7 +29,7 @@ func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
 	}
 }
 
-// TestProbe: what is said of an agent is what it says.
+// TestProbe checks what Probe reports about installed agents.
 func TestProbe(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		in := r.Provider.(runnel.Prober).Probe(t.Context())
@@ -53,7 +53,8 @@ func TestProbeOfNothing(t *testing.T) {
 	}
 }
 
-// TestNotLoggedIn: an agent that is not logged in says so, and how to log in.
+// TestNotLoggedIn checks the error for an agent that is not logged in. It must
+// name the command that logs in.
 func TestNotLoggedIn(t *testing.T) {
 	b := realagents.Find(t, "copilot")
 	home := realagents.NewHome(t, "http://127.0.0.1:1")
@@ -67,7 +68,8 @@ func TestNotLoggedIn(t *testing.T) {
 	}
 }
 
-// TestFoundAndForked: what an agent keeps is listed, and goes on as a copy.
+// TestFoundAndForked lists a stored conversation of an agent, and continues a
+// fork of it.
 func TestFoundAndForked(t *testing.T) {
 	eachOf(t, []string{"codex-acp", "claude-agent-acp", "opencode"}, func(t *testing.T, r *rig) {
 		r.plays(says("One."))
@@ -106,7 +108,8 @@ func TestFoundAndForked(t *testing.T) {
 	})
 }
 
-// TestResumeOfNothing: what there is not is said so.
+// TestResumeOfNothing resumes a conversation that does not exist. Open must
+// fail with SessionNotFound.
 func TestResumeOfNothing(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		r.Opt.Resume = "00000000-0000-7000-8000-000000000000"
@@ -123,8 +126,7 @@ func TestResumeOfNothing(t *testing.T) {
 	})
 }
 
-// TestAnyAgent: an agent of which nothing is known but its command is driven
-// all the same.
+// TestAnyAgent runs an agent of which Runnel knows only the command.
 func TestAnyAgent(t *testing.T) {
 	r := newRig(t, "gemini")
 	b := realagents.Find(t, "gemini")

@@ -22,13 +22,14 @@ import (
 	"github.com/runnel-dev/runnel/provider/providertest"
 )
 
-// Recordings are in testdata, a folder per agent, one per conversation and
-// version of the agent: what passed between us and it ("in"), what passed when
-// another process of it was asked for the conversation ("load", where it can),
-// and the events that both make ("want").
+// Recordings are in testdata, in one folder per agent. A recording is one
+// conversation with one version of the agent. Its file "in" has the lines
+// between Runnel and the agent. If the agent supports loading, its file "load"
+// has the lines of another process of the agent that loaded the conversation.
+// Its file "want" has the events of both.
 //
-// The first command records them anew with the real agent, the second writes
-// "want" from what is recorded:
+// The first command makes all recordings again with the real agents. The second
+// command writes "want" from the recorded lines:
 //
 //	make record AGENT=NAME
 //	go test ./provider/acp -run TestRecordings -update
@@ -37,8 +38,8 @@ var (
 	rewrite = flag.Bool("update", false, "write what is wanted from what is recorded")
 )
 
-// fixtureDir is where an agent's conversations are recorded: always the same,
-// since paths are part of what is said.
+// fixtureDir returns the directory in which an agent's conversations are
+// recorded. It is the same each time, because recorded lines contain paths.
 func fixtureDir(name string) string { return filepath.Join(os.TempDir(), "runnel-fixture-"+name) }
 
 func TestRecord(t *testing.T) {
@@ -88,7 +89,7 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 	recordtest.Save(t, filepath.Join("testdata", a.Name, f.name+"@"+r.Agent.Version+".txtar"), arc)
 }
 
-// underlying returns what all providers of this package are.
+// underlying returns the [provider] inside a provider of this package.
 func underlying(p runnel.Provider) *provider {
 	switch p := p.(type) {
 	case *provider:
@@ -103,9 +104,9 @@ func underlying(p runnel.Provider) *provider {
 	return nil
 }
 
-// normaliser takes out of a recording what differs each time: ids, times. What
-// refers to the same thing before does so after. It also shortens what agents
-// offer.
+// normaliser replaces the values of a recording that differ each time, such as
+// ids and times. The same value always gets the same replacement. It also
+// shortens the lists of what agents offer, such as models and commands.
 type normaliser struct {
 	ids    map[string]string
 	stamps map[string]string
@@ -159,7 +160,7 @@ func (n *normaliser) encode(t testing.TB, lines []recordtest.Line) []byte {
 	return out.Bytes()
 }
 
-// shorten cuts the long lists of what an agent offers.
+// shorten shortens the lists of commands, skills and models in a line.
 func shorten(line string) string {
 	var o map[string]any
 	if json.Unmarshal([]byte(line), &o) != nil || !clip(o) {
@@ -174,7 +175,9 @@ func shorten(line string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// clip reports whether there was something to cut.
+// clip shortens these lists in v: it keeps the first two entries and the
+// current one. It cuts the text of a skill after 200 bytes. It reports whether
+// it changed v.
 func clip(v any) (cut bool) {
 	switch v := v.(type) {
 	case []any:
@@ -214,7 +217,7 @@ func translated(t testing.TB, a Agent, data []byte) []event.Event {
 	return recordtest.Translated(t, New(a).(runnel.Translator), data)
 }
 
-// want writes the events of a recording, one a line.
+// want returns the events of a recording, one per line.
 func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -229,7 +232,8 @@ func want(t testing.TB, a Agent, arc *txtar.Archive) []byte {
 	return out.Bytes()
 }
 
-// eachRecording runs a test with every recording there is.
+// eachRecording runs a test with every recording. It fails the test if a
+// recording is missing.
 func eachRecording(t *testing.T, test func(t *testing.T, a Agent, f fixture, path string, arc *txtar.Archive)) {
 	known := recordtest.Named(fixtures(), func(f fixture) string { return f.name })
 	for _, a := range agents {
@@ -265,8 +269,9 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// TestHistoryEqualsLive compares each recording with what the agent replayed of
-// it. What differs, and why, is in [providertest.Differences].
+// TestHistoryEqualsLive compares the live events of each recording with the
+// agent's replay. [providertest.Differences] lists the allowed differences and
+// their reasons.
 func TestHistoryEqualsLive(t *testing.T) {
 	of := make(map[string]*providertest.Parity)
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, path string, arc *txtar.Archive) {
@@ -285,8 +290,9 @@ func TestHistoryEqualsLive(t *testing.T) {
 	}
 }
 
-// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation over the
-// log of a session that copied its first turn and began the others.
+// TestLoadAddsNothingToWhatWeRecorded loads each recorded conversation into a
+// session whose log already has all turns: the first from an earlier load, the
+// others live.
 func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		load := section(arc, "load")
@@ -310,10 +316,11 @@ func TestLoadAddsNothingToWhatWeRecorded(t *testing.T) {
 	})
 }
 
-// underIDs returns the turns of a replay under the ids that they had live: the
-// agents keep none, so a replay names turns after their place (see
-// [runnel.PositionalHistorian]). The last turns are the same; a recording may
-// lack the first, of another process.
+// underIDs returns the events of a replay with the turn ids of the live events.
+// The agents do not store turn ids, so a replay derives them from the positions
+// of the turns (see [runnel.PositionalHistorian]). underIDs matches the turns
+// from the end, because the recording may lack first turns that another process
+// ran.
 func underIDs(live, replayed []event.Event) []event.Event {
 	ids := func(evs []event.Event) (all []string) {
 		for _, ev := range evs {
@@ -357,7 +364,7 @@ func underIDs(live, replayed []event.Event) []event.Event {
 	return out
 }
 
-// An agent that grows any of its strings, one at a time.
+// The test replaces each string of the agent by a very long one, one at a time.
 func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 	for _, a := range agents {
 		for _, conversation := range []string{"settings", "approval-allowed"} {
@@ -382,9 +389,9 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 	}
 }
 
-// TestTooDeepMembersChangeNothing adds members to the messages that no decoder
-// accepts. Every question is asked all the same, under another id, and every
-// turn ends.
+// TestTooDeepMembersChangeNothing adds to each message a member that is nested
+// deeper than JSON decoders accept. The events must not change, except the ids
+// of approvals.
 func TestTooDeepMembersChangeNothing(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		read := func(lines []runnel.Line) []event.Event {

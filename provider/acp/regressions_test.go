@@ -11,8 +11,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// A question for values that nobody can be asked is answered in the form that
-// such an answer has.
+// A request for form values outside of a turn cannot be shown to a user. It is
+// answered with the result for a cancelled form.
 func TestValuesAskedForBesideATurn(t *testing.T) {
 	_, due := run(t, sayHello, hello, sayNew, opened1,
 		out(`{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"sessionId":"s1","mode":"form","message":"m","requestedSchema":{}}}`))
@@ -21,7 +21,8 @@ func TestValuesAskedForBesideATurn(t *testing.T) {
 	}
 }
 
-// Leave to go on from a plan does not bring about what may not be set either.
+// An approval of a plan offers no option that would bypass permissions, because
+// the options of the session do not allow bypass.
 func TestPlansDoNotBypass(t *testing.T) {
 	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(
 		out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c","kind":"switch_mode","title":"Ready?","rawInput":{"plan":"p"}},"options":[`+
@@ -40,7 +41,7 @@ func TestPlansDoNotBypass(t *testing.T) {
 	}
 }
 
-// ready is a conn without a process, with an agent that offers options.
+// ready returns a conn without a process, for an agent that offers options.
 func ready(t *testing.T, a Agent, options string) *conn {
 	t.Helper()
 	c := &conn{tr: newTranslator(a)}
@@ -50,8 +51,8 @@ func ready(t *testing.T, a Agent, options string) *conn {
 	return c
 }
 
-// An option whose own name says that nobody is asked is not switched on without
-// leave, whatever its values are called.
+// If the name of an option means that the agent does not ask, the option can be
+// switched on only if bypass is allowed. The names of its values do not matter.
 func TestOptionsThatBypassByTheirName(t *testing.T) {
 	c := ready(t, Agent{Name: "mine"}, `[{"id":"yolo","name":"Y","type":"boolean","currentValue":false},`+
 		`{"id":"skip-permissions","name":"S","type":"select","currentValue":"off","options":[{"value":"off","name":"Off"},{"value":"on","name":"On"}]}]`)
@@ -70,8 +71,9 @@ func TestOptionsThatBypassByTheirName(t *testing.T) {
 	}
 }
 
-// An agent that is in a mode in which nobody is asked gets no prompt without
-// leave: it may begin so, and may go there by itself.
+// If an agent is in a mode in which it does not ask, it gets a prompt only if
+// bypass is allowed. The agent may start in such a mode, or change to it by
+// itself.
 func TestNoPromptWhereNobodyIsAsked(t *testing.T) {
 	mode := func(value string) string {
 		return `[{"id":"mode","name":"Mode","category":"mode","type":"select","currentValue":"` + value + `","options":[{"value":"ask","name":"Ask"},{"value":"yolo","name":"Y"}]}]`
@@ -105,8 +107,9 @@ func TestNoPromptWhereNobodyIsAsked(t *testing.T) {
 	}
 }
 
-// The end of a turn that nobody asked for is told although it is a prompt of
-// ours that ends it: what is told as a line is sent, nobody hears.
+// A prompt ends a running turn that no prompt started. The events of that end
+// are emitted with the agent's next line, because a session does not receive
+// events that a sent line causes.
 func TestUnaskedTurnEndsForTheSession(t *testing.T) {
 	c := &conn{tr: newTranslator(Agent{Name: "mine", Version: 2})}
 	for _, l := range []runnel.Line{
@@ -131,7 +134,7 @@ func TestUnaskedTurnEndsForTheSession(t *testing.T) {
 	}
 }
 
-// What a call showed is not kept once it is told.
+// A call that has ended keeps none of its content in memory.
 func TestCallsThatAreOverAreSmall(t *testing.T) {
 	tr := newTranslator(Agent{Name: "mine"})
 	text, _ := json.Marshal(strings.Repeat("x", 1<<16))
@@ -148,9 +151,9 @@ func TestCallsThatAreOverAreSmall(t *testing.T) {
 	}
 }
 
-// A release of codex-acp without ids or usage completes its turns. Where
-// messages have ids, a last message without one is the text of a failure, but
-// for the answer to a command of the agent's own.
+// Older releases of codex-acp send no message ids and no usage; their turns
+// complete. In newer releases, a last message without an id is the text of a
+// failure, unless it answers one of the agent's own commands.
 func TestTurnWithoutUsageOfAnOlderCodexACPIsCompleted(t *testing.T) {
 	named := upd("agent_message_chunk", `"messageId":"m1","content":{"type":"text","text":"Named."}`)
 	commands := upd("available_commands_update", `"availableCommands":[{"name":"status","description":"s"}]`)
@@ -177,8 +180,8 @@ func TestTurnWithoutUsageOfAnOlderCodexACPIsCompleted(t *testing.T) {
 	}
 }
 
-// opencode sends the old messages of a conversation once more before it answers
-// that it has made a copy of it.
+// opencode sends the old messages of a conversation again before it responds to
+// the request to fork the conversation.
 func TestAnswersOfACopiedConversationAreNotSaidAgain(t *testing.T) {
 	evs, _ := runAs(t, known(t, "opencode"), sayHello, hello,
 		in(`{"jsonrpc":"2.0","id":2,"method":"session/fork","params":{"cwd":"/p","sessionId":"s0","mcpServers":[]}}`),
@@ -190,8 +193,8 @@ func TestAnswersOfACopiedConversationAreNotSaidAgain(t *testing.T) {
 	}
 }
 
-// What a client gave is what the error names, with the value and what the agent
-// has instead.
+// The error for an invalid setting names the option that the client set, its
+// value, and the values that the agent offers.
 func TestErrorsNameTheOptionThatTheClientGave(t *testing.T) {
 	tr := newTranslator(Agent{Name: "unknown"})
 	opened := out(`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1","configOptions":[{"id":"m","name":"Model","category":"model","type":"select","currentValue":"one","options":[{"value":"one","name":"One"},{"value":"two","name":"Two"}]}]}}`)

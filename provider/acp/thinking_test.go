@@ -9,8 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/fakemodel"
 )
 
-// The adapter for Claude Code asks for the display of reasoning that a session
-// has chosen, summaries by default.
+// The adapter for Claude Code requests the reasoning display that the session
+// selects. The default is summaries.
 func TestAdapterAsksForReasoning(t *testing.T) {
 	for _, tt := range []struct {
 		display runnel.ThinkingDisplay

@@ -8,7 +8,7 @@ import (
 )
 
 // Claude Agent 0.100.0 sends the arguments of a call while the model writes
-// them. The item of the call ends when they are whole, not with the first ones.
+// them. The item of the call ends only when the arguments are complete.
 func TestArgumentsThatGrowAreShownWhole(t *testing.T) {
 	call := upd("tool_call", `"toolCallId":"c1","name":"Bash","rawInput":{},"status":"pending","title":"Terminal","kind":"execute","content":[]`)
 	part := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi"},"title":"echo hi"`)
@@ -33,7 +33,7 @@ func TestArgumentsThatGrowAreShownWhole(t *testing.T) {
 	}
 }
 
-// calledWith returns the arguments with which items of calls ended.
+// calledWith returns the arguments in the finished items of calls.
 func calledWith(evs []event.Event) (arguments []string) {
 	for _, b := range bodies[event.ItemDone](evs) {
 		if call, ok := b.FinalItem.(event.FunctionCall); ok {
@@ -43,7 +43,7 @@ func calledWith(evs []event.Event) (arguments []string) {
 	return arguments
 }
 
-// What an agent says itself is a notice, with all of its words.
+// A notice of the agent is shown with its title and its description.
 func TestNoticesKeepTheirDescription(t *testing.T) {
 	evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(
 		upd("notice", `"severity":"warning","title":"Auto mode unavailable","description":"The model does not support it."`),
@@ -57,7 +57,8 @@ func TestNoticesKeepTheirDescription(t *testing.T) {
 	}
 }
 
-// A replay has no questions: what only a question names is no part of the item.
+// A location that only a question names is not part of the call's item, because
+// a replay has no questions.
 func TestPlacesThatOnlyAQuestionNamesAreNoPartOfTheCall(t *testing.T) {
 	call := upd("tool_call", `"toolCallId":"c1","name":"Bash","rawInput":{},"status":"pending","title":"Terminal","kind":"execute","content":[]`)
 	whole := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"touch x"},"title":"touch x"`)

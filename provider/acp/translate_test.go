@@ -20,7 +20,7 @@ import (
 
 const testTurn = "0192f0c1-0000-7000-8000-000000000001"
 
-// Lines of a small conversation.
+// Lines of a short conversation.
 var (
 	sayHello = in(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}`)
 	hello    = out(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}`)
@@ -39,7 +39,7 @@ func out(s string) runnel.Line {
 	return runnel.Line{At: fixtureStart, Dir: runnel.DirOut, Text: []byte(s)}
 }
 
-// says is an update of the session.
+// upd returns a session update. kind is its type; rest are its other members.
 func upd(kind, rest string) runnel.Line {
 	if rest != "" {
 		rest = "," + rest
@@ -51,7 +51,8 @@ func chunkOf(text string) runnel.Line {
 	return upd("agent_message_chunk", `"content":{"type":"text","text":"`+text+`"}`)
 }
 
-// run feeds lines to a translator of an agent of which nothing is known.
+// run feeds lines to a translator for an agent without known quirks. due are
+// the translator's replies.
 func run(t testing.TB, lines ...runnel.Line) (evs []event.Event, due []string) {
 	t.Helper()
 	return runAs(t, Agent{Name: "unknown"}, lines...)
@@ -90,8 +91,8 @@ func closed(t testing.TB, evs []event.Event) {
 	}
 }
 
-// TestUnknownMessagesChangeNothing: what nobody knows changes nothing, in any
-// place.
+// TestUnknownMessagesChangeNothing sends messages, updates and members that the
+// protocol does not define, and members of a wrong type.
 func TestUnknownMessagesChangeNothing(t *testing.T) {
 	plain, _ := run(t, withBegun(chunkOf("hi"), ended)...)
 	tr := newTranslator(Agent{Name: "unknown"})
@@ -182,7 +183,8 @@ func TestInvalidIDsOfAnAgentAreContained(t *testing.T) {
 	}
 }
 
-// TestCancelledWhateverTheAnswer: after we asked for the end, an error is one.
+// TestCancelledWhateverTheAnswer checks that a turn that Runnel cancelled ends
+// as cancelled, even if the agent responds with success or an error.
 func TestCancelledWhateverTheAnswer(t *testing.T) {
 	for _, answer := range []string{
 		`"result":{"stopReason":"cancelled"}`, `"result":{"stopReason":"end_turn"}`, `"result":{}`, `"error":{"code":-32603,"message":"Aborted"}`, `"error":"x"`,
@@ -232,8 +234,9 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestQuestionsEnd: a question that the agent takes back, changes, or leaves
-// open at the end of its turn is resolved, and answered.
+// TestQuestionsEnd checks questions that the agent withdraws, changes, or
+// leaves open at the end of its turn. The approval is resolved, and the agent
+// gets one answer.
 func TestQuestionsEnd(t *testing.T) {
 	changed := out(strings.ReplaceAll(string(asksC1.Text), "touch x", "rm -rf /"))
 	for name, c := range map[string]struct {
@@ -285,8 +288,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestAgentGetsNoFilesOrTerminals: an agent gets no file and no terminal from
-// us, whatever the path is.
+// TestAgentGetsNoFilesOrTerminals checks that Runnel rejects an agent's
+// requests for files and terminals, for any path.
 func TestAgentGetsNoFilesOrTerminals(t *testing.T) {
 	for _, method := range []string{"fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/kill"} {
 		for _, path := range []string{"/etc/shadow", "/p/../etc/shadow", "../x", "/p/link", "/p/own"} {
@@ -302,8 +305,8 @@ func TestAgentGetsNoFilesOrTerminals(t *testing.T) {
 	}
 }
 
-// TestInvalidConversationIDsAreRefused: what a client says is nobody's word for
-// something else.
+// TestInvalidConversationIDsAreRefused checks that conversation ids and
+// settings from a client are rejected if they are not valid.
 func TestInvalidConversationIDsAreRefused(t *testing.T) {
 	p := underlying(New(Agent{Name: "unknown", Command: []string{"/nonexistent/agent"}}))
 	for _, resume := range []string{"a b", "x\n{}", strings.Repeat("x", 1<<20), "ü"} {
@@ -332,9 +335,9 @@ func TestInvalidConversationIDsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte.
-// Cuts within a line are the same for the turn: what cannot be decoded changes
-// nothing.
+// TestTurnEndsOnceWhenOutputIsCutAtAnyByte cuts recordings after every byte. A
+// cut within a line leaves a line that cannot be decoded. Such a line does not
+// change the turn.
 func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 	cuts := 0
 	eachRecording(t, func(t *testing.T, a Agent, f fixture, _ string, arc *txtar.Archive) {
@@ -361,7 +364,7 @@ func TestTurnEndsOnceWhenOutputIsCutAtAnyByte(t *testing.T) {
 }
 
 // TestTurnEndsOnceWhenTheAgentDiesBetweenLines ends recordings after every
-// line, as the agent's death does.
+// line, as if the agent had died there.
 func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
 		for _, part := range []string{"in", "load"} {
@@ -373,7 +376,8 @@ func TestTurnEndsOnceWhenTheAgentDiesBetweenLines(t *testing.T) {
 	})
 }
 
-// maxSeed keeps the inputs of fuzzing short.
+// maxSeed is the maximum size of a fuzzing input made from a recording, in
+// bytes.
 const maxSeed = 4 << 10
 
 func FuzzLinesOfAnAgent(f *testing.F) {
@@ -423,8 +427,8 @@ func FuzzLinesOfAnAgent(f *testing.F) {
 	})
 }
 
-// TestLateWords: what is said of a turn that is over is not shown; what an
-// agent says of its own accord is told as a notice.
+// TestLateWords checks text that arrives after the end of a turn. More text of
+// a message of that turn is dropped. A new message becomes a notice.
 func TestLateWords(t *testing.T) {
 	named := func(id, text string) runnel.Line {
 		return upd("agent_message_chunk", `"messageId":"`+id+`","content":{"type":"text","text":"`+text+`"}`)
@@ -440,8 +444,9 @@ func TestLateWords(t *testing.T) {
 	}
 }
 
-// TestTooDeepArgumentsAreDenied: no decoder accepts a question with such
-// arguments. It is denied at once, and the turn ends as the agent says.
+// TestTooDeepArgumentsAreDenied sends a question whose arguments are nested
+// deeper than JSON decoders accept. The question is denied at once, and the
+// turn continues to its normal end.
 func TestTooDeepArgumentsAreDenied(t *testing.T) {
 	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
 	evs, due := run(t, withBegun(

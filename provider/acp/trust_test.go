@@ -10,8 +10,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Qwen Code 0.24.4 starts the MCP servers of a folder's .mcp.json, and what the
-// skills of a folder allow is allowed.
+// Qwen Code 0.24.4 starts the MCP servers in a folder's .mcp.json, and allows
+// the tools that the skills of a folder allow.
 func TestQwenIsNotStartedBesideFilesThatItObeys(t *testing.T) {
 	for file, text := range map[string]string{
 		".mcp.json":                    `{"mcpServers":{"evil":{"command":"touch","args":["x"]}}}`,
@@ -38,8 +38,8 @@ func TestQwenIsNotStartedBesideFilesThatItObeys(t *testing.T) {
 	}
 }
 
-// An agent takes for its project the repository that it finds, and not every
-// ".git" is one.
+// An agent reads the settings of the repository that it finds above its folder.
+// Not every ".git" is a repository, so the outermost one counts.
 func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "no-home"))
 	outer, err := filepath.EvalSymlinks(t.TempDir())
@@ -72,8 +72,9 @@ func TestFilesOfTheOutermostRepositoryCount(t *testing.T) {
 	}
 }
 
-// Qwen Code 0.24.4 reads QWEN.md and AGENTS.md in every folder above, to one
-// above the repository, and to the root of the file system without one.
+// Qwen Code 0.24.4 reads QWEN.md and AGENTS.md in every parent folder, up to
+// the parent of the repository. Without a repository it reads them up to the
+// root of the file system.
 func TestQwenIsNotStartedBelowContextFileThatLeadsElsewhere(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "no-home"))
 	above, err := filepath.EvalSymlinks(t.TempDir())

@@ -86,8 +86,9 @@ func TestChangedToolInvalidatesAnApproval(t *testing.T) {
 	}
 }
 
-// The engine drops an approval whose id it knows. Without an id of its own, a
-// question under the request id of a resolved one would wait forever.
+// The agent may use the request id of a resolved question again. The new
+// question then needs a new approval id: the engine drops an approval with a
+// known id, and the agent would wait forever for the answer.
 func TestQuestionUnderTheIDOfAResolvedOneIsANewApproval(t *testing.T) {
 	tr := begun()
 	known := make(map[string]bool)

@@ -34,5 +34,5 @@ const (
 	taskNotification = "<task-notification>"
 )
 
-// skillDir matches the line that names the folder of a skill (skill).
+// skillDir matches the line that names the folder of a skill (recording skill).
 var skillDir = regexp.MustCompile(`(?m)^Base directory for this skill: (.+)$`)

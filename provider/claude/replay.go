@@ -121,8 +121,9 @@ func (h *historian) assistant(e *entry) {
 	h.noteCalls(e)
 }
 
-// failed records the reason of a failure, which a live conversation has in the
-// turn's result. It matters only if the turn ends with this failure.
+// failed records why the turn failed. In a live conversation, the result of the
+// turn has the reason. The recorded reason has an effect only if the turn ends
+// with this failure.
 func (h *historian) failed(tn *turn, e *entry) {
 	if e.StoredStatus != nil {
 		tn.status = *e.StoredStatus

@@ -94,9 +94,9 @@ func TestUntrustedFolderIsReadAsTextOnly(t *testing.T) {
 	})
 }
 
-// When the model reads a file, Claude Code looks for rules and memory beside
-// it. The ones of an untrusted folder stay unread, but for the rules with
-// 2.1.197, which has no switch for them.
+// When the model reads a file, Claude Code looks for rules and memory in the
+// same directory. In an untrusted folder it must not read them. Version 2.1.197
+// reads the rules nevertheless, because it has no switch for them.
 func TestRulesBesideFilesOfUntrustedFolderAreNotRead(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		secret := filepath.Join(r.Home.Dir, "secret.md")

@@ -128,7 +128,7 @@ func (ts *turns) notice(level event.Level, code, message string) {
 // idle reports whether no turn is in flight and no prompt waits for its turn.
 func (ts *turns) idle() bool { return ts.current == nil && len(ts.waiting) == 0 }
 
-// between reports whether there is no turn to which a frame can belong.
+// between reports whether no turn runs, so that a frame belongs to no turn.
 func (ts *turns) between() bool {
 	return ts.current == nil || ts.current.id == "" || ts.current.ended
 }

@@ -293,8 +293,9 @@ func replace(pattern, with string) func([]runnel.Line) []runnel.Line {
 	}
 }
 
-// TestTooDeepMembersChangeNothing adds members to the messages that no decoder
-// accepts. Every question is asked all the same, and every turn ends.
+// TestTooDeepMembersChangeNothing adds to each message a member that is nested
+// deeper than JSON decoders accept. Every question must still be asked, and
+// every turn must end.
 func TestTooDeepMembersChangeNothing(t *testing.T) {
 	eachRecording(t, func(t *testing.T, _ fixture, _ string, a *txtar.Archive) {
 		lines := allLines(t, a)

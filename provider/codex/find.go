@@ -43,9 +43,9 @@ func (p *Provider) Find(_ context.Context, id string) (runnel.Conversation, erro
 	return runnel.Conversation{}, absent
 }
 
-// newestRollout compares the files of a conversation, the newest first. A name
-// begins with the creation time of the conversation. It ends with an id that
-// contains the creation time of the file.
+// newestRollout compares two files of a conversation, so that a sort puts the
+// newest first. A file name begins with the creation time of the conversation.
+// It ends with an id that contains the creation time of the file.
 func newestRollout(a, b string) int {
 	name := func(path string) string { return strings.TrimSuffix(filepath.Base(path), ".jsonl") }
 	return strings.Compare(name(b), name(a))

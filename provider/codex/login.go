@@ -56,9 +56,9 @@ func (l login) byKey() bool { return l.credential.ByKey(l.opt) }
 // provider in the user's configuration may name its variable.
 func (l login) environ(env []string) []string { return l.credential.Apply(env, l.key, l.opt) }
 
-// args returns the further arguments of the program. While Codex 0.169.0 makes
-// its snapshot of the shell, a file in its directory has the whole environment,
-// and so the key.
+// args returns additional arguments of the program. With a key, they disable
+// the snapshot of the shell: while Codex 0.169.0 makes the snapshot, a file in
+// its directory contains the whole environment, including the key.
 func (l login) args() []string {
 	if l.byKey() {
 		return []string{"-c", `cli_auth_credentials_store="ephemeral"`, "-c", "features.shell_snapshot=false"}

@@ -93,7 +93,8 @@ func image(url string) event.Attachment {
 	return a
 }
 
-// document returns the attachment that a text document in a frame describes.
+// document returns the attachment for a text that begins with frameOpen and
+// ends with frameClose. It reports false for any other text.
 func document(text string) (a event.Attachment, ok bool) {
 	rest, ok := strings.CutPrefix(text, frameOpen)
 	if !ok || !strings.HasSuffix(rest, frameClose) {

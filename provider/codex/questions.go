@@ -116,7 +116,7 @@ func (s *questionSet) fill(c choice, values json.RawMessage) (json.RawMessage, e
 	return json.Marshal(s.result(s.firsts(v.Answers)))
 }
 
-// choiceOf returns the id of the choice that a result is for.
+// choiceOf returns the id of the choice that leads to this result.
 func (s *questionSet) choiceOf(result json.RawMessage) string {
 	r := translate.DecodeLenient[struct {
 		Answers map[string]struct{ Answers []string } `json:"answers"`

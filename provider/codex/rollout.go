@@ -87,8 +87,9 @@ func copyOf(file, id, models string) (dir string, err error) {
 	return dir, errors.Join(err, out.Flush(), to.Close())
 }
 
-// siblings returns the files of a conversation in the folder of one of them,
-// the newest first.
+// siblings returns the files of the conversation id that are in the folder of
+// file, newest first. If the name of file is not that of a rollout, siblings
+// returns only file.
 func siblings(file, id string) []string {
 	if !rollout.MatchString(filepath.Base(file)) {
 		return []string{file}

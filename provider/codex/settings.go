@@ -208,9 +208,9 @@ func (s *settings) options() []event.ConfigOption {
 	})
 }
 
-// declared returns the options that every conversation has. The option "model"
-// has no choices, because the models depend on the user's account: any valid
-// name is accepted.
+// declared returns the options that every conversation has. The models depend
+// on the user's account, so the option "model" has no choices and accepts any
+// valid name.
 func declared() []event.ConfigOption {
 	effort := event.ConfigOption{ID: optionEffort, Type: event.ConfigSelect}
 	for _, word := range efforts {

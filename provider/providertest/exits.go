@@ -55,8 +55,8 @@ const (
 )
 
 // exitTimeout is the maximum time in which a provider stops a program that does
-// not exit by itself. It is twice the time of all signals, plus a margin for
-// the cases that run in parallel.
+// not exit by itself. It is twice the sum of the grace periods after each
+// signal, plus a margin for the cases that run in parallel.
 const exitTimeout = 12 * time.Second
 
 // RunExits tests how a provider stops an agent that does not exit by itself,

@@ -305,9 +305,9 @@ func printed(v any) string {
 	return string(data)
 }
 
-// EachParity compares all recordings of an agent, which each iterates over. of
-// returns the live events of a recording and those from its history; ok is
-// false for a recording without a history.
+// EachParity compares the live events of each recording of an agent with the
+// events from its history. each iterates over the recordings. of returns the
+// events of a recording; ok is false for a recording without a history.
 func EachParity[F, A any](t *testing.T, agent string, each func(*testing.T, func(*testing.T, F, string, A)),
 	of func(t *testing.T, a A) (live, stored []event.Event, ok bool)) {
 	t.Helper()

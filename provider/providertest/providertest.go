@@ -87,7 +87,7 @@ type Subject struct {
 	// agent does not support it, with the tested version.
 	Cannot map[Scenario]string
 
-	// Lacks is like Cannot, for scenarios that the agent supports and its
+	// Lacks is like Cannot, for scenarios that the agent supports but its
 	// provider does not.
 	Lacks map[Scenario]string
 

@@ -123,7 +123,7 @@ func (c *compiler) step(st Step) []action {
 	return out
 }
 
-// stream emits a text word by word.
+// stream returns the actions that emit a text word by word.
 func (c *compiler) stream(typ event.ItemType, st Step) []action {
 	id := c.id()
 	text := st.Text + st.Reasoning
@@ -157,8 +157,9 @@ func deltas(id, text string, rate float64) []action {
 	return out
 }
 
-// tools starts all calls and then emits their outputs in reverse order, because
-// parallel tools can end in any order.
+// tools returns the actions of parallel calls. They start all calls and then
+// emit the outputs in reverse order, because parallel tools can end in any
+// order.
 func (c *compiler) tools(tools []Tool, rate float64) []action {
 	var starts, ends []action
 	for i, t := range tools {
@@ -221,7 +222,7 @@ func outputActions(id string, f event.FunctionCallOutput, parent string) []actio
 	}
 }
 
-// pieces emits the output piece by piece.
+// pieces returns the actions that emit the output piece by piece.
 func (t Tool) pieces(id string) []action {
 	var out []action
 	for _, piece := range append([]string{t.Output}, t.Pieces...) {

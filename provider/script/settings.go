@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// The player's settings. If a script sends settings, those replace the
-// player's.
+// The player's settings and their values. Settings that a script sends replace
+// them.
 const (
 	pace     = "pace"     // length of the pauses
 	paceFast = "fast"     // pauses of at most 1 ms
