@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A size says how much each part measures.
+// A size defines how much each part measures.
 type size struct {
 	rounds   int   // measurements of each lane
 	paced    int   // events of an answer at a steady rate

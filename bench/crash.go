@@ -26,8 +26,9 @@ const (
 	afterEnd    = 500 * time.Millisecond
 )
 
-// measureCrash kills the server when a reader has received after deltas. It
-// counts the processes left and starts the server again with the same data.
+// measureCrash kills the server. after is the number of deltas that a reader
+// has received by then. measureCrash counts the processes that still run, and
+// starts the server again with the same data.
 func (b *bench) measureCrash(ctx context.Context, l lane, after int) (out crash, err error) {
 	defer func() {
 		if sweepErr := b.w.sweep(); err == nil {

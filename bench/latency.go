@@ -23,9 +23,9 @@ type latencySample struct {
 	lost     int
 }
 
-// measureLatency measures an answer that the agent writes at a steady rate to
-// one reader. If traced is set it counts system calls, which makes the servers
-// slow.
+// measureLatency measures an answer that the agent writes at a steady rate and
+// that one reader receives. If traced is true, it also counts system calls,
+// which makes the servers slow.
 func measureLatency(ctx context.Context, s subject, transport string, events int, traced bool) (out latencySample, err error) {
 	c, err := s.open(ctx)
 	if err != nil {
@@ -159,8 +159,8 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 	return b.callsRow(ctx, lanes)
 }
 
-// switchesRow compares the context switches per event. Unlike times they hardly
-// depend on the machine.
+// switchesRow compares the context switches per event. Unlike times, they
+// hardly depend on the machine.
 func (b *bench) switchesRow(lanes []lane, got map[lane][]latencySample) {
 	b.perEvent(row{what: fmt.Sprintf("context switches of server and supervisor per event at %d/s, one reader", paced), target: "≤ 2.5"}, lanes,
 		func(l lane) float64 { return median(each(got[l], func(s latencySample) float64 { return s.switches })) })

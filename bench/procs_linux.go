@@ -143,8 +143,8 @@ func cannotTrace() string {
 	return ""
 }
 
-// traceCalls counts the system calls of the processes and their threads, and of
-// those to come, until its caller calls count.
+// traceCalls counts the system calls of the processes, and of all threads and
+// processes that they start. count stops the counting and returns the number.
 func traceCalls(ctx context.Context, pids []int) (count func() (int, error), err error) {
 	args := []string{"-f", "-c", "-U", "calls,name"}
 	for _, pid := range pids {

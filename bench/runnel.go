@@ -203,7 +203,8 @@ type frame struct {
 	Error     struct{ Message string }
 }
 
-// past calls see with the events of a history message until see returns true.
+// past calls see with each event of a session:history message until see returns
+// true. It reports whether see returned true.
 func (f frame) past(at time.Time, see func(message) bool) bool {
 	for _, e := range f.Entries {
 		if see(e.message(at)) {

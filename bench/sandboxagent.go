@@ -38,7 +38,8 @@ const (
 )
 
 // peerProgram copies a program from a peer's npm package for this platform into
-// the workspace. There it differs by its path from other programs of that name.
+// the workspace, and returns the path of the copy. The benchmark recognises its
+// own processes by such paths.
 func (w *workspace) peerProgram(pkg, program string) (string, error) {
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	src := filepath.Join(w.root, "bench", "peers", "node_modules", filepath.FromSlash(pkg)+"-"+runtime.GOOS+"-"+arch, "bin", program)

@@ -25,7 +25,8 @@ type subject interface {
 	// load.Plan.
 	open(ctx context.Context) (conversation, error)
 
-	// servers returns the subject's processes between agents and clients.
+	// servers returns the ids of the subject's processes between agents and
+	// clients.
 	servers() ([]int, error)
 
 	kill() // kills only the server, with SIGKILL

@@ -143,8 +143,8 @@ func (c *crash) keepsQueue(t *testing.T) {
 	equal(t, "status", turn[len(turn)-1].payload()["status"], "completed")
 }
 
-// goesOn returns a check that stops a server with end during a turn. The agent
-// continues only after another server has taken the turn over.
+// goesOn returns a check that calls end to stop a server during a turn. The
+// agent continues only after another server has taken the turn over.
 func goesOn(end func(*testprogram.Server)) func(*testing.T) {
 	return func(t *testing.T) {
 		if runtime.GOOS != "linux" {

@@ -134,8 +134,8 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"auth", "claude-code codex gemini qwen claude-agent-acp", "real agents: the request to the model has the key", "test/e2e.TestAPIKeyIsUsedAndKept"},
 }
 
-// optionEvidence returns the table of the evidence for each entry of the table
-// before it.
+// optionEvidence returns the table that names, for each option that an agent
+// takes according to optionsOfAgents, the recording or test that proves it.
 func optionEvidence() table {
 	tab := table{
 		name: "option evidence", title: "Options: how it is known which agent takes which", file: "options_recorded_test.go",

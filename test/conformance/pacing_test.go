@@ -69,7 +69,7 @@ func (r *paced) push(bodies ...event.Body) *paced {
 	return r
 }
 
-// grow pushes a delta of n words, two bytes each, for the item i.
+// grow pushes a delta of n words, two bytes each, for the item "i".
 func (r *paced) grow(n int) *paced { return r.text(strings.Repeat("w ", n)) }
 
 func (r *paced) text(text string) *paced {

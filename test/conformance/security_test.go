@@ -106,7 +106,7 @@ func (g *gate) ask(listener, credential, origin string) client {
 	return c.with("Origin", map[string]string{"none": "", "its own": own, "another site's": "http://evil.example", "null": "null"}[origin])
 }
 
-// guards checks the other protections of a server and its user.
+// guards checks further protections against other programs and other sites.
 var _ = register(71, func() table {
 	tab := table{
 		name: "guards", title: "Hosts, cookies and the page", file: "security_test.go",

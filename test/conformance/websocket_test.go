@@ -126,9 +126,9 @@ var helloRows = []socketRow{
 	}},
 }
 
-// appendsAddUp checks each session:append against the item that it continues:
-// its offset is the length of the item in bytes. The item is whole at its start,
-// whenever it has doubled, and at its end.
+// appendsAddUp checks each session:append against the item that it continues.
+// Its offset must be the length of the item so far, in bytes. The server must
+// send the whole item again before the appends have doubled its length.
 func appendsAddUp(t *testing.T, all []object) {
 	t.Helper()
 	content, whole, appends := make(map[any]string), make(map[any]int), 0

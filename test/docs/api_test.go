@@ -35,8 +35,8 @@ var step = regexp.MustCompile("(?s)```sh\n(.*?)```(?:\n\n`(\\d{3})`((?:[^\n]+\n?
 // commands.
 var kept = regexp.MustCompile("`(\\.[^`]*)` as `([A-Z_]+)`")
 
-// Runs the commands of the page in order. Each must do what the page says, and
-// every operation of the API must have a command.
+// Runs the commands of the page in order. Each must give the response that the
+// page shows, and every operation of the API must have a command.
 func TestCommandsOfAPIPage(t *testing.T) {
 	r := newReader(t)
 	sh := newShell(r)

@@ -25,7 +25,8 @@ func pretty(out string) string {
 // small is an object or array that contains no others.
 var small = regexp.MustCompile(`(?m)([\[{])\n\s+([^\[\]{}]*?)\n\s*([\]}])`)
 
-// flatten puts each small object and array on one line if it fits.
+// flatten puts each object and array without nested ones on one line, if the
+// line has at most 110 bytes.
 func flatten(s string) string {
 	return small.ReplaceAllStringFunc(s, func(found string) string {
 		one := regexp.MustCompile(`\n\s*`).ReplaceAllString(found, " ")

@@ -168,7 +168,8 @@ var (
 	versions = regexp.MustCompile(`("status": ?"ok", *"version": ?)"[^"]*"`)
 )
 
-// text returns s with such values replaced.
+// text returns s with the values replaced that differ between runs and
+// machines.
 func (a *anonymous) text(s string) string {
 	s = strings.ReplaceAll(s, a.home, "/home/you")
 	s = strings.ReplaceAll(s, strings.TrimPrefix(a.api, "http://"), "127.0.0.1:7317")

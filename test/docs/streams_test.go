@@ -42,8 +42,8 @@ type example struct {
 	value            map[string]any
 }
 
-// wanted is a place for an example on the page: its kind, its name, and the
-// values of fields that it must have.
+// wanted matches a place for an example on the page: the kind and the name of
+// the example, and the values of fields that it must have.
 var wanted = regexp.MustCompile("(?s)<!-- example: (\\w+) (\\S+?)((?: [\\w.]+=\\S+)*) -->\n```(json|text)\n(.*?)```")
 
 // Every frame and message on the page must have an example from this run.
@@ -464,8 +464,8 @@ func (p *player) eventsFamily(session string) {
 	_ = w.conn.CloseNow()
 }
 
-// slowOutput is a prompt whose tool prints a line that nothing follows for so
-// long that it is sent alone.
+// slowOutput is a prompt whose tool pauses after each line of its output. The
+// server sends a line before the next one is printed.
 const slowOutput = `{"steps": [{"tool": {"name": "Bash", "kind": "execute", "arguments": {"command": "make test"},
 	"output": "building the program and all of its tests: this takes a while, once\n", "pieces": ["ok main\n", "ok greet\n"], "pieceMs": 1500}}]}`
 

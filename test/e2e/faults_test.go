@@ -11,11 +11,13 @@ import (
 )
 
 // TestFailuresOfTheModelAreClassifiedAlike has the model API reject the
-// requests of real agents with every HTTP status that maps to its own error
-// code. Agents that retry most failures for minutes get only the statuses that
-// they do not retry. The test leaves out opencode, which does not report the
-// status, and GitHub Copilot. claude-agent-acp reports a rejected key in the
-// same way as a missing login.
+// requests of real agents with several HTTP statuses. All agents must report
+// the same error code for a status, except that claude-agent-acp reports a
+// rejected key in the same way as a missing login.
+//
+// Gemini CLI and Qwen Code retry most failures for minutes; they get only the
+// statuses that they do not retry. The test leaves out opencode, which does not
+// report the status, and GitHub Copilot.
 func TestFailuresOfTheModelAreClassifiedAlike(t *testing.T) {
 	refused := map[int]string{401: "INVALID_API_KEY", 403: "INVALID_API_KEY", 404: "AGENT_ERROR"}
 	adapter := map[int]string{401: "AGENT_NOT_LOGGED_IN", 403: "AGENT_NOT_LOGGED_IN", 404: "AGENT_ERROR"}

@@ -21,8 +21,9 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
-// A terminal says how a user runs a prompt from standard input with an agent's
-// own program, without runnel, in a new or an existing conversation.
+// A terminal describes how a user runs an agent's own program without runnel.
+// The program reads one prompt from standard input, for a new or an existing
+// conversation.
 type terminal struct {
 	program   string   // name of the agent that the program belongs to
 	begins    []string // arguments of a first prompt; continues returns what a later prompt adds

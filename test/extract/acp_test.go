@@ -109,7 +109,9 @@ func (r *acpReader) read(dir string, c *acpLine) {
 		r.cancelled = r.cancelled || c.Method == "session/cancel"
 	case !r.prompted:
 	case c.Method == "session/request_permission":
-		// Some agents request approval with other arguments than those of the call.
+		// The call may be reported only by its permission request, or without
+		// arguments. A call with arguments keeps them: some agents request
+		// approval with different ones.
 		switch call := c.Params.ToolCall; {
 		case call.ToolCallID == "":
 		case r.calls[call.ToolCallID] == nil:
@@ -259,8 +261,10 @@ func mcpArguments(input json.RawMessage) json.RawMessage {
 	return input
 }
 
-// rawText returns the text of an output that the content of the call lacks, or
-// contains only in a form for the model.
+// rawText returns the text in a call's rawOutput that replaces the text of its
+// content: a plain string or the output of a shell. If the content is empty, it
+// can also be a message or the result of an MCP tool. rawText returns "" if the
+// text of the content stays.
 func rawText(raw json.RawMessage, content string) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

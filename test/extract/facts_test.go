@@ -26,8 +26,8 @@ type output struct {
 	failed bool
 }
 
-// whatever matches any arguments or output. It stands for those without a
-// native field.
+// whatever matches any arguments or output. A reader uses it if the raw lines
+// have no field for them.
 const whatever = "*"
 
 func newFacts() *facts {

@@ -187,7 +187,7 @@ func exhaustDetached(args []string) {
 // TestAgentCannotTakeDescriptorsToHideItsSupervisor has a tool without the
 // agent's mark send requests to the unix socket, while the tool lowers and
 // raises the server's limit of descriptors. The server has taken the agent over
-// from another server. It must not take the tool for the user.
+// from another server. It must not mistake the tool for the user.
 func TestAgentCannotTakeDescriptorsToHideItsSupervisor(t *testing.T) {
 	users(t, func(t *testing.T, user *syscall.Credential) {
 		w := newWorld(t, user, "60s")

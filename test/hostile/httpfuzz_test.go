@@ -25,7 +25,7 @@ import (
 // TestServerWithstandsFuzzedRequests sends requests that are made from the
 // OpenAPI document, and invalid ones. The server must not fail internally, must
 // respond in the form of the API with the statuses of the document, and must
-// release what it took.
+// release its connections, agents and memory afterwards.
 func TestServerWithstandsFuzzedRequests(t *testing.T) {
 	for name, secure := range map[string]bool{"HTTP 1.1": false, "HTTP 2 over TLS": true} {
 		t.Run(name, func(t *testing.T) {

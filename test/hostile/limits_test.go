@@ -211,9 +211,9 @@ func TestValidCredentialsAreNotLockedOutByGuesses(t *testing.T) {
 	}
 }
 
-// TestAgentsAreLimitedPerCredentialAndInAll checks that a credential can start
-// only so many agents and leaves agents for others, and that all credentials
-// together can start only so many.
+// TestAgentsAreLimitedPerCredentialAndInAll checks the limit of agents for one
+// credential and the limit for all credentials together. A credential at its
+// own limit must not prevent another one from starting agents.
 func TestAgentsAreLimitedPerCredentialAndInAll(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.flags = []string{"--max-agents", "3", "--max-agents-per-credential", "2"}

@@ -14,7 +14,8 @@ import (
 )
 
 // borrow is the role of an agent's tool. It runs a helper that becomes another
-// user, as every user can with newuidmap, and reports what the helper printed.
+// user, and reports what the helper printed. The helper stands for newuidmap,
+// which lets every user do that.
 func borrow(args []string) {
 	dir, helper := args[0], args[1]
 	cmd := exec.Command(helper, "play-become", dir)

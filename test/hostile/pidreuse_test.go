@@ -29,9 +29,10 @@ import (
 )
 
 // masquerade holds the orders for an agent's tool that poses as a foreign
-// process. A child of the tool connects to a socket and exits. A foreign daemon
-// then forks until a process gets the child's process id, before the called
-// process looks up who connected.
+// process. A child of the tool connects to the socket of the called process,
+// which is suspended, and exits. A foreign daemon then forks until one of its
+// children has the same process id. When the called process continues, it looks
+// up that process id and finds the daemon's child.
 type masquerade struct {
 	Target int    `json:"target"` // id of the called process, which is suspended meanwhile
 	Socket string `json:"socket"` // that the called process listens on
@@ -238,8 +239,9 @@ func spend() int {
 	return <-tid
 }
 
-// daemon serves a socket in the test's process, which no agent started, and
-// returns its path. Like some daemons, it forks when a client asks it to.
+// daemon serves a socket in the test's process and returns the socket's path.
+// No agent started the test's process. Like some daemons, it forks when a
+// client asks it to.
 func (w *world) daemon() (socket string) {
 	w.t.Helper()
 	socket = filepath.Join(w.project, "daemon")

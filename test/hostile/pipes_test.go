@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestPipesAmongConversationsHoldNothing puts named pipes, as every agent can,
-// where agents keep their conversations. Loading one must fail at once. A
-// server that waited for the other end of the pipe would lose a thread.
+// TestPipesAmongConversationsHoldNothing puts named pipes where agents store
+// their conversations. Every agent can do that. Loading a pipe must fail at
+// once: a server that waited for the other end of the pipe would lose a thread.
 func TestPipesAmongConversationsHoldNothing(t *testing.T) {
 	w := newWorld(t, nil, "60s")
 	w.start()

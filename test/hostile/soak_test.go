@@ -229,7 +229,7 @@ func line(samples []sample, y func(sample) float64) (slope, mean float64) {
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx), sy / n
 }
 
-// zombies counts the dead children of a process that nobody has waited for.
+// zombies counts the dead children of a process that it has not waited for.
 func zombies(parent int) (n int) {
 	pids, _ := procinfo.Pids()
 	for _, pid := range pids {

@@ -30,8 +30,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testapi"
 )
 
-// orders is what the test tells the spy: everything that an attacker could find
-// out, and the secrets to look for.
+// orders holds the information that the test gives the spy: everything that an
+// attacker could find out, and the secrets to look for.
 type orders struct {
 	Binary   string   `json:"binary"`
 	Data     string   `json:"data"`

@@ -91,9 +91,10 @@ func checkApprovals(w *world) porcupine.CheckResult {
 	}))
 }
 
-// checkTurns searches an order of the prompts and the ends of turns. The state
-// is the running turn. A turn ended at some time between its prompt and the
-// time at which its end became visible in the log.
+// checkTurns searches for an order of the prompts and the ends of turns that
+// explains all responses. The state is the running turn. A turn ended at some
+// time between its prompt and the time at which its end became visible in the
+// log.
 func checkTurns(w *world) porcupine.CheckResult {
 	var also []porcupine.Operation
 	calls := make(map[string]op)

@@ -188,7 +188,8 @@ func show(ev event.Event) string {
 	return fmt.Sprintf("%d %.200s", ev.Seq, text)
 }
 
-// judgeTurn compares with the log what a reader of one turn received.
+// judgeTurn compares the events that a reader of one turn received with the
+// log.
 func (w *world) judgeTurn(v *turnView, log []event.Event) {
 	of := slices.DeleteFunc(slices.Clone(log), func(ev event.Event) bool { return ev.Turn != v.turn })
 	w.same("a reader of the turn "+v.turn, v.events, of)

@@ -266,8 +266,8 @@ function heading(a: Approval) {
   );
 }
 
-// The question is made from the call that would run, never from the agent's
-// description of it.
+// The question depends on the call that would run, and never on the agent's
+// description of the call.
 function asks(a: Approval): string {
   if (a.changes && a.changes.length > 0)
     return a.changes.length > 1 ? "Make these changes?" : "Make this change?";

@@ -307,7 +307,7 @@ function isJSON(t: string): boolean {
   }
 }
 
-// Surrounding white space counts only in free text.
+// Surrounding white space is part of the value only in text and secret fields.
 const valueText = (f: Field, e: Entered): string =>
   f.kind === "text" || f.kind === "secret" ? e.text : e.text.trim();
 

@@ -291,7 +291,11 @@ function look(id: string) {
 let hiddenAt = 0;
 const sleepy = 20_000; // ms in the background after which the socket is not trusted
 
-/** Reconnects and reloads after the machine sleeps or its network changes. */
+/**
+ * Reconnects when the network returns, when the browser restores the page, and
+ * when the page becomes visible after more than 20 s or without a connection.
+ * Marks the shown session as seen whenever the page becomes visible.
+ */
 export function followTheMachine(): () => void {
   const wake = () => {
     if (get().phase !== "in") return;

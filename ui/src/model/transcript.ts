@@ -72,9 +72,10 @@ export function reduce(state: Transcript, frames: readonly Frame[]): Transcript 
 }
 
 /**
- * The position from which to resume. An item that is still open may have grown
- * before `seq` by a part that was not yet sent, so the safe position is that of
- * the last frame of the item. Frames that are then repeated change nothing.
+ * The position from which to resume. The server sends the growth of an open
+ * item late: it may not have sent all growth from before `seq`. So the page
+ * resumes from the last frame of an open item; if several items are open, from
+ * the earliest of these frames. Frames that arrive again change nothing.
  */
 export function resumeFrom(t: Transcript): number | undefined {
   if (!t.loaded) return undefined;

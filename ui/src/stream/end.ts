@@ -38,7 +38,7 @@ export class EndFollower {
     return this.frames > 0;
   }
 
-  /** A finger or button was pressed on the scroller, or released. */
+  /** A finger or mouse button was pressed on the scroller, or released. */
   hold(down: boolean, now: number) {
     if (this.held && !down) this.input(now); // a swipe continues after the release
     this.held = down;

@@ -1,5 +1,5 @@
-// Colours and weights of terminal output (SGR, "select graphic rendition"):
-// parameters of a sequence to a style, and a style to CSS classes.
+// Colours and weights of terminal output (SGR, "select graphic rendition").
+// Converts the parameters of a sequence to a style, and a style to CSS classes.
 
 export interface Span {
   text: string;
