@@ -69,7 +69,7 @@ func names() []string { return each(parts(), func(p part) string { return p.name
 
 // measure runs the parts named in only, separated by commas, or all parts if
 // only is empty. program is the path of the runnel program to measure; if it is
-// empty measure builds one. A failed part adds a row with its error, and the
+// empty, measure builds one. A failed part adds a row with its error, and the
 // other parts still run.
 func (b *bench) measure(ctx context.Context, only, program string, progress io.Writer) (err error) {
 	var chosen []string

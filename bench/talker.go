@@ -88,8 +88,9 @@ func (t *talker) call(method string, params, out any, see func(jsonrpc.Message))
 	return err
 }
 
-// until reads messages until see returns true, and returns when that message
-// arrived. It refuses requests from the agent, because none is expected.
+// until reads messages until see returns true. It returns the time at which the
+// last message arrived. It rejects requests from the agent, because none is
+// expected.
 func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.Time, error) {
 	for {
 		line, err := t.out.ReadBytes('\n')
@@ -112,9 +113,9 @@ func (t *talker) until(see func(jsonrpc.Message) (last bool, err error)) (time.T
 	}
 }
 
-// untilDelta returns when the first message arrived for which of returns true,
-// which should be one with text of the model. It fails on a response with an
-// error.
+// untilDelta reads messages until of returns true, and returns the time at
+// which that message arrived. of should accept messages with text of the model.
+// untilDelta fails on a message with an error.
 func (t *talker) untilDelta(of func(jsonrpc.Message) bool) (time.Time, error) {
 	return t.until(func(m jsonrpc.Message) (bool, error) {
 		if m.Error != nil {

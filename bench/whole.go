@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// wholeRows measures the whole way from the model to the client: through the
-// real agent and Runnel, and through a peer that is agent and server in one.
+// wholeRows measures the time from the model to the client: through the real
+// agent and Runnel, and through a peer that is agent and server in one program.
 func (b *bench) wholeRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {

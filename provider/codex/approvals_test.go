@@ -71,8 +71,9 @@ func askPatch(d *harness, path, grantRoot string) event.Approval {
 	return asked[0].Approval
 }
 
-// The agent's question about a patch does not contain the patch. Without it,
-// nobody knows what would be allowed. The same holds for an unknown command.
+// The agent's question about a patch does not contain the patch. If the patch
+// was not received, a user cannot see what would be allowed, so the question
+// can only be denied. The same holds for an unknown command.
 func TestWhatWasNotShownCanOnlyBeDenied(t *testing.T) {
 	const file = `{"path":"/p/a","kind":{"type":"add"},"diff":"x"}`
 	item := func(when, item string) string {

@@ -132,9 +132,9 @@ func TestTooManyQuestionsAreRefused(t *testing.T) {
 	}
 }
 
-// The parts of an approval's id are the agent's words. Two questions whose
-// words join to the same text are still two approvals. The approval that is
-// answered must be the one that is shown.
+// The id of an approval derives from ids that the agent chooses. Two questions
+// whose ids join to the same text are still two approvals. An answer must go to
+// the approval that the user saw.
 func TestQuestionsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
 	tr := inTurn(t)
 	ask := func(id, approval, command string) event.Approval {
@@ -151,7 +151,8 @@ func TestQuestionsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
 	}
 }
 
-// The same holds if the two questions are asked in two turns.
+// Questions of two turns whose ids join to the same text are two approvals,
+// too.
 func TestQuestionsOfTwoTurnsWhoseIDsJoinAlikeAreTwoApprovals(t *testing.T) {
 	tr := inTurn(t)
 	tr.Printed([]byte(`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u x"}}}`), fixtureStart)

@@ -75,8 +75,8 @@ var modeLabels = map[string]string{
 	string(runnel.ModeDontAsk):     "Deny outside the project",
 }
 
-// permissionMode returns the permission mode that the settings amount to, "" if
-// there is none.
+// permissionMode returns the permission mode that the settings correspond to;
+// "" if there is none.
 func (s *settings) permissionMode() string {
 	m := mode{s.Approval, s.Sandbox, s.Plan}
 	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {

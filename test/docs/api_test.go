@@ -31,8 +31,8 @@ import (
 // body.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```(?:\n\n`(\\d{3})`((?:[^\n]+\n?)*?)\n\n```(json|text)\n(.*?)```)?")
 
-// kept is a value of a response, with the variable that stores it for later
-// commands.
+// kept matches the path of a value in a response, and the variable that stores
+// the value for later commands.
 var kept = regexp.MustCompile("`(\\.[^`]*)` as `([A-Z_]+)`")
 
 // Runs the commands of the page in order. Each must give the response that the

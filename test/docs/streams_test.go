@@ -375,7 +375,8 @@ func (w *ws) send(typ string, fields map[string]any) {
 	}
 }
 
-// until reads messages up to one of the type that has these fields.
+// until reads messages up to the first one of the type typ that has all of
+// these fields, and returns that one.
 func (w *ws) until(typ string, fields ...string) map[string]any {
 	w.t.Helper()
 	for {

@@ -18,8 +18,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// users calls f for the user who runs the test, which is nil, and, if that is
-// root, also for an ordinary user, for whom other rules hold.
+// users calls f with nil, which stands for the user who runs the test. If that
+// user is root, it also calls f with an ordinary user, because the system gives
+// root more rights.
 func users(t *testing.T, f func(t *testing.T, user *syscall.Credential)) {
 	if os.Getuid() != 0 {
 		f(t, nil)

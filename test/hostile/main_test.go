@@ -15,9 +15,9 @@ import (
 // program is the path of the program under test.
 var program string
 
-// roles has what this test binary does if its first argument is one of these
-// words: it then plays a tool of an agent or a helper. If its name is claude or
-// codex, it plays the agent.
+// roles maps the first argument of this test binary to a role, such as a tool
+// of an agent or a helper. The binary then plays that role instead of running
+// tests. If the binary's name is claude or codex, it plays that agent.
 var roles = map[string]func(args []string){
 	"play-spy": spy, "play-zoo": zoo, "play-stay": stay, "play-limit": limiter, "play-masquerade": masquerade{}.play, "play-socket": useInherited, "play-impostor": impostor{}.play, "play-old": runOld,
 	"play-vacate": vacate{}.play, "play-exhaust": exhaust{}.play, "play-exhaust-detached": exhaustDetached, "play-starve": starve, "play-change": change, "play-changed": changed, "play-peek": peek, "play-send": sendRequest, "play-become": become, "play-borrow": borrow, "play-inject": inject, "play-reach": reach,

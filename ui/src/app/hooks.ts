@@ -26,7 +26,7 @@ export function useMedia(query: string): boolean {
 
 export const useWide = () => useMedia("(width >= 48rem)");
 
-/** Whether the target of a key event is a field that takes text. */
+/** Whether the target of a key event is a field, which handles keys itself. */
 export function typing(e: KeyboardEvent): boolean {
   const t = e.target as HTMLElement | null;
   return !!t && (t.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(t.tagName));

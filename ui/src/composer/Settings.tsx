@@ -64,7 +64,8 @@ function useSettings(s: SessionStatus) {
   return { settings, changes: visible(settings, changes), change };
 }
 
-// Removes pending changes whose value the agent already reports.
+// Leaves out changes that the server has accepted and whose value the agent
+// reports.
 function visible(settings: readonly Setting[], changes: Readonly<Record<string, Change>>) {
   const out: Record<string, Change> = {};
   for (const [key, c] of Object.entries(changes)) {

@@ -185,9 +185,9 @@ function notRead(error: string) {
   }, askAgain);
 }
 
-// read loads what the first view shows, with one request. The server answers it
-// without waiting for its agents. It waits for agents that it has never checked
-// in the second request.
+// read loads what the first view shows, with one request. The server responds
+// at once, even if it has not checked some agents yet. For these, read sends a
+// second request, and the server responds to it after the checks.
 async function read() {
   const { sessions, agents, projects } = await api.overview();
   readAt = performance.now();
@@ -203,8 +203,8 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists omit the agent's offered settings and its files, so the known ones are
-// kept.
+// Lists omit the settings that the agent offers, its files and the resolved
+// options, so the known ones are kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {

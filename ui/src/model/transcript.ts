@@ -204,8 +204,8 @@ class Draft {
   }
 
   /**
-   * Adds text to the item that it continues. Text that continues nothing that
-   * is here is ignored: the item comes whole again.
+   * Adds text to the item that it continues. Ignores text that does not begin
+   * where an open item ends: the server will send the whole item again.
    */
   append(a: Append) {
     this.s.seq = Math.max(this.s.seq, a.seq);

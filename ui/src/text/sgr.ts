@@ -40,7 +40,8 @@ export const isSgr = (params: string) => /^[\d;:]*$/.test(params);
 /** The style after an SGR sequence with these parameters. */
 export function sgr(style: Style, params: string): Style {
   let s = { ...style };
-  // "38:2:…" is one attribute; "38;2;…" is three or five.
+  // A colour is one parameter with parts, such as "38:2:…", or several
+  // parameters: three for "38;5;…" and five for "38;2;…".
   const codes = params.split(";").flatMap((p) => {
     const parts = p.split(":");
     return [parts.map((x) => (x === "" ? 0 : Number(x)))];

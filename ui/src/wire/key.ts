@@ -41,8 +41,8 @@ export function keepLogin(login: Login) {
 const arrival = 500; // ms; how long the key of another tab's login may take to get here
 
 /**
- * Resolves to true once this browser's key is another than `old`, and to false
- * if that does not happen soon.
+ * Resolves to true once this browser's key differs from `old`, and to false if
+ * that does not happen within 500 ms.
  */
 export function keyChanges(old: string): Promise<boolean> {
   const changed = () => login()?.key !== old;

@@ -36,8 +36,8 @@ const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwis
   known.includes(v as T) ? (v as T) : otherwise;
 
 /**
- * A number that JavaScript would round. It keeps its source text, so that an
- * approval shows exactly what would run.
+ * A number that JavaScript would round or would print in another form. It keeps
+ * its source text, so that an approval shows exactly what would run.
  */
 export class ExactNumber {
   constructor(readonly source: string) {}
@@ -54,8 +54,8 @@ const keepExact: Reviver = (_key, value, context) =>
 const maybeLong = /\d{16}|\d[eE][+-]?\d|\.\d*0[,\s}\]]/;
 
 /**
- * Parses JSON. Only a text that contains an approval keeps such numbers
- * exactly.
+ * Parses JSON. If the text contains an approval, numbers that JavaScript would
+ * change become an ExactNumber.
  */
 export function parseJSON(text: string): unknown {
   const exact = text.includes('"approval') && maybeLong.test(text);

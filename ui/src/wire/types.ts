@@ -54,8 +54,8 @@ export type Notice = Schemas["UpsertNotice"];
 export type UsageEvent = Schemas["UpsertUsage"];
 
 /**
- * Its config, files, options and given settings are only those in this
- * response, which may omit them.
+ * The status of a session in one response. A response may omit the config, the
+ * files, the resolved options and the given values.
  */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
@@ -145,8 +145,8 @@ export type Profile = With<
 >;
 
 /**
- * The label of a mode says what the mode does with this agent, if its name does
- * not.
+ * modeLabels describes what a mode does with this agent, for modes whose names
+ * are not clear.
  */
 export type Agent = With<
   Omit<Schemas["Agent"], "aliases" | "capabilities" | "config">,
