@@ -126,8 +126,8 @@ func (s responsesStream) search(i int, it object) error {
 	return nil
 }
 
-// input streams the arguments of a tool call. They are in the named field of
-// it.
+// input streams the arguments of a tool call. it is the item of the call, and
+// field the name of its member that has the arguments.
 func (s responsesStream) input(i int, it object, event, field string) error {
 	text := it[field].(string)
 	err := s.deltas(text, s.a.step.Chunk, func(piece string) {

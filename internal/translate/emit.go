@@ -154,8 +154,8 @@ func (t TurnEmitter) Notice(level event.Level, code, message string) {
 }
 
 // Held collects the events of background work. They are emitted together when
-// the work ends. An open turn would block the next prompt, and background work
-// may take an hour. The provider bounds the size.
+// the work ends, because an open turn would block the next prompt, and
+// background work may take an hour. The provider bounds the size.
 type Held struct {
 	events []event.Event
 	size   int

@@ -111,8 +111,9 @@ func geminiTrust(opt runnel.Options) []string {
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }
 
-// hasGeminiContext reports whether a file for the model is below a folder, or
-// may be. The user's home directory counts as a folder without one.
+// hasGeminiContext reports whether the folder or a subfolder contains a file
+// for the model. It also reports true if the folder is too large to search. The
+// user's home directory counts as a folder without such a file.
 func hasGeminiContext(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	if dir == "" || err != nil || real == userHome() {

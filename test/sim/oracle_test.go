@@ -136,7 +136,8 @@ func (w *world) level(when string) {
 	}
 }
 
-// judge compares with the log what clients, users and agents received.
+// judge compares the events that clients, users and agents received with the
+// log.
 func (w *world) judge() {
 	log := w.disk.snapshot()
 	if w.disk.synced != len(log) {
