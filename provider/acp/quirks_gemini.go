@@ -115,8 +115,14 @@ func geminiTrust(opt runnel.Options) []string {
 // for the model. It also reports true if the folder is too large to search. The
 // user's home directory counts as a folder without such a file.
 func hasGeminiContext(dir string) bool {
+	if dir == "" {
+		return false
+	}
 	real, err := filepath.EvalSymlinks(dir)
-	if dir == "" || err != nil || real == userHome() {
+	switch {
+	case err != nil:
+		return true // it may have one
+	case real == userHome():
 		return false
 	}
 	found, whole := findBelow(real, []string{geminiContext}, func(string) bool { return true })

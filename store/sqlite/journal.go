@@ -39,7 +39,7 @@ type journal struct {
 	size       int64        // size of these records in bytes, which is also the offset of the next record
 	buf        []byte       // buffer for one record; reused
 	pending    []pendingRow // the events in these records, in the order of the file
-	spoiled    bool         // a failed write may have left a record in the file whose events were not acknowledged
+	spoiled    bool         // the next transaction must wipe the file: it may have a record that was not acknowledged, or a deleted session
 	begun      wake.Signal  // holds a token after the first event became pending
 }
 
@@ -347,20 +347,16 @@ func firstRecord(id string, data []byte) (record []byte, n int) {
 // journalDamaged reports whether rest, the data after the last readable record,
 // contains another whole record of the same generation. If it does, the data
 // between them is damaged. If it does not, the process ended while it wrote the
-// last record, whose events were not acknowledged.
+// last record, whose events were not acknowledged. If not even the first record
+// is readable, its generation is unknown, and any whole record counts.
 func journalDamaged(id string, data, rest []byte) bool {
-	if len(data) < recordHeaderBytes {
-		return false
+	var generation []byte
+	if len(rest) < len(data) {
+		generation = data[sumBytes : sumBytes+generationBytes]
 	}
-	generation := data[sumBytes : sumBytes+generationBytes]
 	for len(rest) > recordHeaderBytes {
 		rest = rest[1:]
-		at := bytes.Index(rest[sumBytes:], generation)
-		if at < 0 {
-			return false
-		}
-		rest = rest[at:]
-		if _, n := firstRecord(id, rest); n > 0 {
+		if r, n := firstRecord(id, rest); n > 0 && (generation == nil || bytes.Equal(r[:generationBytes], generation)) {
 			return true
 		}
 	}

@@ -233,7 +233,7 @@ func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 	addDeltas(t, s, "s", 0, 12)
 	killed := abandon(t, dir)
 	whole := readFile(t, journalPath(killed))
-	for at := 0; at < len(whole); at += 11 {
+	for at := 0; at < len(whole); at += 5 {
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 1 << (at % 8)
 		next := abandon(t, killed)
@@ -251,7 +251,7 @@ func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 				t.Fatalf("bit of byte %d: event %d is %+v, %v", at, ev.Seq, ev, err)
 			}
 		}
-		if n < 11 && !bytes.Contains(logged.Bytes(), []byte("journal is damaged")) && at >= sumBytes+generationBytes {
+		if n < 11 && !bytes.Contains(logged.Bytes(), []byte("journal is damaged")) {
 			t.Errorf("bit of byte %d: %d of 12 events, and the log says only %q", at, n, logged.String())
 		}
 		if err := c.Close(); err != nil {
