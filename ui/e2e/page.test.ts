@@ -541,7 +541,8 @@ describe.skipIf(skip)("the page", () => {
     const all = await Promise.all(answers);
     for (const ending of [".js", ".css"])
       expect(all.filter((a) => a.path.endsWith(ending)).map((a) => a.coding)).toEqual(["br"]);
-    const bytes = all.reduce((sum, a) => sum + a.bytes, 0);
+    const files = all.filter((a) => !a.path.startsWith("/api/")); // answers of the API grow with agents and sessions
+    const bytes = files.reduce((sum, a) => sum + a.bytes, 0);
     expect(bytes, JSON.stringify(all, null, 1)).toBeLessThan(mostBytes);
     expectQuiet(watch);
   });
