@@ -36,7 +36,7 @@ func (d describer) bodies() {
 	for _, v := range []any{runnel.Options{}, runnel.Settings{}} {
 		s := d.component(v)
 		s.AdditionalProperties = true
-		s.Description = "An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST."
+		s.Description = "An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST."
 	}
 	describeChoices(d.component(runnel.Options{}), d.component(runnel.Settings{}), d.schema(profile.Governance{}))
 	for _, s := range d.reg.named {

@@ -41,11 +41,12 @@ and a variable overrides the file.
 
 ` + optionsHelp + `
 
-By default, the server listens on this machine only, on 127.0.0.1 and [::1]. The
-page has its own host name there, such as http://RANDOM.localhost:7317, which no
-other program has used before. Programs use http://127.0.0.1:7317 and a token. A
-browser that cannot resolve that name (Safari before macOS 26), or that runs on
-another machine, needs --origin with the URL of the page.
+By default, the server listens on this machine only: on 127.0.0.1 and, if the
+machine has IPv6, on [::1]. The page has its own host name there, such as
+http://RANDOM.localhost:7317, which no other program has used before. Programs
+use http://127.0.0.1:7317 and a token. A browser that cannot resolve that name
+(Safari before macOS 26), or that runs on another machine, needs --origin with
+the URL of the page.
 
 To listen beyond this machine, the server needs a certificate (or --proxied) and
 a token that 'runnel token create' made before the server starts.`,

@@ -253,7 +253,7 @@ func typeMeanings() map[string]string {
 		"ItemType":        "Type of an item.",
 		"Match":           "Whether a rule matches a call.",
 		"NoticeLevel":     "Severity of a notice.",
-		"OptionSource":    "Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the server's environment, the server's configuration (global), or the agent's own default.",
+		"OptionSource":    "Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the agent's section of the server's configuration (global), the server's environment, the section for all agents (global), or the agent's own default.",
 		"Origin":          "Author of a message.",
 		"Outcome":         "Decision about a tool call. ask: a person decides.",
 		"PermissionMode":  "What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.",

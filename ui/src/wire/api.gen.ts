@@ -1887,11 +1887,11 @@ export interface components {
             sessionId: string;
         };
         /**
-         * @description Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the server's environment, the server's configuration (global), or the agent's own default.
+         * @description Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the agent's section of the server's configuration (global), the server's environment, the section for all agents (global), or the agent's own default.
          * @enum {string}
          */
         OptionSource: "turn" | "session" | "profile" | "project" | "environment" | "global" | "agent";
-        /** @description An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
+        /** @description An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Options: {
             /** @description Absolute paths of further directories that the agent may use, at most 16. Default: none. */
             addDirs?: string[];
@@ -2163,7 +2163,7 @@ export interface components {
             type: "plan";
         };
         Problem: {
-            /** @description Further facts, such as the option that an agent lacks. */
+            /** @description Further facts, such as the option that the agent does not accept. */
             details?: {
                 [key: string]: unknown;
             };
@@ -3123,7 +3123,7 @@ export interface components {
              */
             type: "sessions:subscribe";
         };
-        /** @description An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
+        /** @description An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Settings: {
             /** @description Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session. */
             config?: {

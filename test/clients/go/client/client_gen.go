@@ -2383,7 +2383,7 @@ type CreateRequest struct {
 	// CliType Kind of agent, such as claude-code. GET /api/agents lists the kinds.
 	CliType string `json:"cliType"`
 
-	// Options An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+	// Options An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Options *Options `json:"options,omitempty"`
 
 	// ProjectDir Absolute path of the directory that the agent works in.
@@ -2718,7 +2718,7 @@ type HarnessCreateRequest struct {
 	// CliType Kind of agent. Default: the first kind that the server has.
 	CliType *string `json:"cliType,omitempty"`
 
-	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+	// Opts An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Options `json:"opts,omitempty"`
 
 	// Persona Name of a profile; GET /api/profiles lists them.
@@ -3229,10 +3229,10 @@ type OpenData struct {
 	SessionId string `json:"sessionId"`
 }
 
-// OptionSource Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the server's environment, the server's configuration (global), or the agent's own default.
+// OptionSource Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the agent's section of the server's configuration (global), the server's environment, the section for all agents (global), or the agent's own default.
 type OptionSource string
 
-// Options An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+// Options An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Options struct {
 	// AddDirs Absolute paths of further directories that the agent may use, at most 16. Default: none.
 	AddDirs *[]string `json:"addDirs,omitempty"`
@@ -3535,7 +3535,7 @@ type PlanUpsertType string
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Details Further facts, such as the option that an agent lacks.
+	// Details Further facts, such as the option that the agent does not accept.
 	Details *map[string]interface{} `json:"details,omitempty"`
 
 	// Message What happened and what to do next, for people. It contains no secrets.
@@ -4013,7 +4013,7 @@ type SendRequest struct {
 	// Content Text of the prompt. It may be blank only if there are attachments.
 	Content *string `json:"content,omitempty"`
 
-	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+	// Opts An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Settings `json:"opts,omitempty"`
 
 	// Queue If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS.
@@ -4311,7 +4311,7 @@ type SessionUsageEntry struct {
 // SessionUsageEntryType defines model for SessionUsageEntry.Type.
 type SessionUsageEntryType string
 
-// Settings An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+// Settings An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Settings struct {
 	// Config Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session.
 	Config *map[string]string `json:"config,omitempty"`
@@ -4776,7 +4776,7 @@ type TurnRequest struct {
 	// Message Text of the prompt. It may be blank only if there are attachments.
 	Message *string `json:"message,omitempty"`
 
-	// Opts An unknown field is ignored; the response then has a warning. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
+	// Opts An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 	Opts *Settings `json:"opts,omitempty"`
 
 	// SessionId Id of the session.
