@@ -54,6 +54,13 @@ func play(role string, args []string) {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		fmt.Println("ready", os.Getpid())
 		<-time.After(lifetime)
+	case "stubborn": // continues after an interruption
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, os.Interrupt)
+		fmt.Println("ready", os.Getpid())
+		<-interrupted
+		fmt.Println("interrupted")
+		<-time.After(lifetime)
 	case "zoo":
 		zoo()
 	default:

@@ -64,6 +64,7 @@ type server struct {
 	drained  bool        // the agent's output has ended
 	exit     *exitReport // nil until the agent has ended
 	exitSent bool        // exit was sent to the connected server, if any
+	stopping bool        // a server has asked the agent to end, so none can take over
 	over     bool        // no server can take over any more
 	ending   bool        // finished is closed
 	expiry   *time.Timer // of the window
@@ -266,6 +267,9 @@ func (s *server) dispatch(k kind, p []byte) error {
 		if err := json.Unmarshal(p, &l); err != nil {
 			return err
 		}
+		s.mu.Lock()
+		s.stopping = true
+		s.mu.Unlock()
 		go s.agent.Stop(context.Background(), l)
 	case kindQuit:
 		s.abandon(proc.Now)
@@ -307,7 +311,8 @@ func (s *server) reportTaken() {
 }
 
 // onDisconnect closes the connection and starts the window in which another
-// server may take over.
+// server may take over. There is no window if the agent is being ended: what it
+// prints now is not what it would have printed.
 func (s *server) onDisconnect(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -324,7 +329,7 @@ func (s *server) onDisconnect(c *net.UnixConn) {
 		s.output.Close()
 		s.output = nil
 	}
-	if s.window <= 0 {
+	if s.window <= 0 || s.stopping {
 		go s.abandon(abandoned)
 		return
 	}

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -36,7 +37,13 @@ func playHere(role string, args []string) {
 			a.Begin(Checkpoint{Log: 7, State: []byte("state")}, 0)
 			_ = a.Send([]byte("first\n"), 0)
 		}
-		_, _ = io.Copy(os.Stdout, a.Stdout())
+		out := bufio.NewReader(a.Stdout())
+		if args[2] == "stubborn" {
+			ready, _ := out.ReadString('\n')
+			fmt.Print(ready)
+			go a.Stop(context.Background(), proc.Ladder{Interrupt: time.Minute})
+		}
+		_, _ = io.Copy(os.Stdout, out)
 	case "marked": // starts two processes that detach themselves but keep their environment
 		self, _ := os.Executable()
 		cmd := exec.Command("/bin/sh", "-c", `(setsid `+self+` &); (`+self+` &)`)
@@ -295,6 +302,31 @@ func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 	})
 	t.Cleanup(func() { _ = a.Stop(context.Background(), proc.Now) })
 	return a, b
+}
+
+// A server that is killed while it stops an agent leaves an agent that was
+// interrupted. Another server would take its last output for the end of its
+// work.
+func TestAgentThatIsBeingStoppedIsNotTakenOver(t *testing.T) {
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	cmd, out := serverRole(t, k.Dir, "1m", "stubborn")
+	pids := readyPids(t, out, 1)
+	if got := readLine(t, out); got != "interrupted" {
+		t.Fatalf("got %q", got)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for {
+		b, _, err := Attach(k, nil)
+		if errors.Is(err, ErrNone) {
+			break
+		}
+		if err == nil {
+			_ = b.Stop(t.Context(), proc.Now)
+			t.Fatal("taken over")
+		}
+	}
+	allGone(t, pids)
 }
 
 // The output and the exit status of an agent that ends while no server is

@@ -120,7 +120,7 @@ func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
 	switch {
 	case s.control != nil:
 		return fmt.Errorf("another server holds this agent")
-	case s.over:
+	case s.over, s.stopping:
 		return fmt.Errorf("the agent is being ended")
 	}
 	w := welcome{
