@@ -102,9 +102,9 @@ type SessionFilter struct {
 	Dead       bool   // include dead sessions
 	Limit      int    // Default: no limit
 
-	// Trim is called with the Options of each record as it is read. The record
-	// has the result instead, so that a long list fits into memory although
-	// Options may be long. Default: the Options stay as they are.
+	// Trim replaces the Options of each record by its result, while the list is
+	// being read. A caller uses it to leave out long options, so that a long
+	// list fits into memory. Default: the Options are not changed.
 	Trim func(options json.RawMessage) json.RawMessage
 }
 

@@ -63,10 +63,10 @@ type shown struct {
 	atWhole int  // the same, when the whole entry was last sent
 }
 
-// growth returns what e has grown by since it was last sent. It returns false
-// if the reader needs the whole of e: if the reader does not have e, if e has
-// changed in another way, if e is over, or if its text has doubled since e was
-// last sent whole.
+// growth returns the text that was added to e since e was last sent. It returns
+// false if e must be sent as a whole: the reader does not have e, something
+// other than the text has changed, e is over, or the text has doubled since e
+// was last sent as a whole.
 func (p *Pacer) growth(e *entry) (Append, bool) {
 	if !p.Append || !e.shown.known || e.reshaped || e.state.over() {
 		return Append{}, false

@@ -168,7 +168,7 @@ func TestWithAndAdd(t *testing.T) {
 	}
 }
 
-// Added values are compiled once, by the first text that is redacted after Add.
+// Values are compiled when the first text after Add is redacted, and only once.
 func TestAddedValuesAreCompiledForTheNextText(t *testing.T) {
 	r, secrets := New(), []string{"one-Secret-1", "two-Secret-2"}
 	for _, s := range secrets {
