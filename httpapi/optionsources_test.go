@@ -333,40 +333,27 @@ func TestOptionsAreStoredWhenTheChangeIsAnswered(t *testing.T) {
 	stored(`{"maxTurns":3,"model":"m4"}`)
 }
 
-func TestResolvedShowsTheToolsThatAProfileDisallows(t *testing.T) {
-	rg := withProfiles(t, map[string]string{"strict": "---\ndisallowed_tools: [Bash, Write]\n---\n"}, nil)
-	const want = `"disallowedTools":{"value":["Bash","Write"],"from":"profile"}`
-	w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"persona":"strict"}}`)
-	if w.Code != 201 || !strings.Contains(w.Body.String(), want) {
-		t.Fatalf("create: got %d %s\nwant %s", w.Code, w.Body, want)
-	}
-	var created withResolved
-	if err := json.Unmarshal(w.Body.Bytes(), &created); err != nil {
-		t.Fatal(err)
-	}
-	if w := rg.do("GET", "/api/session/"+created.SessionID+"/status", ""); !strings.Contains(w.Body.String(), want) {
-		t.Errorf("status: got %s\nwant %s", w.Body, want)
-	}
-	if w := rg.do("POST", "/api/session/"+created.SessionID+"/send", `{"content":"text"}`); w.Code != 202 || !strings.Contains(w.Body.String(), want) {
-		t.Errorf("send: got %d %s\nwant %s", w.Code, w.Body, want)
-	}
-}
-
-func TestResolvedShowsTheToolsThatAProfileApproves(t *testing.T) {
-	rg := withProfiles(t, map[string]string{"trusting": "---\nauto_approve_tools: [Bash, Read]\n---\n"}, nil)
-	const want = `"autoApproveTools":{"value":["Bash","Read"],"from":"profile"}`
-	w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"persona":"trusting"}}`)
-	if w.Code != 201 || !strings.Contains(w.Body.String(), want) {
-		t.Fatalf("create: got %d %s\nwant %s", w.Code, w.Body, want)
-	}
-	var created withResolved
-	if err := json.Unmarshal(w.Body.Bytes(), &created); err != nil {
-		t.Fatal(err)
-	}
-	if w := rg.do("GET", "/api/session/"+created.SessionID+"/status", ""); !strings.Contains(w.Body.String(), want) {
-		t.Errorf("status: got %s\nwant %s", w.Body, want)
-	}
-	if w := rg.do("POST", "/api/session/"+created.SessionID+"/send", `{"content":"text"}`); w.Code != 202 || !strings.Contains(w.Body.String(), want) {
-		t.Errorf("send: got %d %s\nwant %s", w.Code, w.Body, want)
+func TestResolvedShowsTheToolsOfAProfile(t *testing.T) {
+	for name, tt := range map[string]struct{ profile, want string }{
+		"disallowed": {"disallowed_tools: [Bash, Write]", `"disallowedTools":{"value":["Bash","Write"],"from":"profile"}`},
+		"approved":   {"auto_approve_tools: [Bash, Read]", `"autoApproveTools":{"value":["Bash","Read"],"from":"profile"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rg := withProfiles(t, map[string]string{"own": "---\n" + tt.profile + "\n---\n"}, nil)
+			w := rg.do("POST", "/api/session/create", `{"cliType":"script","projectDir":"`+rg.dir+`","options":{"persona":"own"}}`)
+			if w.Code != 201 || !strings.Contains(w.Body.String(), tt.want) {
+				t.Fatalf("create: got %d %s\nwant %s", w.Code, w.Body, tt.want)
+			}
+			var created withResolved
+			if err := json.Unmarshal(w.Body.Bytes(), &created); err != nil {
+				t.Fatal(err)
+			}
+			if w := rg.do("GET", "/api/session/"+created.SessionID+"/status", ""); !strings.Contains(w.Body.String(), tt.want) {
+				t.Errorf("status: got %s\nwant %s", w.Body, tt.want)
+			}
+			if w := rg.do("POST", "/api/session/"+created.SessionID+"/send", `{"content":"text"}`); w.Code != 202 || !strings.Contains(w.Body.String(), tt.want) {
+				t.Errorf("send: got %d %s\nwant %s", w.Code, w.Body, tt.want)
+			}
+		})
 	}
 }
