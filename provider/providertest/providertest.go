@@ -49,7 +49,7 @@ type Scenario string
 const (
 	Text       Scenario = "text"      // one message that ends with Subject.MessageEnd
 	Reasoning  Scenario = "reasoning" // reasoning, then a message
-	Tool       Scenario = "tool"      // a tool call with output that needs no approval, then a message
+	Tool       Scenario = "tool"      // a tool call with output, with or without an approval, then a message
 	Parallel   Scenario = "parallel"  // two tool calls that are open until the file "both" exists, then a message
 	Image      Scenario = "image"     // a message; the prompt has an image
 	Edit       Scenario = "edit"      // a file edit with its changes, with or without an approval

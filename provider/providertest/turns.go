@@ -53,6 +53,7 @@ func (s Subject) reasoning(t *testing.T, c *conversation) {
 
 func (s Subject) tool(t *testing.T, c *conversation) {
 	l, turn := s.begin(t, c, Tool)
+	l.answerAll(turn, event.ChoiceAllowOnce)
 	l.completes(turn)
 	items := l.items(turn.ID)
 	call, ok := find(items, ofType(event.TypeFunctionCall))
