@@ -87,16 +87,14 @@ func (o impostor) listen() (net.Listener, error) {
 		return nil, err
 	}
 	defer daemon.Close()
-	f, pid, err := socketOfChild("listen", o.Socket)
+	var reused masqueradeResult
+	f, err := reused.socketOfReusedPid(daemon, "listen", o.Socket)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if _, err := giveAway(daemon, pid); err != nil {
-		return nil, err
-	}
 	if o.Record != "" {
-		if err := forgeRecord(o.Record, pid); err != nil {
+		if err := forgeRecord(o.Record, reused.Pid); err != nil {
 			return nil, err
 		}
 	}

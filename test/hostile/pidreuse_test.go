@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -99,7 +100,7 @@ func (m masquerade) run(r *masqueradeResult) error {
 		return err
 	}
 	defer func() { _ = unix.Kill(m.Target, unix.SIGCONT) }()
-	f, pid, err := socketOfChild("connect", m.Socket)
+	f, err := r.socketOfReusedPid(daemon, "connect", m.Socket)
 	if err != nil {
 		return err
 	}
@@ -110,10 +111,6 @@ func (m masquerade) run(r *masqueradeResult) error {
 	}
 	c := fc.(*net.UnixConn)
 	defer c.Close()
-	r.Pid = pid
-	if r.Rounds, err = giveAway(daemon, pid); err != nil {
-		return err
-	}
 	if err := unix.Kill(m.Target, unix.SIGCONT); err != nil {
 		return err
 	}
@@ -196,9 +193,39 @@ func useInherited(args []string) {
 	}
 }
 
+// errIDKept is the error for a process id that another program got and keeps.
+var errIDKept = errors.New("another program has the process id")
+
+// socketOfReusedPid returns a socket of a child that has exited. A process of
+// the daemon has the child's id, which the result holds. If another program
+// keeps the id, socketOfReusedPid starts the next child.
+func (r *masqueradeResult) socketOfReusedPid(daemon net.Conn, verb, path string) (*os.File, error) {
+	for try := 1; ; try++ {
+		f, pid, err := socketOfChild(verb, path)
+		if err != nil {
+			return nil, err
+		}
+		rounds, err := giveAway(daemon, pid)
+		r.Pid, r.Rounds = pid, r.Rounds+rounds
+		if err == nil {
+			return f, nil
+		}
+		f.Close()
+		if try == 20 || !errors.Is(err, errIDKept) {
+			return nil, fmt.Errorf("child %d: %w", try, err)
+		}
+		if verb == "listen" {
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
 // giveAway uses up process ids until the next one is close to pid, and then has
 // the daemon fork until a child gets pid. It uses up the ids with threads,
-// which are cheap. It returns how often the ids wrapped around.
+// which are cheap. It returns how often the ids wrapped around. If the daemon
+// misses the id some times, the error is errIDKept.
 func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	const (
 		near = 50     // the daemon starts so close to pid, because other programs take ids, too
@@ -206,7 +233,7 @@ func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 	)
 	answers := bufio.NewReader(daemon)
 	last := 0
-	for rounds <= 50 {
+	for rounds <= 5 {
 		tid := spend()
 		if tid < last-far {
 			rounds++
@@ -226,7 +253,7 @@ func giveAway(daemon net.Conn, pid int) (rounds int, err error) {
 			return rounds, nil
 		}
 	}
-	return rounds, fmt.Errorf("others took number %d", pid)
+	return rounds, fmt.Errorf("%w %d", errIDKept, pid)
 }
 
 // spend starts a thread that ends at once, and returns its id.
@@ -337,7 +364,7 @@ func systems(t *testing.T, f func(t *testing.T, w *world)) {
 	for _, old := range []bool{false, true} {
 		t.Run(map[bool]string{false: "this system", true: "no handles of peers"}[old], func(t *testing.T) {
 			users(t, func(t *testing.T, user *syscall.Credential) {
-				w := newWorld(t, user, "60s")
+				w := newWorld(t, user, "10m") // on a busy machine, a process id takes minutes to come round again
 				if old {
 					w.under = []string{w.agent(), "play-old"}
 				}
