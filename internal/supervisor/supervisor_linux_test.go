@@ -582,6 +582,55 @@ func TestBacklogStaysWhileItIsRead(t *testing.T) {
 	_ = s.f.Close()
 }
 
+// If no new file can be created, the supervisor appends to the file that a
+// server is reading, and removes nothing from it.
+func TestBacklogStaysWhenNoFileCanBeCreated(t *testing.T) {
+	f, err := spoolFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := true
+	s := newSpool(f, func() (file, error) {
+		if failing {
+			return nil, unix.EMFILE
+		}
+		return spoolFile()
+	}, 1<<10)
+	s.output([]byte("one\n"), time.Now())
+	size := s.size
+	taken, err := unix.Dup(int(f.(*os.File).Fd())) // as a takeover passes it on
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(taken), "")
+	defer theirs.Close()
+	s.shared = true
+	intact := func() {
+		t.Helper()
+		b, err := readBacklog(io.NewSectionReader(theirs, 0, size))
+		if err != nil || len(b.Lines) != 1 || string(b.Lines[0].Text) != "one\n" {
+			t.Errorf("the server reads %+v, %v", b, err)
+		}
+	}
+	s.begin([]byte("{}"), s.out, time.Now()) // of another turn
+	s.output([]byte("two\n"), time.Now())
+	intact()
+	b, err := readBacklog(io.NewSectionReader(f.(*os.File), 0, s.size))
+	if err != nil || !s.whole || !b.Known || len(b.Lines) != 1 || string(b.Lines[0].Text) != "two\n" {
+		t.Errorf("the next server would read %+v, %v; whole: %v", b, err, s.whole)
+	}
+	s.output([]byte(strings.Repeat("x", 1<<10)+"\n"), time.Now()) // does not fit
+	if intact(); s.whole {
+		t.Error("there was room")
+	}
+	failing = false
+	s.begin([]byte("{}"), s.out, time.Now())
+	if intact(); !s.whole || s.shared {
+		t.Errorf("whole: %v, shared: %v", s.whole, s.shared)
+	}
+	_ = s.f.Close()
+}
+
 func TestKeepInADirectoryBesideUs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	a := start(t, roleCommand("echo"), Takeover{Dir: ".", Name: "one", Window: time.Minute})
