@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -38,8 +39,11 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if limited, ok := errors.AsType[*runnel.Error](err); ok { // too many bodies of the credential are arriving
 		return limited
 	}
-	if err != nil {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
+	}
+	if err != nil {
+		return Invalid("the request body cannot be read: " + err.Error())
 	}
 	// The body is complete. The handler may now write a stream for hours, so
 	// remove the read deadline.
