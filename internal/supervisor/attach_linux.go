@@ -146,7 +146,7 @@ func End(k Takeover) error {
 		}
 	}
 	left, err := 0, error(nil)
-	if r.Boot == bootID() {
+	if r.Boot == procinfo.BootID() {
 		left, err = proc.Leftovers{Mark: r.Mark, Fence: r.Fence}.End()
 	}
 	if left > 0 {

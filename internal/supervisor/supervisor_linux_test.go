@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 func playHere(role string, args []string) {
@@ -409,10 +410,10 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
 	id, _ := proc.Identify(other.Process.Pid)
 	for what, r := range map[string]Record{
-		"its number, used again":      {Version: version, Boot: bootID(), Supervisor: proc.Identity{Pid: id.Pid, Start: id.Start - 1}},
+		"its number, used again":      {Version: version, Boot: procinfo.BootID(), Supervisor: proc.Identity{Pid: id.Pid, Start: id.Start - 1}},
 		"of the boot before":          {Version: version, Boot: "another", Supervisor: id},
-		"not a supervisor":            {Version: version, Boot: bootID(), Supervisor: id},
-		"a mark that all others have": {Version: version, Boot: bootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
+		"not a supervisor":            {Version: version, Boot: procinfo.BootID(), Supervisor: id},
+		"a mark that all others have": {Version: version, Boot: procinfo.BootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
 	} {
 		k := Takeover{Dir: t.TempDir(), Name: "one"}
 		if err := k.write(r); err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // open writes the record and listens for servers that take over, if Takeover
@@ -25,7 +26,7 @@ func (s *server) open(to *toStart) (shut func()) {
 		s.window = 0
 		return func() {}
 	}
-	r := Record{Version: version, Supervisor: self, Boot: bootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
+	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
 	ln, err := k.listen()
 	if err == nil {
 		if err = k.write(r); err != nil {
