@@ -221,7 +221,7 @@ func streamFields() map[string]string {
 		"ResponseMessage.result":                "Body of the operation's response.",
 		"Resume.from":                           "First missing position, if status is gap.",
 		"Resume.reason":                         "Why status is reset, for people.",
-		"Resume.status":                         "ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.",
+		"Resume.status":                         "ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.",
 		"Resume.to":                             "Last missing position, if status is gap.",
 		"SessionEndMessage.reason":              "server_shutdown: the server shuts down. error: see error.",
 		"SessionHelloAckMessage.protocols":      "All families that the server has.",

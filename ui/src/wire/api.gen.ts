@@ -2470,7 +2470,7 @@ export interface components {
             /** @description Why status is reset, for people. */
             reason?: string;
             /**
-             * @description ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+             * @description ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
              * @enum {string}
              */
             status: "ok" | "gap" | "reset";

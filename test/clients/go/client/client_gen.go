@@ -3876,14 +3876,14 @@ type Resume struct {
 	// Reason Why status is reset, for people.
 	Reason *string `json:"reason,omitempty"`
 
-	// Status ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+	// Status ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
 	Status ResumeStatus `json:"status"`
 
 	// To Last missing position, if status is gap.
 	To *int64 `json:"to,omitempty"`
 }
 
-// ResumeStatus ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+// ResumeStatus ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
 type ResumeStatus string
 
 // Rule defines model for Rule.
