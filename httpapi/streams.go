@@ -12,7 +12,7 @@ func streamRoutes(s *stream.Streams) []route {
 	cursor := []param{
 		{name: "after", doc: "Position to start after. Default: 0, the beginning of the log.", number: true},
 		{name: "Last-Event-ID", doc: "Same as after, and takes precedence over it."},
-		{name: "logId", doc: "Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session."},
+		{name: "logId", doc: "Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup or a power loss removed events, the stream starts at the beginning of the session."},
 	}
 	return []route{
 		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow a session's events", about: "Streams the events after a position, and then new events as they happen.",

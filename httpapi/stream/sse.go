@@ -166,7 +166,7 @@ func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, 
 	own := s.logID()
 	switch {
 	case log != "" && after > 0 && log != own:
-		return Resume{Status: "reset", Reason: "the position belongs to another log: the server's data was restored from a backup", LogID: own}, 0, nil
+		return Resume{Status: "reset", Reason: "the position belongs to another log: the server's data was restored from a backup, or a power loss removed its newest events", LogID: own}, 0, nil
 	case after > st.Head:
 		return Resume{Status: "reset", Reason: "the position is beyond the end of this session's log", LogID: own}, 0, nil
 	}

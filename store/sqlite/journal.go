@@ -88,9 +88,9 @@ const (
 
 func journalPath(dir string) string { return filepath.Join(dir, "runnel.journal") }
 
-// openJournal opens the journal in dir and inserts its events into the
-// database.
-func (s *Store) openJournal(ctx context.Context, dir string, open func(path string) (journalFile, error)) error {
+// openJournal opens the journal in dir, inserts its events into the database,
+// and claims the store for this boot of the system.
+func (s *Store) openJournal(ctx context.Context, dir string, open func(path string) (journalFile, error), boot string) error {
 	path := journalPath(dir)
 	if err := createFile(path); err != nil {
 		return err
@@ -105,7 +105,8 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 	}
 	w := s.writer
 	evs, rest := readJournal(w.id, data)
-	if journalDamaged(w.id, data, rest) {
+	damaged := journalDamaged(w.id, data, rest)
+	if damaged {
 		s.log.Error("the journal is damaged; events that were shown shortly before the server ended are lost", slog.Int("kept", len(evs)))
 	}
 	j := &journal{file: file, id: w.id, begun: wake.New()}
@@ -113,6 +114,11 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 		err = s.submit(ctx, &job{strong: true, closing: true, do: func(w *writer) error { return w.restore(evs) }})
 	}
 	if err == nil {
+		// Before wipe, which removes the evidence of damage.
+		err = s.claim(ctx, boot, damaged)
+	}
+	if err == nil {
+		j.id = w.id
 		// wipe flushes the empty file. Otherwise a power loss could bring old
 		// records back, and the next Open could append their events to a log
 		// that has continued with other events.

@@ -42,6 +42,7 @@ type Config struct {
 
 	vfs         string                                 // an SQLite file system. Default: that of the operating system
 	openJournal func(path string) (journalFile, error) // Default: openFile
+	boot        string                                 // identifies the boot of the system. Default: procinfo.BootID()
 }
 
 // A Store is an event log and a catalogue in one data directory.
@@ -111,7 +112,7 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if cfg.openJournal == nil {
 		cfg.openJournal = openFile
 	}
-	if err := s.openJournal(ctx, dir, cfg.openJournal); err != nil {
+	if err := s.openJournal(ctx, dir, cfg.openJournal, cfg.boot); err != nil {
 		return nil, err
 	}
 	// A killed process may have written data without flushing it. Flush that

@@ -6865,7 +6865,7 @@ export interface operations {
             query?: {
                 /** @description Position to start after. Default: 0, the beginning of the log. */
                 after?: number;
-                /** @description Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session. */
+                /** @description Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup or a power loss removed events, the stream starts at the beginning of the session. */
                 logId?: string;
             };
             header?: {

@@ -5045,7 +5045,7 @@ type FollowEventsParams struct {
 	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// LogId Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session.
+	// LogId Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup or a power loss removed events, the stream starts at the beginning of the session.
 	LogId *string `form:"logId,omitempty" json:"logId,omitempty"`
 
 	// LastEventID Same as after, and takes precedence over it.
