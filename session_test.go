@@ -718,7 +718,7 @@ func TestManyReaders(t *testing.T) {
 	s, log := open(t, runnel.Config{}, say)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const events = 8*10 + 1 // the agent's name is told once
+	const events = 8*10 + 1 // the agent's name is emitted once
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {

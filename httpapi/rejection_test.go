@@ -26,9 +26,9 @@ import (
 type picky struct {
 	*script.Provider
 
-	mu     sync.Mutex
-	starts []runnel.Options  // options of each start
-	told   []runnel.Settings // settings that running agents got
+	mu      sync.Mutex
+	starts  []runnel.Options  // options of each start
+	changes []runnel.Settings // settings that running agents received
 }
 
 func (p *picky) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -67,7 +67,7 @@ func (p *picky) Prototype() runnel.Conn { return (*pickyConn)(nil) }
 func (p *picky) settings() ([]runnel.Options, []runnel.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]runnel.Options(nil), p.starts...), append([]runnel.Settings(nil), p.told...)
+	return append([]runnel.Options(nil), p.starts...), append([]runnel.Settings(nil), p.changes...)
 }
 
 type pickyConn struct {
@@ -81,7 +81,7 @@ func (c *pickyConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsR
 func (c *pickyConn) note(s runnel.Settings) error {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	c.p.told = append(c.p.told, s)
+	c.p.changes = append(c.p.changes, s)
 	return nil
 }
 
@@ -258,16 +258,16 @@ func (s *site) refusedTurn(p *picky, r refusal, alive bool, send func(id string)
 		call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
 		s.events(id, busy)
 	}
-	starts, told := p.settings()
+	starts, changes := p.settings()
 	next := s.prompt(id, "text")
 	for _, ev := range s.events(id, next) {
 		if b, ok := ev.Body.(event.ResponseStart); ok && ev.Turn == next && b.ModelID != "scripted" {
 			t.Errorf("the next turn runs with %q", b.ModelID)
 		}
 	}
-	startsNow, toldNow := p.settings()
-	if len(toldNow) != len(told) {
-		t.Errorf("with the next turn the agent was told %+v", toldNow[len(told):])
+	startsNow, changesNow := p.settings()
+	if len(changesNow) != len(changes) {
+		t.Errorf("with the next turn the agent received %+v", changesNow[len(changes):])
 	}
 	for _, opt := range startsNow[len(starts):] {
 		if opt.Model != "" || opt.PermissionMode != "" || opt.ReasoningEffort != "" || len(opt.Config) != 0 {
@@ -284,12 +284,12 @@ func (s *site) snapshot(id string, p *picky) map[string]string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	starts, told := p.settings()
+	starts, changes := p.settings()
 	return map[string]string{
 		"status":  s.do("GET", "/api/session/"+id+"/status", "").Body.String(),
 		"options": string(rec.Options),
 		"starts":  fmt.Sprintf("%+v", starts),
-		"told":    fmt.Sprintf("%+v", told),
+		"changes": fmt.Sprintf("%+v", changes),
 	}
 }
 

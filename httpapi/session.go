@@ -99,7 +99,7 @@ func (s *sessions) routes() []route {
 			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened.", required: true}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
 		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents", about: "Includes whether each is installed and logged in on the server's machine, and its models.",
-			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
+			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
 		handle(route{path: "/api/overview", scope: auth.Read, bound: true, name: "overview",

@@ -11,9 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// shown looks at the texts that the model received, starting with the request
-// number from. is reports whether a text equals text, and holds whether a text
-// contains it.
+// shown searches the texts that the model received in the request number from
+// and in all later requests. The first result reports whether one of them
+// equals text, and the second whether one of them contains text.
 func (r *rig) shown(from int, text string) (is, holds bool) {
 	r.T.Helper()
 	for _, q := range r.Model.Requests()[from:] {

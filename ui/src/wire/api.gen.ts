@@ -3756,7 +3756,7 @@ export interface operations {
     listAgents: {
         parameters: {
             query?: {
-                /** @description Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results. */
+                /** @description Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results. */
                 refresh?: boolean;
             };
             header?: never;

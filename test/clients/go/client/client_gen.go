@@ -4982,7 +4982,7 @@ type UsageUpdatedEventType string
 
 // ListAgentsParams defines parameters for ListAgents.
 type ListAgentsParams struct {
-	// Refresh Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
+	// Refresh Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
 }
 
