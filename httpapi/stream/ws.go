@@ -293,7 +293,7 @@ type (
 		Type      string `json:"type"`
 		RequestID string `json:"requestId,omitempty"`
 		Result    any    `json:"result"`
-		Replayed  bool   `json:"replayed,omitempty" doc:"true: the message repeats an earlier one, and result is the stored answer to that."`
+		Replayed  bool   `json:"replayed,omitempty" doc:"true: the message repeats an earlier one, and result is the stored response to the earlier message."`
 	}
 	errorMessage struct {
 		Type      string        `json:"type"`
