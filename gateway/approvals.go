@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/policy"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -43,7 +44,7 @@ func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, erro
 // which ctx is limited, if it is limited to one; see [WithProject].
 func OwnRule(ctx context.Context, r store.Rule) bool {
 	own := onlyProject(ctx)
-	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
+	return own == "" || r.ProjectDir != "" && subpath.Within(r.ProjectDir, own)
 }
 
 // checkOwnRule returns an error unless [OwnRule] holds. r must be the rule that

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // Bounds of Find.
@@ -64,7 +66,7 @@ func (f *finder) above(dir string) {
 		if bare {
 			f.gitDir(dir)
 		}
-		if _, err := os.Lstat(own); (err == nil || bare) && within(f.root, dir) {
+		if _, err := os.Lstat(own); (err == nil || bare) && subpath.Within(f.root, dir) {
 			f.outer = dir // the last is the outermost
 		}
 	}
@@ -231,7 +233,7 @@ func (f *finder) link(path string) {
 		return
 	}
 	to, err := filepath.EvalSymlinks(path)
-	if err != nil || !within(to, f.outer) || within(to, f.root) {
+	if err != nil || !subpath.Within(to, f.outer) || subpath.Within(to, f.root) {
 		return
 	}
 	if st, err := os.Stat(to); err != nil || !st.IsDir() {
@@ -239,13 +241,6 @@ func (f *finder) link(path string) {
 	}
 	f.above(to)
 	f.later = append(f.later, to)
-}
-
-// within reports whether path is root or below it. Neither path may contain
-// links.
-func within(path, root string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // inGitDir reports whether dir, a folder below root, is inside a ".git" folder.

@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -81,7 +82,7 @@ func (c conversation) session(ref runnel.Conversation) string {
 // in which the conversation was resumed; load joins these files.
 func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(p.parent()), "projects")
-	if rel, err := filepath.Rel(dir, ref.File); ref.Anywhere && ref.File != "" && (err != nil || !filepath.IsLocal(rel)) {
+	if ref.Anywhere && ref.File != "" && !subpath.Within(ref.File, dir) {
 		dir = filepath.Dir(ref.File)
 	}
 	root, err := os.OpenRoot(dir)
