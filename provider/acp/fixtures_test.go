@@ -65,7 +65,7 @@ func fixtures() []fixture {
 		{name: "edit", prose: "A file is created, and another one edited.", play: func(r *rig) {
 			r.Write("b.txt", "one\ntwo\nthree\n")
 			w := r.words()
-			if r.Agent.Name == "claude-agent-acp" || r.Agent.Name == "copilot" || r.Agent.Name == "qwen" || r.Agent.Name == "gemini" { // it must have read it
+			if r.Agent.Name == "claude-agent-acp" || r.Agent.Name == "copilot" || r.Agent.Name == "qwen" || r.Agent.Name == "gemini" { // these agents cannot edit a file that they have not read
 				r.plays(calls(w.Write(r.File("made.txt"), "made\n")), calls(w.Shell("cat b.txt")), said)
 			} else {
 				r.plays(calls(w.Write(r.File("made.txt"), "made\n")), calls(w.Edit(r.File("b.txt"), "two", "TWO")), said)
@@ -103,7 +103,7 @@ func fixtures() []fixture {
 			r.plays(calls(r.words().Shell("echo begun; touch started; sleep 600")), said)
 			stop := make(chan struct{})
 			started := make(chan bool, 1)
-			go func() { // approvals have to be answered meanwhile
+			go func() { // this goroutine waits, while the test answers approvals
 				is := agentrig.AwaitOr(r.File("started"), stop)
 				if is {
 					_ = r.Conn.Interrupt(r.T.Context())
@@ -156,7 +156,7 @@ func fixtures() []fixture {
 		{name: "subagent", prose: "A subagent runs a command and speaks.", play: func(r *rig) {
 			inner := fakemodel.Scenario{Steps: usages(calls(r.words().Shell("echo found")), says("Found."))}.Prompt("look")
 			if r.Agent.Name == "codex-acp" {
-				r.Opt.Model = "gpt-6.1-sol" // others have no tool for it
+				r.Opt.Model = "gpt-6.1-sol" // codex-acp offers other models no tool for subagents
 				r.plays(calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner, "fork_turns": "none"})), calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
 			} else {
 				tool := "Agent"
@@ -172,7 +172,7 @@ func fixtures() []fixture {
 		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
 			r.MCP()
 			r.Opt.PermissionMode, r.Opt.AllowBypass = runnel.ModeBypass, true
-			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
+			r.Opt.Model = "gpt-6.1-sol" // other models have to search for the server's tools
 			r.plays(calls(fakemodel.Call("exec", `text(await tools.mcp__t__add({a: 1}))`)), said)
 			r.Finish("")
 		}, cannot: map[string]string{
@@ -200,7 +200,7 @@ func fixtures() []fixture {
 			case "qwen":
 				ask = "ask_user_question"
 			case "codex-acp":
-				ask, r.Opt.PermissionMode = "request_user_input", runnel.ModePlan // only then the model may ask
+				ask, r.Opt.PermissionMode = "request_user_input", runnel.ModePlan // the model may ask only in this mode
 			}
 			r.plays(calls(fakemodel.Call(ask, args{"questions": []args{{
 				"id": "colour", "header": "Colour", "question": "Which colour?", "multiSelect": false, "options": options,
