@@ -124,8 +124,8 @@ func otherFiles(root *os.Root, name string) (out []string) {
 	return slices.DeleteFunc(found, func(other string) bool { return other == name })
 }
 
-// joined returns the entries of all files in one list. The files are in the
-// order of their first times.
+// joined returns the entries of all files in one list. It sorts the files by
+// the first timestamp in each.
 func joined(files [][]*entry) (all []*entry) {
 	begin := func(es []*entry) string {
 		for _, e := range es {
