@@ -19,7 +19,7 @@ import (
 // of sessions. The section of an agent may contain a section options, too.
 const optionsKey = "options"
 
-// optionsHelp is the part of help texts about these options.
+// optionsHelp is the part of help texts about the section options.
 const optionsHelp = `The file can also set default options of sessions, for all agents as here, or
 below one agent. The variable RUNNEL_MODEL sets the default model:
 

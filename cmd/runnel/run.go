@@ -36,11 +36,11 @@ type runFlags struct {
 	maxTurns         int
 	timeout          time.Duration
 	bypass, trust    bool
-	extensions       []string // run only
-	persona          string   // run only
-	output           string   // run only
-	ask, answers     bool     // run only
-	quiet, chats     bool     // run only
+	extensions       []string // not for `record`
+	persona          string   // not for `record`
+	output           string   // not for `record`
+	ask, answers     bool     // not for `record`
+	quiet, chats     bool     // not for `record`
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {

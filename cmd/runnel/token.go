@@ -272,7 +272,7 @@ func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *ti
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
-	if err == nil && !auth.IsSecret(out.Token) { // the server may not be ours
+	if err == nil && !auth.IsSecret(out.Token) { // another program than runnel may have answered
 		err = errors.New("the server's response contains no token; check that RUNNEL_URL is the address of a runnel server")
 	}
 	return out.Token, out.ExpiresAt, err
