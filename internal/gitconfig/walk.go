@@ -25,7 +25,7 @@ const (
 // A finder collects the findings of one folder.
 type finder struct {
 	ctx   context.Context
-	env   []string        // of the agent
+	env   []string        // environment of the agent
 	root  string          // folder that is judged
 	git   string          // path of the program, once it is needed
 	dirs  map[string]bool // folders already walked
@@ -117,7 +117,7 @@ func resolveRelative(file, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Dir(file) + string(filepath.Separator) + to
 	}
-	dir, name := filepath.Split(to) // cleans nothing
+	dir, name := filepath.Split(to) // Split does not clean the path
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
