@@ -25,8 +25,8 @@ type Record struct {
 	Supervisor proc.Identity `json:"supervisor"`
 	Boot       string        `json:"boot"` // boot id of the system; process ids of another boot are invalid
 	Nonce      string        `json:"nonce"`
-	Mark       string        `json:"mark"`            // of the agent; see proc.Command.Mark
-	Fence      string        `json:"fence,omitempty"` // around it; see proc.Process.Fence
+	Mark       string        `json:"mark"`            // mark of the agent; see proc.Command.Mark
+	Fence      string        `json:"fence,omitempty"` // fence around the agent; see proc.Process.Fence
 }
 
 const maxRecord = 4 << 10

@@ -27,7 +27,7 @@ func playHere(role string, args []string) {
 		return
 	}
 	switch role {
-	case "server": // starts an agent, tells what it says, and waits to be killed
+	case "server": // starts an agent, prints the agent's output, and waits to be killed
 		window, _ := time.ParseDuration(args[1])
 		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Takeover{Dir: args[0], Name: "one", Window: window})
 		if err != nil {
@@ -306,8 +306,8 @@ func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 }
 
 // A server that is killed while it stops an agent leaves an agent that was
-// interrupted. Another server would take its last output for the end of its
-// work.
+// interrupted. Another server would mistake the agent's last output for the end
+// of its work.
 func TestAgentThatIsBeingStoppedIsNotTakenOver(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	cmd, out := serverRole(t, k.Dir, "1m", "stubborn")
