@@ -58,8 +58,8 @@ func exchanges(t *testing.T, agent string) (all []exchange) {
 	return all
 }
 
-// lists reports whether the agent lists values of the category when it opens a
-// conversation.
+// lists returns a function that reports whether the agent lists values of the
+// category when it opens a conversation.
 func lists(category string) func(exchange) bool {
 	return func(e exchange) bool {
 		if !strings.HasPrefix(fmt.Sprint(e.request["method"]), "session/") {
@@ -73,22 +73,24 @@ func lists(category string) func(exchange) bool {
 	}
 }
 
-// accepts reports whether the agent accepted a change of an option over ACP.
+// accepts returns a function that reports whether the agent accepted a change
+// of an option over ACP.
 func accepts(id string) func(exchange) bool {
 	return func(e exchange) bool {
 		return e.request["method"] == "session/set_"+id || e.request["method"] == "session/set_config_option" && (id == "" || at(e.request, "params", "configId") == id)
 	}
 }
 
-// updates reports whether Codex accepted a change of a setting of a thread.
+// updates returns a function that reports whether Codex accepted a change of a
+// setting of a thread.
 func updates(setting string) func(exchange) bool {
 	return func(e exchange) bool {
 		return e.request["method"] == "thread/settings/update" && at(e.request, "params", setting) != nil
 	}
 }
 
-// starts reports whether the agent opened a conversation with a value at path
-// in the request's parameters.
+// starts returns a function that reports whether the agent opened a
+// conversation with a value at path in the request's parameters.
 func starts(path ...any) func(exchange) bool {
 	return func(e exchange) bool {
 		value := at(e.request["params"], path...)
