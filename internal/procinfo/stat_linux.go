@@ -193,7 +193,7 @@ func HasPidfds() bool {
 func parseOwner(status []byte) int {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
-			if ids := bytes.Fields(rest); len(ids) > 1 { // real, effective, saved, of the file system
+			if ids := bytes.Fields(rest); len(ids) > 1 { // ids of the user: real, effective, saved, file system
 				if uid, err := strconv.Atoi(string(ids[1])); err == nil {
 					return uid
 				}

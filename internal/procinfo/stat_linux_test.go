@@ -72,7 +72,7 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
 		t.Errorf("marks: %q", got)
 	}
-	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the word is not the first argument
+	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the first argument is not SuperviseCommand
 		t.Errorf("a supervisor: %v, %v", is, err)
 	}
 	in.Close()
