@@ -170,7 +170,8 @@ var runLine = regexp.MustCompile(`(?m)^[ \t]*(exec|x)[ \t]`)
 const rebaseProblem = "git runs the programs in this file when the stopped rebase continues"
 
 // stoppedRebase reports the remaining steps of a stopped rebase if one of them
-// runs a program. The pins do not stop it.
+// runs a program. The pinned settings do not prevent git from running that
+// program.
 func (f *finder) stoppedRebase(dir string) {
 	path := filepath.Join(dir, "rebase-merge", "git-rebase-todo")
 	switch steps, err := readRegular(path, maxConfig); {
