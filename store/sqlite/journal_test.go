@@ -223,9 +223,10 @@ func TestJournalCutAnywhereKeepsABeginning(t *testing.T) {
 	}
 }
 
-// A flipped bit in the journal may lose events, but it never changes one. The
-// store logs the loss. It cannot detect the loss if the bit is in the
-// generation of the first record; the test ignores the first bytes.
+// A flipped bit in the journal may lose the events from there on, but it never
+// changes an event. The store logs the loss, except if only the last record is
+// damaged. A process that is killed while it writes a record leaves the same
+// bytes.
 func TestFlippedBitInTheJournalIsReported(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

@@ -56,10 +56,10 @@ type powerRun struct {
 
 // TestPowerLossLosesNothingDecided records the operations of a store on its
 // disk and simulates power cuts at and between the flushes. Each write that was
-// not flushed is kept, lost or torn, in random combinations. From every such
-// disk the store opens. It has all decided events, and of each session the
-// first events without a gap. If it lacks events that readers saw, the log has
-// another id.
+// not flushed is kept, lost or torn, in random combinations. The store opens
+// after every such power cut. It then has every event that was appended as a
+// decision (see [event.Decides]). The events of each session begin with the
+// first one and have no gap.
 func TestPowerLossLosesNothingDecided(t *testing.T) {
 	images, early := 600, 20
 	switch {
@@ -246,7 +246,7 @@ func (r *powerRun) torn(op diskOp, kind string) diskOp {
 		op.data = op.data[:n]
 		return op
 	}
-	for i := range rest { // the bytes behind them are random
+	for i := range rest { // the bytes that did not reach the disk are random
 		rest[i] = byte(r.rnd.Uint32())
 	}
 	op.data = append(slices.Clone(op.data[:n]), rest...)

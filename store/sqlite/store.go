@@ -151,9 +151,9 @@ func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string)
 // LogID implements [store.Identified].
 func (s *Store) LogID() string { return s.writer.id }
 
-// Close waits for the running transaction, rejects later calls and releases the
-// data directory. For a few seconds at most, it first removes what is left of
-// deleted sessions. It may be called more than once.
+// Close first removes the remaining data of deleted sessions, for a few seconds
+// at most. It then rejects later calls, waits for the running transaction and
+// releases the data directory. Close may be called more than once.
 func (s *Store) Close() error { return s.shut() }
 
 func (s *Store) close() error {

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// A writer is the only connection that writes. Only the leader of the committer
-// uses it.
+// A writer owns the only connection that writes to the database. Only the
+// leader uses it; see [committer].
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
