@@ -76,7 +76,7 @@ func (as Approvals) CLIType(name string) (string, error) {
 // rules that would allow similar approvals.
 type OpenApproval struct {
 	Approval  event.Approval
-	Suggested []store.Rule // the narrowest first; none if no rule can express it
+	Suggested []store.Rule // the narrowest first; empty if no rule can match the approval
 }
 
 // Open returns an approval that waits for a decision. It fails with
@@ -148,9 +148,9 @@ func errNoChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
 }
 
-// asking returns the session if it is open; the caller must release it. A
-// closed session has no approval to decide, so asking then fails with
-// APPROVAL_GONE.
+// asking returns the session that ref names if it is open; the caller must
+// release it. A closed session has no approval to decide, so asking then fails
+// with APPROVAL_GONE.
 func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	e, err := as.g.opened(ctx, ref)
 	if e == nil && err == nil {
@@ -159,7 +159,8 @@ func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	return e, err
 }
 
-// call returns the call of the approval for the policy sources.
+// call returns the call that approval a is about, in the form that policy
+// sources receive.
 func (e *entry) call(a event.Approval) policy.Call {
 	return policy.Call{Session: e.rec.ID, CLIType: e.rec.CLIType, Dir: e.rec.ProjectDir, Approval: a}
 }

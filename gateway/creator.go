@@ -241,7 +241,8 @@ func createError(err error) error {
 }
 
 // newRecord returns the record of a new session. given are the session's own
-// options, and res is what they were resolved to.
+// options; res adds those from other sources, such as profiles and the
+// configuration.
 func newRecord(s Sealer, p runnel.Provider, dir string, given runnel.Options, res resolution) (store.Session, error) {
 	kept, err := encodeOptions(s, given)
 	if err != nil {

@@ -56,7 +56,7 @@ func (l *listing) Sessions(ctx context.Context, f store.SessionFilter) ([]store.
 }
 
 // There may be tens of thousands of sessions, and a client may give each a
-// megabyte of options.
+// megabyte of options. The lists must not contain these options.
 func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
 	d := newDisk(t)
 	for range 10 {
@@ -174,7 +174,8 @@ func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
 	}
 }
 
-// slowDeletion is a catalogue whose DeleteSession waits for a gate.
+// slowDeletion is a catalogue whose DeleteSession waits until the test lets it
+// continue.
 type slowDeletion struct {
 	store.Catalogue
 	begun, gate chan struct{}
@@ -230,7 +231,8 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
-// Only after the transition is it known whether a turn runs.
+// While a session is being opened or closed, Cancel cannot know whether a turn
+// runs. It waits for the end of the transition.
 func TestCancelWaitsForTransition(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -337,7 +339,8 @@ func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A reader may have a position before recorded is called with it.
+// A reader may have read an event in the log before the session calls recorded
+// with it.
 func TestTurnStartBeyondKnownHead(t *testing.T) {
 	e := &entry{known: 5, head: 5}
 	if got := e.turnStart(7); got != 0 {

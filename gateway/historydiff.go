@@ -235,8 +235,9 @@ func (n *historyDiff) rest(k, t *keptTurn) []event.Event {
 	return moved(n.held, t.id, id, more)
 }
 
-// restID returns the id of a rest of a turn. items is the number of the turn's
-// items that the log already has.
+// restID returns the id of the new turn that holds the rest of a turn; see
+// [historyDiff]. items is the number of the turn's items that the log already
+// has.
 func restID(turn string, items int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "runnel rest %s %d", turn, items)).String()
 }

@@ -53,8 +53,8 @@ func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	return rec, nil
 }
 
-// open opens an existing session without starting its agent. credential is the
-// id of the credential that counts towards the limits. open fails with
+// open opens an existing session without starting its agent. The session counts
+// towards the limits of credential, which is an id. open fails with
 // SESSION_DEAD if the session was ended.
 func (o *opener) open(id, credential string) (*entry, error) {
 	ctx := WithCredential(o.ctx, credential)

@@ -165,8 +165,9 @@ func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// shownResolved returns the resolved options that clients see: by, with the
-// settings of the running turn and the model that the agent chose.
+// shownResolved returns the resolved options that clients see. It adds the
+// settings of the running turn and the model that the agent chose to by, the
+// resolved options of the session.
 func shownResolved(by profile.Resolved, st Status, turn runnel.Settings) profile.Resolved {
 	if by == nil {
 		return nil

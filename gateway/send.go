@@ -254,7 +254,7 @@ func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Stat
 	if err == nil && !set.IsZero() {
 		err = e.session.Set(ctx, set)
 	}
-	if err == nil { // what the answer says is on disk
+	if err == nil { // the answer must not report options that the record lacks
 		err = g.records.write(context.WithoutCancel(ctx), e)
 	}
 	if err != nil {
