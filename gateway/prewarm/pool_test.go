@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a pool and the agents that it started.
+// A rig is a pool under test. It implements the start of agents and records the
+// agents.
 type rig struct {
 	*Pool
 	dir string
