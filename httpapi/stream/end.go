@@ -34,8 +34,8 @@ type deletions struct {
 	by map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// add has end called with errDeleted once the session is deleted, unless forget
-// is called before.
+// add registers a stream of a session: when the session is deleted, deleted
+// calls end with errDeleted. The caller calls forget when the stream has ended.
 func (d *deletions) add(session string, end context.CancelCauseFunc) (forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

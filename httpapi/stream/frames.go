@@ -150,7 +150,7 @@ func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 	return frames
 }
 
-// init returns the first frame of the turn. First is the body of the turn's
+// init returns the first frame of the turn. first is the body of the turn's
 // first event.
 func (t *TurnFrames) init(a About, first event.Body) initFrame {
 	start, _ := first.(event.ResponseStart)

@@ -171,8 +171,8 @@ func (k *socket) goodbye(ctx context.Context) {
 }
 
 // inTurn calls f while no other pump of the connection reads the log or writes.
-// So a connection whose client does not read holds only what one pump has read,
-// however many subscriptions it has.
+// If the client does not read, the connection therefore holds in memory only
+// what one pump has read, however many subscriptions it has.
 func (p *pump) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case p.k.turn <- struct{}{}:
@@ -215,9 +215,9 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 }
 
 // history sends a chunk in one or more messages. Entries are in the order in
-// which items appeared, not in which they changed. So only all entries together
-// bring the client to a new position in the log, and only the last message
-// moves the client's cursor.
+// which items appeared in the log, not in which they changed. The client
+// therefore reaches a new position only when it has all entries of the chunk,
+// and only the last message moves the client's cursor.
 func (p *pump) history(c chunk, before, after int64, first *Resume) error {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
 	size := 0
