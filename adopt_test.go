@@ -153,8 +153,9 @@ func (c *kept) Detach() bool {
 	return true
 }
 
-// mortal is a log that stores left events and then fails, as if its writer had
-// been killed. It stores the part of a batch that is within the limit.
+// mortal is a log that stores a number of events, the field left, and then
+// fails as if its writer had been killed. It stores the part of a batch that is
+// within that number.
 type mortal struct {
 	*runnel.Memory
 	left int
@@ -206,8 +207,8 @@ func play(t *testing.T, s *runnel.Session, dead func() bool) {
 	}
 }
 
-// uncut returns the trace of the same turn without a restart, and the number of
-// its events.
+// uncut plays the turn of these tests without a restart. It returns the trace
+// of the log and the number of its events.
 func uncut(t *testing.T) (want string, events int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +263,8 @@ func TestAdoptAfterEveryEvent(t *testing.T) {
 	}
 }
 
-// opening stores the opened connection in *conn.
+// opening is a keeper that stores the connection that it has opened last in
+// *conn.
 type opening struct {
 	*keeper
 	conn **kept
@@ -462,7 +464,7 @@ func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 	})
 }
 
-// torn is a log whose first Read fails at its end.
+// torn is a log whose first Read returns all events and then an error.
 type torn struct {
 	*runnel.Memory
 	once sync.Once

@@ -228,7 +228,7 @@ func TestResultHasTheIDsOfSessionAndConversation(t *testing.T) {
 	})
 }
 
-// exiting is a scripted agent whose process exits with the code.
+// exiting is a provider of scripted agents whose exit status has this code.
 type exiting struct {
 	script.Provider
 	code int

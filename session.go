@@ -26,7 +26,7 @@ import (
 type Session struct {
 	id       string
 	provider Provider
-	resumes  bool // every agent of provider
+	resumes  bool // whether the provider's agents can resume conversations
 	log      Log
 	cfg      Config
 	first    Options // options with which the session was opened
@@ -42,7 +42,7 @@ type Session struct {
 	// closed.
 	final Status
 
-	// The rest belongs to loop.
+	// Only loop uses the fields below.
 	decided    []Decided // since the last flush
 	opt        Options
 	head       int64

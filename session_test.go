@@ -794,8 +794,8 @@ func TestResponseStartHasAModelIDAlsoIfTheAgentGivesNone(t *testing.T) {
 			}
 		}
 		_, _ = run.Wait(t.Context())
-		// The same applies if the agent omits ResponseStart and the session
-		// adds it.
+		// The ResponseStart that the session adds if the agent emits none has a
+		// model id, too.
 		agent = newStubborn(0)
 		if run, err = runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x")); err != nil {
 			t.Fatal(err)
