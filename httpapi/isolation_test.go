@@ -172,8 +172,8 @@ func TestSessionIsolation(t *testing.T) {
 	}
 }
 
-// A token stays bound to the directory that it was created for. An agent there,
-// or another client, could replace the directory by a link.
+// A token stays bound to the directory for which it was created, even if an
+// agent there or another client replaces the directory by a link.
 func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 	for _, replaced := range []string{"mine", "mine/project"} { // the parent directory, then the directory itself
 		t.Run(replaced, func(t *testing.T) {

@@ -177,8 +177,8 @@ var sendWays = map[string]func(s *site, r refusal, id string, opts map[string]an
 	},
 }
 
-// body returns the request for the prompt, in which the text has the given
-// name.
+// body returns the JSON body of a request with the prompt. text is the name of
+// the field for the prompt's text. also has further fields.
 func (r refusal) body(text string, opts, also map[string]any) string {
 	opts = maps.Clone(opts)
 	maps.Copy(opts, r.opts)
@@ -333,8 +333,8 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	}
 }
 
-// The notice of the turn is the only report; warnings about options are
-// separate.
+// A harness turn reports rejected attachments once, by a notice of the turn.
+// They are not also among the warnings about options.
 func TestHarnessTurnReportsRejectedAttachmentsOnce(t *testing.T) {
 	rg := newRig(t)
 	w := rg.do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"text","attachments":[{"path":"/etc/passwd"}]}`, rg.create()))
