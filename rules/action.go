@@ -231,8 +231,9 @@ func isClear(path string) bool {
 	return shown(path, maxPattern) && strings.TrimSpace(path) == path && (filepath.Separator == '\\' || !strings.Contains(path, `\`))
 }
 
-// notOfNames reports whether r is a character that may give a relative path
-// another meaning for an agent, such as a home directory.
+// notOfNames reports whether r is a character that names of files seldom have,
+// and that an agent may interpret. For example, an agent may replace ~ by the
+// home directory.
 func notOfNames(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/ ", r)
 }
@@ -253,8 +254,8 @@ func isNothing(raw json.RawMessage) bool {
 	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, string(raw))
 }
 
-// sameCommands reports whether a list of commands holds only the given command.
-// Some agents send such a list beside the command.
+// sameCommands reports whether a list of commands is empty or holds only the
+// given command. Some agents send such a list beside the command.
 func sameCommands(raw json.RawMessage, command string) bool {
 	if isNothing(raw) || len(raw) == 0 {
 		return true

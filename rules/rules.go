@@ -184,8 +184,8 @@ const (
 	whyHidden = "a part of the call is hidden, and may be what the rule denies"
 )
 
-// denies reports whether a rule denies any part of the call, and why not or why
-// it only might. s is the parsed command of a.
+// denies reports whether a rule denies any part of the call. If it does not, or
+// if that is unknown, why is the reason. s is the parsed command of a.
 func (r compiled) denies(a *action, s script) (match tri, why string) {
 	if r.Tool != "" && r.Tool != a.tool {
 		return no, whyTool

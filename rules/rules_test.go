@@ -239,8 +239,8 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		}
 	}
 
-	// The folder of the rule is replaced by a link, so the original folder no
-	// longer has the path of the rule.
+	// Replace the folder of the rule by a link. The rule then no longer matches
+	// paths through the folder's old name.
 	if err := os.Rename(in("src"), in("old")); err != nil {
 		t.Fatal(err)
 	}
@@ -331,9 +331,9 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 	}
 }
 
-// Rules do not know what every tool does with a path; a search tool, for
-// instance, reads there. A deny rule for the path prevents that another rule
-// allows such a call.
+// A rule does not know what every tool does with a path in its arguments. For
+// example, a search tool reads there. If a deny rule covers the path of such a
+// call, a person is asked, even if another rule allows the call.
 func TestDenyRulesAskAboutPathsOfOtherTools(t *testing.T) {
 	for _, kind := range []store.RuleKind{store.RuleRead, store.RuleEdit} {
 		list := []store.Rule{deny(kind, "/etc")}
