@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A listener hands out connections of a test.
+// A listener accepts the connections that a test puts into its channel in.
 type listener struct{ in chan net.Conn }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -66,7 +66,8 @@ func (d *door) come(from string) int {
 	return len(d.conns) - 1
 }
 
-// knock connects from an address, and the connection is rejected.
+// knock connects from an address. It fails the test unless the Listener rejects
+// the connection.
 func (d *door) knock(from string) *conn {
 	d.t.Helper()
 	c := &conn{from: from}
