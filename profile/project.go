@@ -14,11 +14,11 @@ import (
 // ForAgent returns the options with which an agent of p starts, and the source
 // of each. The sources are, strongest first: given, which are the session's
 // options; prof, the session's profile, unless it is nil; the settings file of
-// the project in given.Dir, if given.Trusted; and global, which is in order.
+// the project in given.Dir, if given.Trusted; and global, strongest first.
 //
 // The session's options were validated when the client gave them. ForAgent
 // validates those of the other sources. An option that the agent does not take,
-// or a value that it cannot have, is an error that names the source. Known is
+// or a value that it cannot have, is an error that names the source. known is
 // the result of the last probe of the agent, or nil.
 func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
 	var others []Source

@@ -53,9 +53,10 @@ type ResolvedOption struct {
 // autoApproveTools, which only a profile can have.
 type Resolved map[string]ResolvedOption
 
-// ends has the options that Resolved holds even if no source has them. Only the
-// agent knows its default model. Its default set of tools is called default.
-// Agents start in the permission mode default.
+// ends has the options that Resolved holds even if no source has them, with the
+// agent's defaults. The default model has no value, because only the agent
+// knows it. The default set of tools is called default, and so is the
+// permission mode in which agents start.
 var ends = Resolved{
 	"model":          {From: FromAgent},
 	"tools":          {Value: "default", From: FromAgent},
@@ -351,7 +352,7 @@ func Of(p Profile) Source {
 }
 
 // refusal returns the text of an error about an option that the profile sets.
-// Agent is the display name of the agent.
+// agent is the display name of the agent.
 func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	name := "the profile " + strconv.Quote(p.Name)
 	switch {
@@ -364,7 +365,7 @@ func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 }
 
 // Blame adds the profile to the error of an agent that did not start because of
-// an option from the profile. By has the source of each option. Blame returns
+// an option from the profile. by has the source of each option. Blame returns
 // any other error unchanged; p may be nil.
 func (p *Profile) Blame(err error, by Resolved) error {
 	e, ok := errors.AsType[*runnel.Error](err)

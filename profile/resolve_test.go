@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// chain has the sources, strongest first.
+// chain has the kinds of sources, strongest first.
 var chain = []From{FromTurn, FromSession, FromProfile, FromProject, FromEnvironment, FromGlobal}
 
 // with returns options that have one option, by its name in JSON.

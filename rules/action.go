@@ -68,7 +68,7 @@ var (
 	fetchTools = []string{"WebFetch", "webfetch", "web_fetch", "fetch"}
 )
 
-// The arguments of these tools, grouped by meaning.
+// The names of the arguments of the tools above, grouped by meaning.
 var (
 	pathKeys  = []string{"file_path", "filepath", "filePath", "fileName", "notebook_path", "path", "absolute_path"}
 	dirKeys   = []string{"cwd", "workdir", "directory", "dir_path"}
