@@ -276,7 +276,8 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// A wrong credential may be as long as a request.
+// A wrong credential may be as long as a request, so the throttle must not keep
+// it whole in memory.
 func TestThrottleKeepsNoWholeCredential(t *testing.T) {
 	k, _ := newKeyring()
 	const n, size = 64, 1 << 20
