@@ -95,9 +95,9 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 	}
 }
 
-// Any program on another port of the page's host can set cookies for the host,
-// also for a narrower path, which the browser sends first. They must not lock
-// the user out.
+// Any program on another port of the page's host can set cookies for the host.
+// Browsers send such a cookie before ours if its path is narrower. These
+// cookies must not lock the user out.
 func TestTossedCookiesLockNobodyOut(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -57,7 +57,8 @@ func sameLog(t *testing.T, got, want []event.Event) {
 	}
 }
 
-// readSSE reads the events of a session from a position up to one.
+// readSSE reads the events of a session after position after, up to position
+// to. raw has the bytes of the stream.
 func (s *site) readSSE(id string, after, to int64) (evs []event.Event, raw []byte) {
 	s.t.Helper()
 	res := s.get("/api/session/"+id+"/events", header("Last-Event-ID", fmt.Sprint(after)))
