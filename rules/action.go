@@ -211,10 +211,10 @@ func (a *action) readChanges(changes []event.Change) bool {
 }
 
 // addPath adds a path to a.paths. It reports false if the agent may mean
-// another file than the path names: some agents expand ~ and variables, or read
-// the text as a URL or as a list of files. A relative path is not always
-// relative to the session's folder; it may be relative to the repository's
-// root.
+// another file than the path names. Some agents expand ~ and variables, or read
+// the text as a URL or as a list of files. A relative path always gives false,
+// because an agent may resolve it from another folder than the session's, such
+// as the repository's root.
 func (a *action) addPath(path string) bool {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return false
