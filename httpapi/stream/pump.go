@@ -99,7 +99,8 @@ func (k *socket) subscribe(data []byte) error {
 }
 
 // unsubscribe ends the subscription to a session, if there is one. Once it has
-// returned, nothing more is sent about the session.
+// returned, nothing more is sent about the session, except its status if the
+// connection watches all sessions.
 func (k *socket) unsubscribe(session string) {
 	if p := k.pumps[session]; p != nil {
 		p.stop()
