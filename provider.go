@@ -223,12 +223,12 @@ type Installation struct {
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
 
-	// ModeLabels has a description, by name of the mode, of each permission
-	// mode that works otherwise in this agent than its name suggests.
+	// ModeLabels has descriptions of permission modes, by mode. It has only the
+	// modes that work in this agent in another way than their names suggest.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config lists the settings of a conversation that the probe could find
-	// out.
+	// Config has the settings of a conversation, with their choices. It has
+	// only those that the probe could find.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 

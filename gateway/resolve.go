@@ -165,9 +165,9 @@ func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// shownResolved returns the resolved options that clients see. It adds the
-// settings of the running turn and the model that the agent chose to by, the
-// resolved options of the session.
+// shownResolved returns the resolved options that clients see. by has the
+// resolved options of the session. shownResolved adds the settings of the
+// running turn, and the model that the agent chose.
 func shownResolved(by profile.Resolved, st Status, turn runnel.Settings) profile.Resolved {
 	if by == nil {
 		return nil

@@ -52,7 +52,7 @@ type tally struct {
 	codes map[string]bool
 }
 
-// Tally returns these counts; see the type [Tally].
+// Tally returns the counts since the gateway was opened; see the type [Tally].
 func (g *Gateway) Tally() Tally {
 	t := g.opener.tally
 	t.mu.Lock()

@@ -82,8 +82,8 @@ func (b *budget) spend(id string, n, most int64, within time.Duration) bool {
 	return true
 }
 
-// refund reduces what id has spent in the current period by n. The caller has
-// spent more than was needed.
+// refund reduces what id has spent in the current period by n. It is for a
+// caller that has spent more than it needed.
 func (b *budget) refund(id string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

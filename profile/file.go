@@ -51,9 +51,9 @@ func (e *FileError) Error() string {
 	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Why
 }
 
-// Parse parses the file of the profile with a name. Every error is a
-// *FileError, in which the file is called name.md. Parse is strict: unknown
-// keys, repeated keys and values of the wrong kind are errors.
+// Parse parses data, the file of a profile. name is the profile's name. Every
+// error is a *FileError, in which the file is called name.md. Parse is strict:
+// unknown keys, repeated keys and values of the wrong kind are errors.
 func Parse(name string, data []byte) (Profile, error) {
 	p, file := Profile{Name: name}, name+".md"
 	front, rest, at, err := split(data)

@@ -64,10 +64,10 @@ type Accepted struct {
 	Replayed bool            // an earlier request was the same, and got the same answer
 }
 
-// Send begins a turn, or queues the prompt. Errors call the content of the
-// prompt by field. key is the client's Idempotency-Key. The whole request is
-// validated before the session is looked up. If the agent reports at its start
-// that the user is not logged in, Send fails before the turn begins.
+// Send begins a turn, or queues the prompt. field is the name of the prompt's
+// content in errors, and key is the client's Idempotency-Key. The whole request
+// is validated before the session is looked up. If the agent reports at its
+// start that the user is not logged in, Send fails before the turn begins.
 func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
 	return c.send(r, id, field, key, in, true)
 }

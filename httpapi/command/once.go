@@ -54,7 +54,8 @@ func (c Commands) SendMessage(r *http.Request, id, key string, in SendRequest) (
 	return c.send(r, id, "content", key, in, false)
 }
 
-// checkKey validates an Idempotency-Key. The error calls the key by name.
+// checkKey validates an Idempotency-Key. name is the name of the key in the
+// error.
 func checkKey(name, key string) error {
 	if len(key) > maxKey {
 		return reply.Invalid(fmt.Sprintf("%s: has %d bytes; at most %d are allowed", name, len(key), maxKey))

@@ -15,8 +15,8 @@ func Number(r *http.Request, name string, absent int64) (int64, error) {
 	return ParseNumber(name, text)
 }
 
-// ParseNumber parses a position or a count, a whole number of zero or more. The
-// error calls the text by name.
+// ParseNumber parses a position or a count, a whole number of zero or more.
+// name is the name of the number in the error.
 func ParseNumber(name, text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {

@@ -34,8 +34,9 @@ type deletions struct {
 	by map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// add registers a stream of a session: when the session is deleted, deleted
-// calls end with errDeleted. The caller calls forget when the stream has ended.
+// add registers a stream of a session. When the session is deleted, the method
+// deleted calls end with errDeleted. The caller of add calls forget when the
+// stream has ended.
 func (d *deletions) add(session string, end context.CancelCauseFunc) (forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -154,10 +154,10 @@ func (s *Streams) logID() string {
 	return ""
 }
 
-// judgeCursor decides how a client that has the events up to position after
-// resumes. log is the id of the log to which the position belongs; "" means the
-// log of this server. judgeCursor returns the decision and the position after
-// which the stream begins.
+// judgeCursor decides how a client resumes. The client has the events up to
+// position after. log is the id of the log to which that position belongs; ""
+// means the log of this server. judgeCursor returns the decision and the
+// position after which the stream begins.
 func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, log string) (Resume, int64, error) {
 	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
