@@ -59,7 +59,8 @@ type powerRun struct {
 // not flushed is kept, lost or torn, in random combinations. The store opens
 // after every such power cut. It then has every event that was appended as a
 // decision (see [event.Decides]). The events of each session begin with the
-// first one and have no gap.
+// first one and have no gap. If the log lacks events that readers saw, it has
+// another id.
 func TestPowerLossLosesNothingDecided(t *testing.T) {
 	images, early := 600, 20
 	switch {
