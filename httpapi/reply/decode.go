@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -39,11 +38,8 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if limited, ok := errors.AsType[*runnel.Error](err); ok { // too many bodies of the credential are arriving
 		return limited
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
-	}
 	if err != nil {
-		return Invalid("the request body cannot be read: " + err.Error())
+		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
 	}
 	// The body is complete. The handler may now write a stream for hours, so
 	// remove the read deadline.
