@@ -266,7 +266,7 @@ func TestMissingEventIsReported(t *testing.T) {
 	}{
 		"none":     {"SELECT 1", 104, 0},
 		"kept":     {"DELETE FROM events WHERE seq = 2", 1, 2},
-		"end":      {"DELETE FROM events WHERE seq = 103", 1, 2}, // ItemDone follows the gap
+		"end":      {"DELETE FROM events WHERE seq = 103", 2, 3}, // the ItemDone after the gap
 		"gap":      {"DELETE FROM gaps", 2, 3},
 		"gap ends": {"UPDATE gaps SET last = last - 1", 2, 3},
 		"gap from": {"UPDATE gaps SET first = first + 1", 2, 3},
