@@ -24,19 +24,20 @@ import (
 // If the agent exits, the next Send starts it again and resumes the
 // conversation.
 type Session struct {
-	id       string
-	provider Provider
-	resumes  bool // whether the provider's agents can resume conversations
-	log      Log
-	cfg      Config
-	first    Options // options with which the session was opened
-	counters *Counters
-	ctx      context.Context // of the session's own work; ends with it
-	stop     context.CancelFunc
-	box      chan message
-	opened   chan openedMsg
-	ended    chan struct{}  // closed once loop no longer receives from box
-	helpers  sync.WaitGroup // goroutines that loop started
+	id         string
+	provider   Provider
+	resumes    bool // whether the provider's agents can resume conversations
+	log        Log
+	cfg        Config
+	first      Options // options with which the session was opened
+	notAdopted error   // why Open did not take over an agent; not changed after Open
+	counters   *Counters
+	ctx        context.Context // of the session's own work; ends with it
+	stop       context.CancelFunc
+	box        chan message
+	opened     chan openedMsg
+	ended      chan struct{}  // closed once loop no longer receives from box
+	helpers    sync.WaitGroup // goroutines that loop started
 
 	// final is the status after loop has ended; it is written before ended is
 	// closed.
@@ -267,9 +268,11 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		facts:      facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if cfg.Adopt && s.adopt(ctx) == nil {
-		go s.loop()
-		return s, nil
+	if cfg.Adopt {
+		if s.notAdopted = s.adopt(ctx); s.notAdopted == nil {
+			go s.loop()
+			return s, nil
+		}
 	}
 	if err := s.reconcile(ctx); err != nil {
 		s.stop()
@@ -317,6 +320,10 @@ func admissible(p Provider, opt Options, cfg Config) (Options, error) {
 	}
 	return CheckOptions(p, opt, nil)
 }
+
+// NotAdopted returns the reason why [Open] did not take over an agent although
+// Config.Adopt was set, or nil. The reason may contain text of the agent.
+func (s *Session) NotAdopted() error { return s.notAdopted }
 
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,8 +150,11 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	r.sessions.add(id, e)
 	e.feed.touch(id)
 	e.records.mark(e, true)
+	if err := e.session.NotAdopted(); err != nil {
+		return cmp.Or(errors.Unwrap(err), err)
+	}
 	if !e.session.Status().AgentAlive {
-		return errors.New("its supervisor has ended, or has not stored its turn")
+		return errors.New("it has ended")
 	}
 	return nil
 }

@@ -58,14 +58,14 @@ func (s *server) accept(ln *net.UnixListener) {
 	}
 }
 
-// takeoverTime bounds the handshake of a takeover.
+// takeoverTime bounds each step of the handshake of a takeover.
 const takeoverTime = 2 * time.Second
 
 func (s *server) takeover(c *net.UnixConn) error {
-	_ = c.SetDeadline(time.Now().Add(takeoverTime))
-	if err := checkCaller(c); err != nil {
+	if err := checkCaller(c); err != nil { // may take seconds on a busy machine
 		return err
 	}
+	_ = c.SetDeadline(time.Now().Add(takeoverTime))
 	g, err := hello(c)
 	switch {
 	case err != nil:
