@@ -12,8 +12,8 @@ import (
 
 // RunReusedRequestIDs tests that each process of a session can ask under the
 // same request id. The process of a session can be replaced, such as after a
-// crash. A question of the new process is another question, although the agent
-// uses its request id again.
+// crash. A question of the new process is another question with another
+// approval id, although the agent uses its request id again.
 //
 // The agent is a program of sh. After each prompt it asks once, in the turn or
 // after it, always under the same id. A turn in which it asked must end after
@@ -47,10 +47,15 @@ func RunReusedRequestIDs(t *testing.T, program string, with func(path string) ru
 		t.Fatalf("no %s", what)
 		return event.Event{}
 	}
+	seen := map[string]bool{}
 	for range 3 {
 		begin(t, s)
 		asked := until("question", func(ev event.Event) bool { _, ok := ev.Body.(event.ApprovalRequested); return ok })
 		a := asked.Body.(event.ApprovalRequested).Approval
+		if seen[a.ID] {
+			t.Errorf("two questions have the approval id %s", a.ID)
+		}
+		seen[a.ID] = true
 		if err := s.Decide(t.Context(), a.ID, runnel.Decision{Choice: string(event.ChoiceAllowOnce), ArgumentsDigest: a.ArgumentsDigest}); err != nil {
 			t.Fatal(err)
 		}
