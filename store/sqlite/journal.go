@@ -40,6 +40,7 @@ type journal struct {
 	buf        []byte       // buffer for one record; reused
 	pending    []pendingRow // the events in these records, in the order of the file
 	spoiled    bool         // the next transaction must wipe the file: it may have a record that was not acknowledged, or a deleted session
+	wiped      bool         // the file is empty, also after a power loss
 	begun      wake.Signal  // holds a token after the first event became pending
 }
 
@@ -172,6 +173,7 @@ func (w *writer) keep(batch []*job) bool {
 		}
 	}
 	j.encode(j.pending[pending:])
+	j.wiped = false
 	if n, err := j.file.WriteAt(j.buf, j.size); err != nil || n != len(j.buf) {
 		j.spoiled = true
 		w.unstage(batch, pending)
@@ -283,10 +285,12 @@ func (j *journal) empty() bool { return j == nil || len(j.pending) == 0 }
 
 // wipe removes the content of the file. No event may be pending.
 func (j *journal) wipe() error {
-	if err := errors.Join(j.file.Truncate(0), j.file.Sync()); err != nil {
-		return fmt.Errorf("%w: empty the journal: %w", errDisk, err)
+	if !j.wiped {
+		if err := errors.Join(j.file.Truncate(0), j.file.Sync()); err != nil {
+			return fmt.Errorf("%w: empty the journal: %w", errDisk, err)
+		}
 	}
-	j.size, j.spoiled, j.generation = 0, false, rand.Uint64()
+	j.size, j.spoiled, j.wiped, j.generation = 0, false, true, rand.Uint64()
 	return nil
 }
 

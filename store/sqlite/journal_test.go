@@ -360,3 +360,39 @@ func BenchmarkPauses(b *testing.B) {
 	}
 	took.report(b)
 }
+
+// flushCounter counts the flushes of a journal.
+type flushCounter struct {
+	journalFile
+	flushes int
+}
+
+func (c *flushCounter) Sync() error {
+	c.flushes++
+	return c.journalFile.Sync()
+}
+
+// A flush takes long on a slow disk, and Open has to wait for it. The journal
+// of the second directory has events.
+func TestOpenFlushesTheJournalOnce(t *testing.T) {
+	dir := ownDir(t)
+	for _, wantEvents := range []int{0, 3} {
+		var file *flushCounter
+		s, err := open(t.Context(), Config{Dir: dir, openJournal: func(path string) (journalFile, error) {
+			f, err := openFile(path)
+			file = &flushCounter{journalFile: f}
+			return file, err
+		}}, small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if n := inDatabase(t, s, "s"); file.flushes != 1 || n != wantEvents {
+			t.Errorf("%d flushes and %d events, want 1 and %d", file.flushes, n, wantEvents)
+		}
+		if wantEvents == 0 {
+			addDeltas(t, s, "s", 0, 3)
+			dir = abandon(t, dir)
+		}
+	}
+}
