@@ -136,6 +136,23 @@ func TestIdleConnectionMakesRoomAndABusyOneDoesNot(t *testing.T) {
 	}
 }
 
+// A limit that admits nobody closes the new connection itself.
+func TestLimitOfZeroAdmitsNobody(t *testing.T) {
+	for setting, limits := range map[string]Limits{
+		MaxUnauthenticatedConnections: {Open: 2},
+		MaxConnections:                {Unauthenticated: 2},
+	} {
+		d := open(t, limits)
+		refused := d.knock("192.0.2.1")
+		if !refused.closed || !strings.Contains(refused.got.String(), setting+": 0") {
+			t.Errorf("%s: closed: %v, got %q", setting, refused.closed, refused.got.String())
+		}
+		if open, unauthenticated := d.l.Counts(); open != 0 || unauthenticated != 0 || len(d.reached) != 1 || d.reached[0] != setting {
+			t.Errorf("%s: %d open, %d without a credential; reached %v", setting, open, unauthenticated, d.reached)
+		}
+	}
+}
+
 // Only answers of net/http itself are converted, and never an answer that a
 // handler has begun, whatever it contains.
 func TestOnlyAnswersOfTheTransportChangeTheirForm(t *testing.T) {
