@@ -28,7 +28,7 @@ type recovery struct {
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Trim: described})
+	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Trim: Described})
 	if err != nil {
 		return storeError(err)
 	}

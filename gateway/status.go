@@ -97,7 +97,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 		}
 		f.ProjectDir = own
 	}
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: described})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: Described})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -129,7 +129,7 @@ type Project struct {
 // Projects returns the directories that have sessions, newest activity first.
 // Dead sessions count, too.
 func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: described})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -187,9 +187,9 @@ func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, er
 	return st, nil
 }
 
-// described returns the part of a record's options that [Describe] shows. The
+// Described returns the part of a record's options that [Describe] shows. The
 // rest, such as the text for the system prompt, may have a megabyte.
-func described(options json.RawMessage) json.RawMessage {
+func Described(options json.RawMessage) json.RawMessage {
 	var shown struct {
 		Persona    json.RawMessage `json:"persona,omitempty"`
 		Delegation json.RawMessage `json:"delegation,omitempty"`
