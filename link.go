@@ -129,6 +129,7 @@ func (s *Session) open() {
 		}
 		if err != nil {
 			release()
+			err = s.cfg.StartFailed(err)
 		}
 		s.opened <- openedMsg{conn, release, opt, afresh, err}
 	})

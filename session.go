@@ -138,6 +138,11 @@ type Config struct {
 	// starts after Open has returned. The restrictions of Recorded apply.
 	AgentStarted func(Options)
 
+	// StartFailed returns the error to report in place of err, with which an
+	// agent did not start after Open has returned. The session calls it outside
+	// of its actor. Default: err.
+	StartFailed func(err error) error
+
 	// Exceeded returns an error if a running turn has stored too much; the turn
 	// ends with that error. It is called after Recorded, whose restrictions
 	// apply. Default: no limit.
@@ -259,6 +264,9 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	}
 	if cfg.Reserve == nil {
 		cfg.Reserve = func(bool) (func(), error) { return func() {}, nil }
+	}
+	if cfg.StartFailed == nil {
+		cfg.StartFailed = func(err error) error { return err }
 	}
 	s := &Session{
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,

@@ -42,6 +42,7 @@ type entry struct {
 	rec      store.Session
 	resolved profile.Resolved // options with their sources, of the running agent or else the next one; nil: unknown
 	started  runnel.Options   // options with which the running agent was started, or the next one will be
+	sources  profile.Sources  // of these options; nil: they are all the session's own
 	waiting  int              // prompts in the queue
 	known    int64            // turns covers the events of the log after this position
 	head     int64            // position of the newest event

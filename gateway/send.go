@@ -154,6 +154,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		if set, err = g.opener.checkSettings(rec.CLIType, st, set); err == nil {
 			err = e.session.CheckSettings(ctx, set)
 		}
+		err = profile.Of(*choice.profile).Blame(err)
 	}
 	if err != nil {
 		return Sent{}, err
