@@ -27,10 +27,10 @@ type action struct {
 	located map[string]location  // of paths and dir, as far as a rule needed them; see locate
 	files   map[string]*diskFile // see existing
 
-	// unclear says for people which argument we do not understand; "" if we
-	// understand all of them. An unknown argument may ask for more than the fields
-	// here show, such as to run a command outside of the agent's sandbox. No rule
-	// allows an unclear action.
+	// unclear says for people which argument Runnel does not understand; "" if
+	// it understands all of them. An unknown argument may ask for more than the
+	// fields here show, such as to run a command outside of the agent's
+	// sandbox. No rule allows an unclear action.
 	unclear string
 
 	// hidden reports that the arguments shown differ from those that would run: a
@@ -38,7 +38,7 @@ type action struct {
 	hidden bool
 }
 
-// plain reports whether we understand every argument.
+// plain reports whether Runnel understands every argument.
 func (a *action) plain() bool { return a.unclear == "" }
 
 // need records why as the reason that the action is unclear, unless ok. The
@@ -145,7 +145,8 @@ func isHidden(a event.Approval) bool {
 	return slices.ContainsFunc(a.Changes, func(c event.Change) bool { return strings.Contains(c.Path+c.MovedTo, redact.Marker) })
 }
 
-// readDir sets a.dir to the directory in the arguments, if there is one.
+// readDir sets a.dir to the working directory that the arguments name, if they
+// name one. It marks the action as unclear if the agent may use another one.
 func (a *action) readDir(args map[string]json.RawMessage) {
 	for _, key := range dirKeys {
 		raw, ok := args[key]
@@ -165,8 +166,8 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 	}
 }
 
-// readPaths adds the paths in the arguments to a.paths. It reports false if we
-// cannot understand one of them.
+// readPaths adds the paths in the arguments to a.paths. It reports false if
+// Runnel cannot understand one of them.
 func (a *action) readPaths(args map[string]json.RawMessage) bool {
 	ok := true
 	for _, key := range pathKeys {

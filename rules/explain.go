@@ -59,7 +59,7 @@ type Explanation struct {
 	Rules   []Explained // about such tools or sessions: deny rules, allow rules, then rules that this version does not understand
 }
 
-// A Gate is what one gate does with a call.
+// A Gate reports whether one gate decides a call, and why.
 type Gate struct {
 	Name    GateName
 	Decides bool

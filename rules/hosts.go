@@ -124,7 +124,7 @@ var sameAs = map[string]string{"gmake": "make", "gradlew": "gradle", "mvnw": "mv
 // options. Some of their options have parts, such as --outputFile.json.
 var unabbreviated = []string{"bun", "eslint", "jest", "prettier", "ruff", "uv", "vitest"}
 
-// tableName returns the name under which the tables list a command.
+// tableName returns the name of a command in the tables of this file.
 func tableName(command string) string {
 	name := path.Base(command)
 	if same := sameAs[name]; same != "" {

@@ -115,8 +115,9 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// Redaction also hides any text that an agent puts in the place of a secret. A
-// rule must not allow text that it cannot see.
+// Redaction hides every text that stands where a secret usually stands, such as
+// a command that an agent writes there. A rule must not allow text that it
+// cannot see.
 func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
 	const hidden = `curl "https://u:[redacted]@example.com/"` // the secret was x$(reboot)
 	for name, c := range map[string]Call{
@@ -215,7 +216,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Error("a file may be moved out of the folder")
 	}
 
-	// These links lead each process to a different file.
+	// Links such as /proc/self/cwd lead each process to a different file.
 	cwd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

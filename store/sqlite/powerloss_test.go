@@ -177,7 +177,9 @@ type simFile struct {
 	pending []diskOp
 }
 
-// image returns the files after a power cut.
+// image returns the content of the files after a power cut that follows the
+// operations r.disk.ops[:at]. kind, one of kinds, says what survives of the
+// writes that were not flushed.
 func (r *powerRun) image(at int, kind string) map[string][]byte {
 	files := map[string]*simFile{"runnel.db": {there: true}}
 	file := func(name string) *simFile {

@@ -142,9 +142,9 @@ func (w *writer) close() error {
 	return errors.Join(append(errs, w.db.Close())...)
 }
 
-// transact runs the jobs in one transaction. A job that returns a refusal gets
-// it as its err, and the other jobs continue. Any other error rolls back all
-// jobs.
+// transact runs the jobs in one transaction. If a job returns a refusal, its
+// err is the refusal, and the other jobs continue. Any other error rolls back
+// all jobs.
 func (w *writer) transact(batch []*job) error {
 	if w.failed != nil {
 		return w.failed
