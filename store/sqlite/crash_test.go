@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// childEnv is an environment variable. It names the function in children that
-// the test binary runs instead of the tests.
+// childEnv is the name of an environment variable. If its value is a key of
+// children, the test binary runs that function instead of the tests.
 const childEnv = "RUNNEL_SQLITE_TEST_CHILD"
 
 var children = map[string]func(dir string) error{"writer": crashWriter, "limited": limitedWriter}

@@ -113,7 +113,8 @@ func (r *reserve) full(err error) bool {
 	return false
 }
 
-// isFull reports whether err itself means that no space is left.
+// isFull reports whether err says that no space is left. Unlike full, it does
+// not try to write to the disk.
 func isFull(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, errNoSpace) || errors.Is(err, errQuota) || code(err) == sqlite3.SQLITE_FULL
 }
