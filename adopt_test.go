@@ -313,6 +313,41 @@ func TestDetachLeavesTheTurnToTheNextSession(t *testing.T) {
 	})
 }
 
+// TestAdoptedApprovalIsDecidedByTheJudge leaves a turn that waits for an answer
+// to another session, whose Judge decides the approval. The person who answered
+// may have stored a rule just before the first session was killed.
+func TestAdoptedApprovalIsDecidedByTheJudge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: []script.Step{{Tool: &script.Tool{Name: "Bash", Output: "ok", Ask: &script.Ask{Title: "make"}}}}}}}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn}); err != nil {
+			t.Fatal(err)
+		}
+		if play(t, s, func() bool { return len(s.Status().Pending) > 0 }); !s.Detach(t.Context()) {
+			t.Fatal("not detached")
+		}
+		s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true, Adopt: true, Judge: verdict("allow", "rule 1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		play(t, s, func() bool { return len(s.Status().Pending) == 0 && s.Status().Turn == "" })
+		var got []event.ApprovalResolved
+		for ev, err := range log.Read(t.Context(), "s", 0) {
+			if b, ok := ev.Body.(event.ApprovalResolved); ok && err == nil {
+				got = append(got, b)
+			}
+		}
+		if len(got) != 1 || got[0].Choice != "allow" || got[0].By != event.ByPolicy || got[0].Reason != "rule 1" {
+			t.Errorf("resolved: %+v", got)
+		}
+	})
+}
+
 // TestDetachWaitsForTheAgent detaches a session while its agent starts. Detach
 // waits until the agent has received the prompt.
 func TestDetachWaitsForTheAgent(t *testing.T) {

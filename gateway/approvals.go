@@ -117,6 +117,10 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 // cannot be stored, DecideAndRemember still decides the approval, and returns
 // the error. It decides nothing if the rule does not decide the approval as d
 // does, or is not for the project to which ctx is limited.
+//
+// The rule is on the disk before the decision is in the log. If the server is
+// killed in between, the next server finds the approval open and decides it by
+// the rule, or, if its turn has ended, has the rule for later approvals.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {

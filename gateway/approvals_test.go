@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,6 +133,49 @@ func TestStoredRulesAnswerApprovals(t *testing.T) {
 	want := []string{"user deny 0", "policy allow 1", "policy deny 2", "user deny 0", "user deny 0", "user deny 0"}
 	if !slices.Equal(who, want) {
 		t.Errorf("audit: %q, want %q", who, want)
+	}
+}
+
+// An orderedLog calls decided before it appends a decision about an approval.
+type orderedLog struct {
+	*runnel.Memory
+	decided func()
+}
+
+func (l orderedLog) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	for _, ev := range evs {
+		if _, ok := ev.Body.(event.ApprovalResolved); ok {
+			l.decided()
+		}
+	}
+	return l.Memory.Append(ctx, session, head, evs...)
+}
+
+// A rule is stored before the decision with which it was made. If the server is
+// killed in between, the rule decides the approval, which still waits, under the
+// next server. A decision whose rule was never stored cannot be in the log.
+func TestRuleIsStoredBeforeTheDecisionThatItRemembers(t *testing.T) {
+	d := newDisk(t)
+	var stored []int // number of rules when a decision was logged
+	g := d.open(t, func(c *Config) {
+		c.Log = orderedLog{&d.log, func() {
+			list, err := d.cat.Rules(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			stored = append(stored, len(list))
+		}}
+	})
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	a, _ := d.answered(t, g, id, "git log -p")
+	yes := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
+	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, command("", "git log -p")); err != nil {
+		t.Fatal(err)
+	}
+	d.untilIdle(t, g, id)
+	if !slices.Equal(stored, []int{1}) {
+		t.Errorf("rules when a decision was logged: %v, want [1]", stored)
 	}
 }
 
