@@ -130,9 +130,18 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"thinkingDisplay", "claude-code", "real agents: the request to the model has it, also when it changes", "provider/claude.TestThinkingDisplayAndToolsChangeInARunningSession"},
 	{"thinkingDisplay", "claude-agent-acp", "real agents: the request to the model has it", "provider/acp.TestAdapterAsksForReasoning"},
 	{"addDirs", "claude-code", "real agents: a file of the folder is read without asking", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
+	{"tools", "claude-code", "real agents: the model is offered these tools alone", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"tools", "claude-agent-acp", "real agents: the model is offered these tools alone", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
+	{"maxTurns", "claude-code", "real agents: the turn ends after that many model calls", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"maxTurns", "claude-agent-acp", "real agents: the turn ends after that many model calls", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
+	{"reasoningEffort", "claude-code", "real agents: the request to the model has it", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"maxThinkingTokens", "claude-code", "real agents: the request to the model has it, unless the thinking of the model is adaptive", "provider/claude.TestThinkingBudgetReachesTheModel"},
+	{"addDirs", "claude-agent-acp", "real agents: a file of the folder is read without asking", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
 	{"addDirs", "codex", "real agents: a file is written in the folder", "provider/codex.TestPermissionModes"},
 	{"mcpServers", "claude-code", "real agents: a tool of the server runs", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
 	{"systemPromptAppend", "claude-code", "real agents: the request to the model has the text", "provider/claude.TestSystemPromptReachesTheModel"},
+	{"systemPromptAppend", "codex", "real agents: the request to the model has the text", "provider/codex.TestSystemPromptReachesTheModel"},
+	{"systemPromptAppend", "codex-acp claude-agent-acp", "real agents: the request to the model has the text", "provider/acp.TestSystemPromptReachesTheModel"},
 	{"auth", "claude-code codex gemini qwen claude-agent-acp", "real agents: the request to the model has the key", "test/e2e.TestAPIKeyIsUsedAndKept"},
 }
 
