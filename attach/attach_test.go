@@ -213,7 +213,7 @@ func TestSizeLimitsOfAttachments(t *testing.T) {
 }
 
 // Check reports each rejected attachment with its reason, and the warning of
-// the prompt lists them. (C12)
+// the prompt lists them.
 func TestRejectedAttachmentsAreReported(t *testing.T) {
 	dir := tree(t, map[string]string{"ok.txt": "fine", "bad.png": "no", "a.pdf": "%PDF-1.7"})
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -12,7 +12,7 @@ import (
 // The project directory of an imported conversation comes from the agent's own
 // file, so it may be the server's data directory. Fork must then fail before an
 // agent starts there.
-func TestForkRejectsDataDirectory(t *testing.T) { // C08
+func TestForkRejectsDataDirectory(t *testing.T) {
 	d := newDisk(t)
 	data := t.TempDir()
 	for _, dir := range []string{data, filepath.Join(data, "uploads"), filepath.Dir(data)} {
@@ -49,7 +49,7 @@ func (k *keeping) Open(ctx context.Context, o runnel.Options) (runnel.Conn, erro
 
 // A directory has other names through links and, on a case-insensitive file
 // system, in other case.
-func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) { // C08
+func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) {
 	parent := t.TempDir()
 	data := filepath.Join(parent, "data")
 	if err := os.MkdirAll(filepath.Join(data, "sub"), 0o700); err != nil {

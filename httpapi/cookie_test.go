@@ -30,7 +30,7 @@ func (rg *rig) login() auth.Halves {
 }
 
 // A browser sends the cookie to every port of the host. A program that listens
-// there can send it back with every header of a page, except the key (A13).
+// there can send it back with every header of a page, except the key.
 func TestCookieAloneIsWorthNothing(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -29,7 +29,7 @@ func (rg *rig) ask() (id string, asked event.Approval) {
 }
 
 // An approval is never granted because the clients that could answer disappear,
-// or because an answer is not one of the choices (E03).
+// or because an answer is not one of the choices.
 func TestFailClosed(t *testing.T) {
 	pending := ""
 	for name, tt := range map[string]struct {
@@ -152,7 +152,7 @@ func (rg *rig) notAllowed(id string, asked event.Approval, want string) {
 }
 
 // A restarted server knows an old approval only as one that was not answered,
-// because the agent that asked has ended (E03).
+// because the agent that asked has ended.
 func TestFailClosedOverARestart(t *testing.T) {
 	log := new(runnel.Memory)
 	cat := memory.New(log)
@@ -211,7 +211,7 @@ func TestFailClosedOverARestart(t *testing.T) {
 }
 
 // An approval that was requested while no client was connected is shown to the
-// next client, with the time of the request, and can be answered (E09).
+// next client, with the time of the request, and can be answered.
 func TestOfflineRequestVisible(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (rg *rig) bind(dir string, scopes ...string) string {
 }
 
 // For a token of one project, a session of another project looks like one that
-// does not exist: the answers are the same to the byte (A14).
+// does not exist: the answers are the same to the byte.
 func TestSessionIsolation(t *testing.T) {
 	rg := newRig(t)
 	mine, theirs := t.TempDir(), t.TempDir()
@@ -230,7 +230,7 @@ func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 	}
 }
 
-// As TestSessionIsolation, for messages on the WebSocket (A14).
+// As TestSessionIsolation, for messages on the WebSocket.
 func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

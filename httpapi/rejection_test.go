@@ -192,7 +192,7 @@ func (r refusal) body(text string, opts, also map[string]any) string {
 }
 
 // A prompt that is rejected changes neither its session nor the settings of the
-// agent (C11).
+// agent.
 func TestRefusedTurnLeavesTheSessionUnchanged(t *testing.T) {
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
@@ -294,7 +294,7 @@ func (s *site) snapshot(id string, p *picky) map[string]string {
 }
 
 // A rejected attachment is dropped with a warning, and the prompt continues. If
-// all are rejected and the prompt has no text, the prompt is rejected (C12).
+// all are rejected and the prompt has no text, the prompt is rejected.
 func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{&picky{Provider: script.New()}} })
 	pdf := filepath.Join(rg.dir, "a.pdf")

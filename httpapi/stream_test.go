@@ -91,8 +91,7 @@ func (t *teeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A client whose stream is cut at any byte resumes and gets every event once
-// (G02).
+// A client whose stream is cut at any byte resumes and gets every event once.
 func TestEveryCutOfSSE(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -207,7 +206,7 @@ func wsPayloads(raw []byte) (out [][]byte) {
 	return out
 }
 
-// As TestEveryCutOfSSE, for events on the WebSocket (G02).
+// As TestEveryCutOfSSE, for events on the WebSocket.
 func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -359,7 +358,7 @@ func (s *site) resume(id string, sc *screen) {
 	}
 }
 
-// As TestEveryCutOfSSE, for whole items on the WebSocket (G02).
+// As TestEveryCutOfSSE, for whole items on the WebSocket.
 func TestEveryCutOfWebSocketUpserts(t *testing.T) { everyCut(t, false) }
 
 func TestEveryCutOfWebSocketAppends(t *testing.T) { everyCut(t, true) }
@@ -432,7 +431,7 @@ func TestAppendsNeedTheFamilyOfItems(t *testing.T) {
 }
 
 // A stream begins after the client's cursor. A cursor that the log does not
-// have is reset, and one that is not a number is rejected (G03).
+// have is reset, and one that is not a number is rejected.
 func TestCursorAtTheEdges(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -134,7 +134,7 @@ func TestStreamsOfADeletedSession(t *testing.T) {
 }
 
 // When a credential ends, all its streams end, even if the client reads
-// nothing. No later event reaches the client (A09).
+// nothing. No later event reaches the client.
 func TestRevokeEndsWhatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
@@ -174,8 +174,7 @@ func TestRevokeEndsWhatIsStuck(t *testing.T) {
 	})
 }
 
-// The last position that a client receives is that of the last event it has
-// (G16).
+// The last position that a client receives is that of the last event it has.
 func TestCursorAtTheEnd(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

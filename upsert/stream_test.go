@@ -368,7 +368,7 @@ func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 }
 
 // Deltas may split a rune. No upsert ends within a rune, and the complete text
-// arrives. (G15)
+// arrives.
 func TestRuneSplitAcrossDeltasIsNotShownInPart(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {

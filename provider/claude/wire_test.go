@@ -171,7 +171,7 @@ var damages = map[string]recordtest.Damage{
 var wholeTexts = recordtest.DropLines(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
 
 // For each damage to the stream of a message, the text is the text of the
-// complete message, or the turn fails. (H06)
+// complete message, or the turn fails.
 func TestDamagedStreamsKeepTheirTextOrFail(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

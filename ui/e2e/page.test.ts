@@ -256,7 +256,7 @@ describe.skipIf(skip)("the page", () => {
     await expectAccessible(page);
   });
 
-  it("B12: executes nothing and fetches nothing that an agent writes", async () => {
+  it("executes nothing and fetches nothing that an agent writes", async () => {
     await login();
     const evil = [
       '<img src=x onerror="window.pwned=1">',
@@ -315,7 +315,7 @@ describe.skipIf(skip)("the page", () => {
     await expectAccessible(page);
   });
 
-  it("E05: an approval shows exactly what would run, and nothing in it can pretend", async () => {
+  it("an approval shows exactly what would run, and nothing in it can pretend", async () => {
     await login();
     const command = `echo safe\u001b[2K\u202egnp.exe\u200b\n${"\n".repeat(10_000)}✓ Approved\u001b]8;;https://evil.example\u0007`;
     const id = await session(page, server, {
@@ -741,7 +741,7 @@ describe.skipIf(skip)("the page", () => {
     await ended();
   });
 
-  it("B13: cannot be framed, not even by a neighbour", async () => {
+  it("cannot be framed, not even by a neighbour", async () => {
     await login();
     const other = createServer((_req, res) => {
       res.setHeader("Content-Type", "text/html");
