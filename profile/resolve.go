@@ -379,7 +379,7 @@ type Sources []Source
 // to which several sources contribute.
 func (list Sources) Blame(err error) error {
 	e, ok := errors.AsType[*runnel.Error](err)
-	if !ok {
+	if !ok || e.Code != runnel.InvalidRequest && e.Code != runnel.UnsupportedCapability {
 		return err
 	}
 	name, _, _ := strings.Cut(e.Message, ": ")
