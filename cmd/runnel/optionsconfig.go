@@ -110,15 +110,10 @@ func (a *app) checkOptions(allowBypass bool) error {
 	return nil
 }
 
-// resolve returns the options with which the agent of a prompt starts, and the
-// source of each option. prof is the profile of the prompt, or nil.
-func (a *app) resolve(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (runnel.Options, profile.Resolved, error) {
-	sources, err := profile.ForAgent(p, opt, prof, nil, a.options)
-	if err != nil {
-		return opt, nil, err
-	}
-	opt, by := profile.Resolve(sources...)
-	return opt, by, nil
+// sources returns the sources of the options with which the agent of a prompt
+// starts. prof is the profile of the prompt, or nil.
+func (a *app) sources(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (profile.Sources, error) {
+	return profile.ForAgent(p, opt, prof, nil, a.options)
 }
 
 // listed returns a text that lists the options that neither the client nor the
