@@ -137,17 +137,17 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	book, err := loadRules(ctx, cfg.Catalogue)
+	stored, err := loadRules(ctx, cfg.Catalogue)
 	if err != nil {
 		uploads.close()
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: book, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	book.log, book.ctx, book.work = cfg.Logger, g.ctx, &g.work
+	stored.log, stored.ctx, stored.work = cfg.Logger, g.ctx, &g.work
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)

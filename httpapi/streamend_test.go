@@ -205,7 +205,7 @@ func TestCursorAtTheEnd(t *testing.T) {
 			}
 		})
 	}
-	hear := func(p *peer) {
+	readToEnd := func(p *peer) {
 		seen, end := int64(0), frame{}
 		for {
 			_, data, err := p.conn.Read(t.Context())
@@ -236,8 +236,8 @@ func TestCursorAtTheEnd(t *testing.T) {
 			t.Errorf("told %+v, has seen %d", end, seen)
 		}
 	}
-	all.Go(func() { hear(up) })
-	all.Go(func() { hear(evs) })
+	all.Go(func() { readToEnd(up) })
+	all.Go(func() { readToEnd(evs) })
 	if err := s.EndStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,13 @@ func (r *rig) risky() fakemodel.Block { return r.words().Ask("touch asked") }
 
 const once, no, noStop = string(event.ChoiceAllowOnce), string(event.ChoiceDeny), string(event.ChoiceDenyStop)
 
+// Reasons why several agents cannot be recorded.
+const (
+	namesTools    = "the report of the agent itself names the tools of MCP servers"
+	replaysNoCopy = "the agent does not replay the messages of a copied conversation"
+	makesNoCopies = "the agent cannot copy a conversation"
+)
+
 func fixtures() []fixture {
 	return []fixture{
 		{name: "text", prose: "Reasoning and text, in two turns.", play: func(r *rig) {
@@ -151,7 +158,7 @@ func fixtures() []fixture {
 			r.plays(calls(r.words().Plan("Look", "Leap")), said)
 			r.Finish(once)
 		}, cannot: map[string]string{
-			"codex-acp": "it offers this model no tool for it", "gemini": "it is not told", "copilot": "it has no tool for it",
+			"codex-acp": "it offers this model no tool for it", "gemini": "it offers the model no tool for it", "copilot": "it has no tool for it",
 		}},
 		{name: "subagent", prose: "A subagent runs a command and speaks.", play: func(r *rig) {
 			inner := fakemodel.Scenario{Steps: usages(calls(r.words().Shell("echo found")), says("Found."))}.Prompt("look")
@@ -176,7 +183,7 @@ func fixtures() []fixture {
 			r.plays(calls(fakemodel.Call("exec", `text(await tools.mcp__t__add({a: 1}))`)), said)
 			r.Finish("")
 		}, cannot: map[string]string{
-			"claude-agent-acp": "it names such tools itself", "opencode": "likewise", "gemini": "likewise", "copilot": "likewise", "qwen": "likewise",
+			"claude-agent-acp": namesTools, "opencode": namesTools, "gemini": namesTools, "copilot": namesTools, "qwen": namesTools,
 		}},
 		{name: "fork", prose: "A copy of the conversation goes on.", play: func(r *rig) {
 			r.plays(says("Before."))
@@ -192,7 +199,7 @@ func fixtures() []fixture {
 			r.plays(says("Apart."))
 			r.Finish("")
 		}, cannot: map[string]string{
-			"codex-acp": "it replays nothing of what it copies", "claude-agent-acp": "likewise", "gemini": "it makes no copies", "copilot": "likewise", "qwen": "likewise",
+			"codex-acp": replaysNoCopy, "claude-agent-acp": replaysNoCopy, "gemini": makesNoCopies, "copilot": makesNoCopies, "qwen": makesNoCopies,
 		}},
 		{name: "question", prose: "The agent asks the user a question.", play: func(r *rig) {
 			ask, options := "AskUserQuestion", []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}}
