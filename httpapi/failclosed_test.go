@@ -20,12 +20,15 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// ask makes an agent request an approval.
+// ask makes an agent request an approval, and returns once it waits for a
+// client. Before that, the gateway may decide it by a rule.
 func (rg *rig) ask() (id string, asked event.Approval) {
 	rg.t.Helper()
 	id = rg.create()
 	rg.prompt(id, "approve")
-	return id, rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	asked = rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	rg.untilPending(id)
+	return id, asked
 }
 
 // An approval is never granted because the clients that could answer disappear,

@@ -37,6 +37,7 @@ func TestSessionIsolation(t *testing.T) {
 	rg.events(other, rg.prompt(other, "text")) // the conversation has an id of the agent
 	rg.prompt(other, "approve")
 	asked := rg.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	rg.untilPending(other)
 	rg.dir = mine
 	own := rg.create()
 	whole := rg.token
@@ -239,6 +240,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	other := s.create()
 	s.prompt(other, "approve")
 	asked := s.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	s.untilPending(other)
 	s.dir = mine
 	own := s.create()
 	s.token = s.bind(mine, "read", "send", "approve")
