@@ -1,6 +1,7 @@
 package procinfo
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -130,7 +132,7 @@ func (p *Peer) checkHolders() error {
 
 // holderScans is how often checkHolders scans again because a possible holder
 // ended during the scan.
-const holderScans = 5
+const holderScans = 50
 
 // scanHolders returns an error if a process under a supervisor holds the
 // connection. again is true if a process ended before its ancestors were read.
@@ -140,18 +142,41 @@ func (p *Peer) scanHolders() (again bool, err error) {
 		return false, err
 	}
 	for _, pid := range pids {
-		if pid == p.Pid || !MayHold(pid, p.socket) {
+		if pid == p.Pid || !MayHold(pid, p.socket) || dead(pid) {
 			continue
 		}
 		line, err := Lineage(pid)
 		switch {
-		case IsGone(err):
+		case IsGone(err), ended(pid):
 			again = true
 		case err != nil, belowSupervisor(line):
 			return false, errPeerAgent
 		}
 	}
 	return again, nil
+}
+
+// ended reports whether a process is ending or has ended. Its descriptors can
+// no longer be read, but for a moment it may still have some. While another
+// thread of the process runs, it has not ended.
+func ended(pid int) bool {
+	var buf [statSize]byte
+	data, err := ReadFile(pid, "stat", buf[:])
+	if err != nil {
+		return IsGone(err)
+	}
+	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	const state, threads, memory = 0, 17, 20 // fields 3, 20 and 23 of the file
+	return len(f) > memory && f[threads] == "1" && f[memory] == "0" && f[state] != "Z"
+}
+
+// dead reports whether a process has ended with all its threads and only waits
+// for its parent. It has no descriptors, but the system hides its empty list.
+func dead(pid int) bool {
+	var buf [statSize]byte
+	data, err := ReadFile(pid, "stat", buf[:])
+	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	return err == nil && len(f) > 17 && f[0] == "Z" && f[17] == "1"
 }
 
 // MayHold reports whether a process may have a descriptor of the socket with
