@@ -1,7 +1,6 @@
 package procinfo
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,8 +8,8 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -132,7 +131,7 @@ func (p *Peer) checkHolders() error {
 
 // holderScans is how often checkHolders scans again because a possible holder
 // ended during the scan.
-const holderScans = 50
+const holderScans = 5
 
 // scanHolders returns an error if a process under a supervisor holds the
 // connection. again is true if a process ended before its ancestors were read.
@@ -142,12 +141,12 @@ func (p *Peer) scanHolders() (again bool, err error) {
 		return false, err
 	}
 	for _, pid := range pids {
-		if pid == p.Pid || !MayHold(pid, p.socket) || dead(pid) {
+		if pid == p.Pid || !MayHold(pid, p.socket) {
 			continue
 		}
 		line, err := Lineage(pid)
 		switch {
-		case IsGone(err), ended(pid):
+		case IsGone(err):
 			again = true
 		case err != nil, belowSupervisor(line):
 			return false, errPeerAgent
@@ -156,40 +155,36 @@ func (p *Peer) scanHolders() (again bool, err error) {
 	return again, nil
 }
 
-// ended reports whether a process is ending or has ended. Its descriptors can
-// no longer be read, but for a moment it may still have some. While another
-// thread of the process runs, it has not ended.
-func ended(pid int) bool {
-	var buf [statSize]byte
-	data, err := ReadFile(pid, "stat", buf[:])
-	if err != nil {
-		return IsGone(err)
-	}
-	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	const state, threads, memory = 0, 17, 20 // fields 3, 20 and 23 of the file
-	return len(f) > memory && f[threads] == "1" && f[memory] == "0" && f[state] != "Z"
-}
-
-// dead reports whether a process has ended with all its threads and only waits
-// for its parent. It has no descriptors, but the system hides its empty list.
-func dead(pid int) bool {
-	var buf [statSize]byte
-	data, err := ReadFile(pid, "stat", buf[:])
-	f := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	return err == nil && len(f) > 17 && f[0] == "Z" && f[17] == "1"
-}
-
 // MayHold reports whether a process may have a descriptor of the socket with
 // this inode: it has one, or it is our user's and hides its descriptors, or the
-// check failed, for example for lack of descriptors.
+// check failed, for example for lack of descriptors. The system hides the
+// descriptors of a process that is ending, too: MayHold waits a little until it
+// has ended and has none.
 func MayHold(pid int, inode uint64) bool {
-	held, err := HoldsSocket(pid, inode)
-	if held || err == nil || IsGone(err) {
-		return held
+	for range endingChecks {
+		held, err := HoldsSocket(pid, inode)
+		if held || err == nil || IsGone(err) {
+			return held
+		}
+		owner := Owner(pid)
+		if owner != os.Geteuid() && (owner >= 0 || errors.Is(err, fs.ErrPermission)) {
+			return false
+		}
+		st, err := ReadStat(pid)
+		if IsGone(err) || st.Dead {
+			return false
+		}
+		if !st.Ending {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
-	owner := Owner(pid)
-	return owner == os.Geteuid() || owner < 0 && !errors.Is(err, fs.ErrPermission)
+	return true
 }
+
+// endingChecks is how often MayHold checks a process that is ending, one
+// millisecond apart.
+const endingChecks = 100
 
 // Owner returns the effective user of a process, or -1 if it cannot be read.
 func Owner(pid int) int {
