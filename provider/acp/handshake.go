@@ -292,8 +292,13 @@ func (h *handshake) settings() []settingRequest {
 	if h.show {
 		return nil
 	}
-	mode := h.c.tr.session.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
-	return settingRequests(mode, runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config})
+	s := &h.c.tr.session
+	mode := s.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
+	set := runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config}
+	if s.q.startup.startModel != nil && find(s.settings.config, "model") == nil {
+		set.Model = "" // the agent started with it
+	}
+	return settingRequests(mode, set)
 }
 
 // set changes one setting.

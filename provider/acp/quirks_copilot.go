@@ -24,6 +24,9 @@ func copilot() *quirks {
 				runnel.ModeBypass:  {{"mode", copilotMode + "agent"}, {"allow_all", "on"}},
 			},
 			bypass: []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
+			startModel: func(env []string, model string) []string {
+				return setVariable(env, "COPILOT_MODEL", model)
+			},
 		},
 		live: liveQuirks{
 			noFiles: true, // the agent does not pass files to the model

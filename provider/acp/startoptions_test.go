@@ -80,3 +80,30 @@ func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 		t.Errorf("maxTurns: the turn ended with %+v", evs[len(evs)-1].Body)
 	}
 }
+
+func TestModelOfCopilotReplacesTheConfiguredOne(t *testing.T) {
+	got := copilot().startup.startModel([]string{"COPILOT_MODEL=a", "X=y", "COPILOT_MODEL=b"}, "c")
+	if !slices.Equal(got, []string{"X=y", "COPILOT_MODEL=c"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The agent asks the model that the session selects, and no other. The rig's
+// environment has another one.
+func TestModelOfSessionIsAsked(t *testing.T) {
+	eachOf(t, []string{"copilot"}, func(t *testing.T, r *rig) {
+		r.Opt.Model = "gpt-5-mini"
+		r.Play(said)
+		r.Finish("")
+		var models []string
+		for _, q := range r.Model.Requests() {
+			var body struct{ Model string }
+			if q.Method == "POST" && json.Unmarshal(q.Body, &body) == nil {
+				models = append(models, body.Model)
+			}
+		}
+		if len(models) == 0 || slices.ContainsFunc(models, func(m string) bool { return m != "gpt-5-mini" }) {
+			t.Errorf("the agent asked the models %q", models)
+		}
+	})
+}

@@ -123,6 +123,7 @@ var optionsRecorded = []struct {
 // optionsOfRealAgents lists the options that tests with real agents prove.
 var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"model", "claude-code codex", "real agents: a turn with another model asks it, and the next turn does not", "test/e2e.TestOptionsOfATurnAreRestored"},
+	{"model", "copilot", "real agents: a session with another model asks it", "provider/acp.TestModelOfSessionIsAsked"},
 	{"permissionMode", "claude-code codex", "real agents: a turn in the mode plan, and the next turn is not in it", "test/e2e.TestOptionsOfATurnAreRestored"},
 	{"permissionMode", "opencode qwen", "real agents: a turn in the mode plan, and the next turn is not in it", "test/e2e.TestModeOfATurnIsRestored"},
 	{"disallowedTools", "claude-code", "real agents: the tool does not run", "provider/claude.TestAgentLacksDisallowedTools"},
