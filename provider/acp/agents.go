@@ -117,8 +117,7 @@ var agents = []Agent{
 		SettingsFiles: []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill can allow tools and run hooks
 		ContextFiles:  []string{"**/QWEN.md", "**/AGENTS.md"},
 		Imports:       true,
-		AnyEffort:     true,
-		Resumes:       true, Loads: true, Lists: true,
+		Resumes:       true, Loads: true, Lists: true, // 0.24.4 offers no reasoning efforts for models of the environment
 	},
 }
 

@@ -266,7 +266,7 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		given := servers[name]
 		switch {
-		case given.Command != "":
+		case given.Command != "" && !s.q.startup.noStdioServers:
 			server := map[string]any{"name": name, "command": given.Command, "args": append([]string{}, given.Args...), "env": pairs(given.Env)}
 			if s.version >= 2 {
 				server["type"] = "stdio"
