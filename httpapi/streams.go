@@ -26,6 +26,9 @@ func streamRoutes(s *stream.Streams) []route {
 		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, unread: true, name: "exportSession", summary: "Export a session", about: "Streams the whole history as one file.",
 			params: []param{{name: "format", doc: "jsonl: all events, for programs. md or html: the items, for people to read.", values: []string{"jsonl", "md", "html"}, required: true}},
 			status: http.StatusOK, media: []string{"application/jsonl", "text/markdown", "text/html"}, stream: true, serve: s.Export},
+		{method: http.MethodGet, path: "/api/session/{id}/capture", scope: auth.Admin, unread: true, name: "getCapture", summary: "Download a session's debug capture",
+			about:  "Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.",
+			status: http.StatusOK, media: []string{"application/jsonl"}, stream: true, refused: []int{http.StatusNotFound}, serve: s.Capture},
 		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
 			status: http.StatusSwitchingProtocols, stream: true, serve: s.WebSocket},
 	}
