@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -67,9 +66,9 @@ type sessions struct {
 	visible  access.Sessions
 	commands command.Commands
 	limits   Limits
-	reached  func(setting string)
-	made     budget // new sessions, by credential
-	sent     budget // uploaded bytes, by credential
+	refuse   func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
+	made     budget                                               // new sessions, by credential
+	sent     budget                                               // uploaded bytes, by credential
 }
 
 func (s *sessions) routes() []route {
@@ -284,13 +283,4 @@ func (s *sessions) maySession(r *http.Request) error {
 		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has created too many sessions in a minute; wait a little")
 	}
 	return nil
-}
-
-// refuse counts that a limit was reached, and returns the error for it.
-func (s *sessions) refuse(setting string, limit int64, what string) error {
-	s.reached(setting)
-	return &runnel.Error{
-		Code: runnel.RateLimited, Message: fmt.Sprintf("%s (%s: %d)", what, setting, limit),
-		Details: map[string]any{"limit": setting, "value": limit},
-	}
 }

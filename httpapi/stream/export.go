@@ -64,7 +64,7 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 // file is the session's id with a suffix.
 func (s *Streams) download(w http.ResponseWriter, r *http.Request, st gateway.Status, media, suffix string, write func(context.Context, io.Writer, gateway.Status) error) error {
 	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
-	if err := s.exports.add(id, namedLimit{l.Streams, "max-streams"}, namedLimit{l.Exports, "max-exports-per-credential"}); err != nil {
+	if err := s.exports.add(id, total(l.Streams, "max-streams"), each(l.Exports, "max-exports-per-credential")); err != nil {
 		return s.refuse("exports at once; wait until one ends", err)
 	}
 	defer s.exports.remove(id)

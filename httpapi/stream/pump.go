@@ -68,15 +68,16 @@ func (k *socket) subscribe(data []byte) error {
 		return reply.Invalid("after: must be a whole number of zero or more")
 	}
 	k.unsubscribe(id)
-	if len(k.pumps) >= subscriptionsEach {
-		return runnel.Fail(runnel.RateLimited, "this connection has too many subscriptions; unsubscribe from some")
+	l := k.s.cfg.Limits
+	if most := each(l.SubscriptionsPerConnection, "max-subscriptions-per-connection"); len(k.pumps) >= most.n {
+		return k.s.refuse("subscriptions of this connection; unsubscribe from some", &most)
 	}
 	verdict, after, err := k.s.judgeCursor(k.ctx, id, after, in.LogID)
 	if err != nil {
 		return err
 	}
-	caller, l := k.id.ID, k.s.cfg.Limits
-	if err := k.s.follows.add(caller, namedLimit{l.Subscriptions, "max-subscriptions"}, namedLimit{l.SubscriptionsPerCredential, "max-subscriptions-per-credential"}); err != nil {
+	caller := k.id.ID
+	if err := k.s.follows.add(caller, total(l.Subscriptions, "max-subscriptions"), each(l.SubscriptionsPerCredential, "max-subscriptions-per-credential")); err != nil {
 		return k.s.refuse("subscriptions; unsubscribe from some", err)
 	}
 	p := &pump{k: k, session: id, done: make(chan struct{}), lag: k.s.lagOf(k.family)}
