@@ -28,6 +28,8 @@ const (
 	chunkBytes    = 1 << 20
 	pageChunk     = 256 << 10
 	followedBytes = 32 << 10
+
+	followedEvents = 500 // most events of a chunk in a subscription
 )
 
 // A chunk is a part of a session's history, folded into items.

@@ -23,6 +23,8 @@ type historyReader struct {
 
 	events, bytes int   // approximate bounds of a chunk
 	end           int64 // position at which the history ends. Default: the end of the log
+	stop          int64 // position at which the next chunk ends at the latest. Default: none
+	whole         bool  // the next chunk ends at stop, whatever the other bounds are
 }
 
 // newHistoryReader returns a reader of the history after position after. It
@@ -45,6 +47,20 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	return c, err
 }
 
+// skip folds the events up to position to. The client has these events, so they
+// have no entries.
+func (h *historyReader) skip(ctx context.Context, to int64) error {
+	h.stop = to
+	for {
+		before := h.at
+		c, err := h.next(ctx)
+		if err != nil || !c.more || c.last == before {
+			h.stop = 0
+			return err
+		}
+	}
+}
+
 // nextChunk yields the events of the next chunk, and records in c where it
 // ends.
 func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
@@ -54,7 +70,11 @@ func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event
 			if err == nil && h.end > 0 && ev.Seq > h.end {
 				return
 			}
-			if err == nil && (n >= h.events || size >= chunkBytes || size >= h.bytes && between && !h.pacer.Unfinished()) {
+			if err == nil && h.stop > 0 && ev.Seq > h.stop {
+				c.more = true
+				return
+			}
+			if err == nil && !h.whole && (n >= h.events || size >= chunkBytes || size >= h.bytes && between && !h.pacer.Unfinished()) {
 				c.more = true
 				return
 			}

@@ -4,20 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/httpapi/reply"
-	"github.com/runnel-dev/runnel/upsert"
 )
 
 // A pump serves one subscription of a WebSocket: it sends the session's history
 // up to the present end of the log, then new events as they are appended.
+//
+// A pump holds events and items in its work. If the client does not read, the
+// pump drops the work and holds only the message that is being written. Once
+// the client reads again, the pump continues after the position that the client
+// has reached, like a client that connects again.
 type pump struct {
 	k       *socket
 	session string
@@ -25,6 +26,11 @@ type pump struct {
 	done    chan struct{} // closed when run has returned
 	sent    atomic.Int64  // position up to which the client has all events
 	lag     lagMeter
+
+	// The fields below are used by run only.
+	first  *Resume // sent with the first message; then nil
+	loaded bool    // the client has received the last message of the history
+	sending
 }
 
 // Messages about a session.
@@ -48,7 +54,7 @@ type (
 // there is only one.
 const (
 	historyEntries = 200
-	historyBytes   = 32 << 10
+	historyBytes   = 16 << 10
 )
 
 func (k *socket) subscribe(data []byte) error {
@@ -84,6 +90,7 @@ func (k *socket) subscribe(data []byte) error {
 	ctx, end := context.WithCancelCause(k.ctx)
 	p.stop = func() { end(context.Canceled) }
 	p.sent.Store(after)
+	p.first = &verdict
 	k.mu.Lock()
 	k.pumps[id] = p
 	k.mu.Unlock()
@@ -94,7 +101,7 @@ func (k *socket) subscribe(data []byte) error {
 		defer close(p.done)
 		defer k.s.follows.remove(caller)
 		defer forget()
-		p.run(ctx, in.RequestID, after, verdict, upserts)
+		p.run(ctx, in.RequestID, upserts)
 	})
 	return nil
 }
@@ -116,12 +123,12 @@ func (k *socket) unsubscribe(session string) {
 // run sends events until ctx ends. If the session is deleted, only the
 // subscription ends. Any other error closes the connection, so that a dead
 // subscription cannot look idle.
-func (p *pump) run(ctx context.Context, requestID string, after int64, verdict Resume, upserts bool) {
+func (p *pump) run(ctx context.Context, requestID string, upserts bool) {
 	var err error
 	if upserts {
-		err = p.upserts(ctx, after, verdict)
+		err = p.upserts(ctx)
 	} else {
-		err = p.events(ctx, after, verdict)
+		err = p.events(ctx)
 	}
 	if errors.Is(context.Cause(ctx), errDeleted) {
 		_ = p.k.refuse(Message{RequestID: requestID}, errDeleted)
@@ -137,15 +144,7 @@ func (p *pump) run(ctx context.Context, requestID string, after int64, verdict R
 	p.k.end(errors.Join(errBroken, err))
 }
 
-// write sends a message. With it the client has all events up to position seq.
-func (p *pump) write(v any, seq int64) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return p.send(data, seq)
-}
-
+// send sends a message. With it the client has all events up to position seq.
 func (p *pump) send(data []byte, seq int64) error {
 	err := p.k.send(data)
 	if err == nil {
@@ -168,212 +167,6 @@ func (k *socket) goodbye(ctx context.Context) {
 		data, err := json.Marshal(endMessage{"session:end", id, p.sent.Load(), reasonShutdown, nil})
 		if err != nil || k.conn.Write(ctx, websocket.MessageText, data) != nil {
 			return
-		}
-	}
-}
-
-// inTurn calls f while no other pump of the connection reads the log or writes.
-// If the client does not read, the connection therefore holds in memory only
-// what one pump has read, however many subscriptions it has.
-func (p *pump) inTurn(ctx context.Context, f func() error) error {
-	select {
-	case p.k.turn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-p.k.turn }()
-	return f()
-}
-
-// upserts sends whole items. A client that reads slowly gets fewer upserts.
-func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
-	log := p.k.s.cfg.Gateway.Log()
-	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
-	if err != nil {
-		return err
-	}
-	st, err := log.State(ctx, p.session)
-	if err != nil {
-		return err
-	}
-	history := newHistoryReader(log, p.session, from, after)
-	history.bytes, history.end = followedBytes, st.Head
-	history.pacer.Append = p.k.appends
-	for first, more := &verdict, true; more; first = nil {
-		err := p.inTurn(ctx, func() error {
-			from := max(history.at, after)
-			c, err := history.next(ctx)
-			if err != nil {
-				return err
-			}
-			more = c.more
-			return p.history(c, from, max(c.last, after), first)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return p.live(ctx, history.pacer, history.at)
-}
-
-// history sends a chunk in one or more messages. Entries are in the order in
-// which items appeared in the log, not in which they changed. The client
-// therefore reaches a new position only when it has all entries of the chunk,
-// and only the last message moves the client's cursor.
-func (p *pump) history(c chunk, before, after int64, first *Resume) error {
-	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
-	size := 0
-	write := func(seq int64) error {
-		data, err := json.Marshal(m)
-		clear(m.Entries) // data contains them now
-		m.Entries, m.Resume, size = m.Entries[:0], nil, 0
-		if err != nil {
-			return err
-		}
-		return p.send(data, seq)
-	}
-	for i, o := range c.entries {
-		c.entries[i] = nil // o is in m or written: while the client does not read, memory holds it only once
-		data, err := json.Marshal(entry{o.Frame(), o})
-		if err != nil {
-			return err
-		}
-		if len(m.Entries) >= historyEntries || size+len(data) > historyBytes && size > 0 {
-			if err := write(0); err != nil {
-				return err
-			}
-		}
-		m.Entries = append(m.Entries, data)
-		size += len(data)
-	}
-	m.Seq, m.Done = after, !c.more
-	return write(after)
-}
-
-// live sends the upserts of the events after the history.
-func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error {
-	feed, err := p.k.s.feed(ctx, p.session, after)
-	if err != nil {
-		return err
-	}
-	for {
-		due, _ := pacer.Due()
-		if _, err := feed.wait(ctx, due); err != nil {
-			return err
-		}
-		if err := p.inTurn(ctx, func() error { return p.liveUpserts(ctx, feed, pacer) }); err != nil {
-			return err
-		}
-	}
-}
-
-// liveUpserts reads one batch of events and sends the upserts that are due.
-func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer) error {
-	evs, err := feed.read(ctx)
-	if err != nil {
-		return err
-	}
-	outs := pacer.PushAll(evs, time.Now()) // also flushes upserts that are due
-	if len(evs) == 0 {
-		outs = pacer.Flush(time.Now())
-	}
-	for i, o := range outs {
-		outs[i] = nil
-		if err := p.write(liveMessage{o.Frame(), p.session, o}, upsert.SeqOf(o)); err != nil {
-			return err
-		}
-	}
-	p.lag.wrote(evs)
-	return nil
-}
-
-// events sends the events of the log unchanged: those up to the present end of
-// the log as history, later ones one by one.
-func (p *pump) events(ctx context.Context, after int64, verdict Resume) error {
-	st, err := p.k.s.cfg.Gateway.Log().State(ctx, p.session)
-	if err != nil {
-		return err
-	}
-	feed, err := p.k.s.feed(ctx, p.session, after)
-	if err != nil {
-		return err
-	}
-	for first, done := &verdict, false; !done; first = nil {
-		err := p.inTurn(ctx, func() error {
-			evs, err := feed.read(ctx)
-			if err != nil {
-				return err
-			}
-			past := slices.IndexFunc(evs, func(ev event.Event) bool { return ev.Seq > st.Head })
-			if past < 0 {
-				past = len(evs)
-			}
-			done = past == 0 || evs[past-1].Seq >= st.Head
-			if after, err = p.pastEvents(evs[:past], after, first, done); err != nil {
-				return err
-			}
-			return p.liveEvents(evs[past:])
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for {
-		if _, err := feed.wait(ctx, time.Time{}); err != nil {
-			return err
-		}
-		err := p.inTurn(ctx, func() error {
-			evs, err := feed.read(ctx)
-			if err != nil {
-				return err
-			}
-			return p.liveEvents(evs)
-		})
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// liveEvents sends events one by one. Each message is a liveMessage.
-func (p *pump) liveEvents(evs []event.Event) error {
-	session, err := json.Marshal(p.session)
-	if err != nil {
-		return err
-	}
-	head := append(append([]byte(`{"type":"session:event","sessionId":`), session...), `,"payload":`...)
-	for _, ev := range evs {
-		data, err := ev.AppendJSON(head[:len(head):len(head)])
-		if err == nil {
-			err = p.send(append(data, '}'), ev.Seq)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	p.lag.wrote(evs)
-	return nil
-}
-
-// pastEvents sends events as history and returns the new cursor.
-func (p *pump) pastEvents(evs []event.Event, after int64, first *Resume, done bool) (int64, error) {
-	for {
-		n := min(len(evs), historyEntries)
-		m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Resume: first, Done: done && n == len(evs)}
-		for _, ev := range evs[:n] {
-			data, err := json.Marshal(ev)
-			if err != nil {
-				return after, err
-			}
-			m.Entries = append(m.Entries, data)
-			after = ev.Seq
-		}
-		m.Seq = after
-		if err := p.write(m, after); err != nil {
-			return after, err
-		}
-		if first, evs = nil, evs[n:]; len(evs) == 0 {
-			return after, nil
 		}
 	}
 }

@@ -1,0 +1,212 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/maphash"
+	"strconv"
+	"time"
+
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// upserts sends whole items. A client that reads slowly gets fewer upserts.
+func (p *pump) upserts(ctx context.Context) error {
+	var part part
+	for {
+		if p.feed != nil {
+			due, _ := p.pacer.Due()
+			if _, err := p.feed.wait(ctx, due); err != nil {
+				return err
+			}
+		}
+		err := p.inTurn(ctx, func() error {
+			switch {
+			case p.feed != nil:
+				return p.liveUpserts(ctx)
+			case p.history == nil:
+				if err := p.resume(ctx, &part); err != nil {
+					return err
+				}
+			}
+			return p.nextHistory(ctx, &part)
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A part is the progress in a chunk of the history whose entries need several
+// messages. Only the last message moves the client's cursor. So if the work is
+// dropped before, the chunk is read again, and the part knows which entries the
+// client has.
+type part struct {
+	end  int64 // position at which the chunk ends; 0 if the client has all of it or nothing
+	sent map[uint64]struct{}
+}
+
+var partSeed = maphash.MakeSeed()
+
+// keyOf returns the key of an entry in a part.
+func keyOf(o upsert.Out) uint64 {
+	if u, ok := o.(upsert.Upsert); ok {
+		return maphash.String(partSeed, u.ItemID)
+	}
+	return maphash.String(partSeed, o.Frame()+" "+strconv.FormatInt(upsert.SeqOf(o), 10))
+}
+
+// resume begins to read the history after the position that the client has
+// reached.
+func (p *pump) resume(ctx context.Context, part *part) error {
+	log, after := p.k.s.cfg.Gateway.Log(), p.sent.Load()
+	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
+	if err != nil {
+		return err
+	}
+	st, err := log.State(ctx, p.session)
+	if err != nil {
+		return err
+	}
+	h := newHistoryReader(log, p.session, from, after)
+	h.events, h.bytes, h.end = followedEvents, followedBytes, max(st.Head, part.end)
+	h.pacer.Append = p.k.appends
+	if from < after {
+		if err := h.skip(ctx, after); err != nil {
+			return err
+		}
+	}
+	if part.end > 0 {
+		h.stop, h.whole = part.end, true
+	}
+	p.history = h
+	return nil
+}
+
+// nextHistory sends the next chunk of the history. After the last one, live
+// upserts follow.
+func (p *pump) nextHistory(ctx context.Context, part *part) error {
+	c, err := p.history.next(ctx)
+	if err != nil {
+		return err
+	}
+	p.history.stop, p.history.whole = 0, false
+	part.end, p.outs = c.last, c.entries
+	more := c.more // c itself is not used below: it refers to what may be dropped
+	if err := p.sendHistory(more, part); err != nil || more {
+		return err
+	}
+	feed, err := p.k.s.feed(ctx, p.session, p.history.at)
+	if err != nil {
+		return err
+	}
+	p.pacer, p.feed, p.history = p.history.pacer, feed, nil
+	return nil
+}
+
+// sendHistory sends p.outs, the entries of a chunk, in one or more messages.
+// Entries are in the order in which items appeared in the log, not in which
+// they changed. The client therefore reaches a new position only when it has
+// all entries of the chunk, and only the last message moves the client's
+// cursor.
+func (p *pump) sendHistory(more bool, part *part) error {
+	end := max(part.end, p.sent.Load())
+	for {
+		keys, data, err := p.historyMessage(more, end, part)
+		if err != nil {
+			return err
+		}
+		last, seq := len(p.outs) == 0, int64(0)
+		if last {
+			seq = end
+		}
+		if data == nil { // the client has everything
+			p.sent.Store(end)
+		} else if err = p.deliver(data, seq); err != nil && !errors.Is(err, errDropped) {
+			return err
+		}
+		p.first = nil
+		if last {
+			p.loaded = p.loaded || !more
+			part.end, part.sent = 0, nil
+			return err
+		}
+		if part.sent == nil {
+			part.sent = make(map[uint64]struct{})
+		}
+		for _, key := range keys {
+			part.sent[key] = struct{}{}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// historyMessage encodes the next message of a chunk, and removes its entries
+// from p.outs. It returns no data if the client needs no message. end is the
+// position that the client reaches with the last message of the chunk.
+func (p *pump) historyMessage(more bool, end int64, part *part) (keys []uint64, data []byte, err error) {
+	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: p.sent.Load(), Resume: p.first}
+	size := 0
+	for len(p.outs) > 0 && len(m.Entries) < historyEntries {
+		o := p.outs[0]
+		key := keyOf(o)
+		if _, sent := part.sent[key]; !sent {
+			data, err := json.Marshal(entry{o.Frame(), o})
+			if err != nil {
+				return nil, nil, err
+			}
+			if size > 0 && size+len(data) > historyBytes {
+				break // encoded again for the next message
+			}
+			m.Entries = append(m.Entries, data)
+			keys = append(keys, key)
+			size += len(data)
+		}
+		p.outs[0] = nil
+		p.outs = p.outs[1:]
+	}
+	if len(p.outs) == 0 {
+		m.Seq, m.Done = end, !more
+	}
+	if len(m.Entries) == 0 && m.Resume == nil && p.loaded {
+		return nil, nil, nil
+	}
+	data, err = json.Marshal(m)
+	return keys, data, err
+}
+
+// liveUpserts reads one batch of events and sends the upserts that are due.
+func (p *pump) liveUpserts(ctx context.Context) error {
+	oldest, err := p.readUpserts(ctx)
+	for err == nil && len(p.outs) > 0 {
+		o := p.outs[0]
+		p.outs[0] = nil
+		p.outs = p.outs[1:]
+		seq := upsert.SeqOf(o)
+		var data []byte
+		if data, err = json.Marshal(liveMessage{o.Frame(), p.session, o}); err == nil {
+			err = p.deliver(data, seq)
+		}
+	}
+	if err == nil || errors.Is(err, errDropped) {
+		p.lag.wrote(oldest)
+	}
+	return err
+}
+
+// readUpserts reads one batch of events, and puts the upserts that are due into
+// p.outs. It returns the time of the oldest event for the lagMeter.
+func (p *pump) readUpserts(ctx context.Context) (oldest time.Time, err error) {
+	evs, err := p.feed.read(ctx)
+	if err != nil {
+		return oldest, err
+	}
+	p.outs = p.pacer.PushAll(evs, time.Now()) // also flushes upserts that are due
+	if len(evs) == 0 {
+		p.outs = p.pacer.Flush(time.Now())
+	}
+	return p.lag.oldest(evs), nil
+}
