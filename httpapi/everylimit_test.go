@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -25,27 +26,33 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// A refusal is what a client learns when it reaches a limit.
-type refusal struct {
+// A limitError is what a client receives when it reaches a limit.
+type limitError struct {
 	status  int // HTTP status or close code; 0 if there is none
 	code    string
 	text    string
 	details any // value of details.limit; nil if there are no details
 }
 
-// refusalOf returns the refusal in an answer.
-func refusalOf(w *httptest.ResponseRecorder) refusal {
+// limitErrorOf returns the error in an answer.
+func limitErrorOf(w *httptest.ResponseRecorder) limitError {
 	var e reply.ErrorBody
 	_ = json.Unmarshal(w.Body.Bytes(), &e)
-	return refusal{w.Code, string(e.Error.Type), e.Error.Message, e.Error.Details["limit"]}
+	return limitError{w.Code, string(e.Error.Type), e.Error.Message, limitOf(e.Error.Details)}
+}
+
+// limitOf returns the setting that the details of an error name.
+func limitOf(details any) any {
+	m, _ := details.(map[string]any)
+	return m["limit"]
 }
 
 // A limitCase reaches the limit of one setting.
 type limitCase struct {
 	version int // of HTTP. Default: 1
 	edit    func(*Config, *gateway.Config)
-	reach   func(s *site) refusal
-	want    refusal // without text; its details are the setting unless unnamed is true
+	reach   func(s *site) limitError
+	want    limitError // without text; its details are the setting unless unnamed is true
 	unnamed bool    // the client receives no details
 	silent  bool    // the client receives no text: its connection is cut
 }
@@ -53,79 +60,79 @@ type limitCase struct {
 // limitCases returns a case for each limit, by the name of its setting.
 func limitCases() map[string]limitCase {
 	const mib = 1 << 20
-	large := burst(600_000) // three megabytes
+	large := `{"steps":[{"text":"` + strings.Repeat("x", 100_000) + ` ","repeat":30}]}` // three megabytes
 	limited := func(set func(*Limits)) func(*Config, *gateway.Config) {
 		return func(c *Config, _ *gateway.Config) { set(&c.Limits) }
 	}
 	ofGateway := func(l gateway.Limits) func(*Config, *gateway.Config) {
 		return func(_ *Config, g *gateway.Config) { g.Limits, g.IdleTimeout = l, -1 }
 	}
-	create := func(s *site) refusal {
+	create := func(s *site) limitError {
 		body, _ := json.Marshal(createRequest{CLIType: "script", ProjectDir: s.dir})
 		s.create()
-		return refusalOf(s.do("POST", "/api/session/create", string(body)))
+		return limitErrorOf(s.do("POST", "/api/session/create", string(body)))
 	}
-	follow := func(s *site) refusal {
+	follow := func(s *site) limitError {
 		id := s.create()
 		s.get("/api/session/" + id + "/events")
-		return refusalOf(s.do("GET", "/api/session/"+id+"/events", ""))
+		return limitErrorOf(s.do("GET", "/api/session/"+id+"/events", ""))
 	}
-	subscribe := func(s *site) refusal {
+	subscribe := func(s *site) limitError {
 		first, second := s.create(), s.create()
 		p := s.subscribed(stream.FamilyUpsert, first)
 		p.send(`{"type":"session:subscribe","sessionId":%q,"requestId":"second"}`, second)
 		f := p.await("error")
-		return refusal{0, string(f.Error.Type), f.Error.Message, f.Error.Details["limit"]}
+		return limitError{0, string(f.Error.Type), f.Error.Message, limitOf(f.Error.Details)}
 	}
-	few, many := refusal{status: 503, code: "OVERLOADED"}, refusal{status: 429, code: "RATE_LIMITED"}
+	few, many := limitError{status: 503, code: "OVERLOADED"}, limitError{status: 429, code: "RATE_LIMITED"}
 	return map[string]limitCase{
 		"max-agents":                      {edit: ofGateway(gateway.Limits{Agents: 1}), reach: create, want: few},
 		"max-agents-per-credential":       {edit: ofGateway(gateway.Limits{AgentsPerCredential: 1}), reach: create, want: many},
 		"max-sessions":                    {edit: ofGateway(gateway.Limits{Sessions: 1}), reach: create, want: few},
 		"max-sessions-per-credential":     {edit: ofGateway(gateway.Limits{SessionsPerCredential: 1}), reach: create, want: many},
 		"max-new-sessions-per-credential": {edit: limited(func(l *Limits) { l.Sessions = 1 }), reach: create, want: many},
-		"max-turn-mib": {edit: ofGateway(gateway.Limits{TurnBytes: mib}), want: refusal{code: "PAYLOAD_TOO_LARGE"}, unnamed: true, reach: func(s *site) refusal {
+		"max-turn-mib": {edit: ofGateway(gateway.Limits{TurnBytes: mib}), want: limitError{code: "PAYLOAD_TOO_LARGE"}, unnamed: true, reach: func(s *site) limitError {
 			id := s.create()
 			evs := s.events(id, s.prompt(id, large))
 			end, _ := evs[len(evs)-1].Body.(event.ResponseError)
-			return refusal{code: string(end.Error.Code), text: end.Error.Message}
+			return limitError{code: end.Error.Code, text: end.Error.Message}
 		}},
-		"max-session-mib": {edit: ofGateway(gateway.Limits{SessionBytes: mib}), want: refusal{status: 413, code: "PAYLOAD_TOO_LARGE"}, reach: func(s *site) refusal {
+		"max-session-mib": {edit: ofGateway(gateway.Limits{SessionBytes: mib}), want: limitError{status: 413, code: "PAYLOAD_TOO_LARGE"}, reach: func(s *site) limitError {
 			id := s.create()
 			s.events(id, s.prompt(id, large))
-			return refusalOf(s.do("POST", "/api/session/"+id+"/send", `{"content":"again"}`))
+			return limitErrorOf(s.do("POST", "/api/session/"+id+"/send", `{"content":"again"}`))
 		}},
-		"max-upload-mib-per-credential": {edit: limited(func(l *Limits) { l.UploadBytes = mib }), want: many, reach: func(s *site) refusal {
-			return refusalOf(s.do("POST", "/api/uploads?name=a.txt", "a", header("Content-Type", "application/octet-stream")))
+		"max-upload-mib-per-credential": {edit: limited(func(l *Limits) { l.UploadBytes = mib }), want: many, reach: func(s *site) limitError {
+			return limitErrorOf(s.do("POST", "/api/uploads?name=a.txt", "a", header("Content-Type", "application/octet-stream")))
 		}},
-		"max-exports-per-credential": {edit: limited(func(l *Limits) { l.Exports = 1 }), want: many, reach: func(s *site) refusal {
+		"max-exports-per-credential": {edit: limited(func(l *Limits) { l.Exports = 1 }), want: many, reach: func(s *site) limitError {
 			id := s.create()
 			s.events(id, s.prompt(id, large))
 			s.get("/api/session/" + id + "/export?format=jsonl") // whose body nobody reads
-			return refusalOf(s.do("GET", "/api/session/"+id+"/export?format=jsonl", ""))
+			return limitErrorOf(s.do("GET", "/api/session/"+id+"/export?format=jsonl", ""))
 		}},
 		"max-streams":                      {edit: limited(func(l *Limits) { l.Streams = 1 }), reach: follow, want: few},
 		"max-streams-per-credential":       {edit: limited(func(l *Limits) { l.StreamsPerCredential = 1 }), reach: follow, want: many},
-		"max-subscriptions":                {edit: limited(func(l *Limits) { l.Subscriptions = 1 }), reach: subscribe, want: refusal{code: "OVERLOADED"}},
-		"max-subscriptions-per-credential": {edit: limited(func(l *Limits) { l.SubscriptionsPerCredential = 1 }), reach: subscribe, want: refusal{code: "RATE_LIMITED"}},
-		"max-subscriptions-per-connection": {edit: limited(func(l *Limits) { l.SubscriptionsPerConnection = 1 }), reach: subscribe, want: refusal{code: "RATE_LIMITED"}},
-		"max-unread-mib": {edit: limited(func(l *Limits) { l.UnreadBytes = mib }), silent: true, reach: func(s *site) refusal {
+		"max-subscriptions":                {edit: limited(func(l *Limits) { l.Subscriptions = 1 }), reach: subscribe, want: limitError{code: "OVERLOADED"}},
+		"max-subscriptions-per-credential": {edit: limited(func(l *Limits) { l.SubscriptionsPerCredential = 1 }), reach: subscribe, want: limitError{code: "RATE_LIMITED"}},
+		"max-subscriptions-per-connection": {edit: limited(func(l *Limits) { l.SubscriptionsPerConnection = 1 }), reach: subscribe, want: limitError{code: "RATE_LIMITED"}},
+		"max-unread-mib": {edit: limited(func(l *Limits) { l.UnreadBytes = mib }), silent: true, reach: func(s *site) limitError {
 			id := s.create()
 			s.events(id, s.prompt(id, large))
 			for range 2 {
 				s.get("/api/session/" + id + "/items") // whose body nobody reads
 				synctest.Wait()
 			}
-			return refusal{}
+			return limitError{}
 		}},
-		"max-arriving-mib-per-credential": {edit: limited(func(l *Limits) { l.ArrivingBytes = mib }), want: many, reach: func(s *site) refusal {
+		"max-arriving-mib-per-credential": {edit: limited(func(l *Limits) { l.ArrivingBytes = mib }), want: many, reach: func(s *site) limitError {
 			id := s.create()
 			s.rawRequest("POST /api/session/" + id + "/send HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + s.token +
 				"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(mib) + "\r\n\r\n{")
 			synctest.Wait()
-			return refusalOf(s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`))
+			return limitErrorOf(s.do("POST", "/api/session/"+id+"/send", `{"content":"text"}`))
 		}},
-		"max-fragments": {edit: limited(func(l *Limits) { l.Fragments = 3 }), want: refusal{status: 1008}, unnamed: true, reach: func(s *site) refusal {
+		"max-fragments": {edit: limited(func(l *Limits) { l.Fragments = 3 }), want: limitError{status: 1008}, unnamed: true, reach: func(s *site) limitError {
 			p := s.dial()
 			go func() {
 				_, _ = p.raw.Write(append([]byte{0x01, 0x80, 0, 0, 0, 0}, bytes.Repeat([]byte{0x00, 0x80, 0, 0, 0, 0}, 8)...)) // a message in empty fragments
@@ -133,9 +140,9 @@ func limitCases() map[string]limitCase {
 			_, err := p.tryReceive()
 			var closed websocket.CloseError
 			errors.As(err, &closed)
-			return refusal{status: int(closed.Code), text: closed.Reason}
+			return limitError{status: int(closed.Code), text: closed.Reason}
 		}},
-		"max-connections": {want: few, unnamed: true, reach: func(s *site) refusal {
+		"max-connections": {want: few, unnamed: true, reach: func(s *site) limitError {
 			second := &site{rig: s.rig, ln: s.listen(1, 10)}
 			id := s.create()
 			open := second.rawRequest("GET /api/session/" + id + "/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + s.token + "\r\n\r\n")
@@ -146,18 +153,18 @@ func limitCases() map[string]limitCase {
 			}
 			var e reply.ErrorBody
 			_ = json.NewDecoder(res.Body).Decode(&e)
-			return refusal{status: res.StatusCode, code: string(e.Error.Type), text: e.Error.Message}
+			return limitError{status: res.StatusCode, code: string(e.Error.Type), text: e.Error.Message}
 		}},
-		"max-unauthenticated-connections": {silent: true, reach: func(s *site) refusal {
+		"max-unauthenticated-connections": {silent: true, reach: func(s *site) limitError {
 			second := &site{rig: s.rig, ln: s.listen(10, 1)}
 			first := second.rawRequest("")
 			second.rawRequest("")
 			if _, err := first.Read(make([]byte, 1)); err == nil {
 				s.t.Error("the first connection is open")
 			}
-			return refusal{}
+			return limitError{}
 		}},
-		"max-unauthenticated-requests": {version: 2, edit: limited(func(l *Limits) { l.UnauthenticatedRequests = 1 }), want: many, reach: func(s *site) refusal {
+		"max-unauthenticated-requests": {version: 2, edit: limited(func(l *Limits) { l.UnauthenticatedRequests = 1 }), want: many, reach: func(s *site) limitError {
 			slow, _ := io.Pipe()
 			login := func(body io.Reader) (*http.Response, error) {
 				req, err := http.NewRequestWithContext(s.t.Context(), "POST", "http://own.localhost:7777/api/login", body)
@@ -182,12 +189,12 @@ func limitCases() map[string]limitCase {
 			w := httptest.NewRecorder()
 			w.Code = res.StatusCode
 			_, _ = io.Copy(w.Body, res.Body)
-			return refusalOf(w)
+			return limitErrorOf(w)
 		}},
 	}
 }
 
-// rawRequest opens a connection and sends text.
+// rawRequest opens a connection and sends text, if it is not empty.
 func (s *site) rawRequest(text string) net.Conn {
 	s.t.Helper()
 	c, err := s.ln.dial(s.t.Context(), "", "")
@@ -195,6 +202,9 @@ func (s *site) rawRequest(text string) net.Conn {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { c.Close() })
+	if text == "" {
+		return c
+	}
 	if _, err := io.WriteString(c, text); err != nil {
 		s.t.Fatal(err)
 	}
@@ -223,6 +233,7 @@ func TestEveryLimitIsNamedAndCounted(t *testing.T) {
 				if edit == nil {
 					edit = func(*Config, *gateway.Config) {}
 				}
+				t.Cleanup(func() { time.Sleep(time.Minute) }) // the last one; net/http lingers on connections that it closes
 				s := serveOver(t, max(c.version, 1), edit)
 				if n := s.limitReached(setting); n != 0 {
 					t.Errorf("counted %d times before it was reached", n)

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
@@ -52,36 +54,37 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool) {
 	const clients = 20
 	s := serve(t, func(c *Config, g *gateway.Config) {
 		c.WriteStall, g.StallTimeout = time.Hour, -1
-		g.Log = decoding{g.Log.(*runnel.Memory)} //nolint:forcetypeassert // newRig has set it
+		g.Log = decoding{g.Log.(*runnel.Memory)}
 	})
 	id := s.create()
 	run := func() {
 		s.prompt(id, script)
 		synctest.Wait()
 	}
-	var conns []net.Conn
-	subscribe := func() {
-		for range clients {
-			conns = append(conns, s.unreadSubscription(family, id))
-		}
-	}
-	connections := held()
-	var before int64
+	var alone int64 // memory of the turn, without subscriptions
 	if live {
-		subscribe()
-		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
-		before = held()
-		t.Logf("a subscription without events holds %d KB, with the test's client", (before-connections)/clients>>10)
-		alone := serveAlone(t, script)
-		run()
-		before += alone
+		alone = turnAlone(t, script)
 	} else {
 		run()
-		before = held()
-		subscribe()
 	}
-	time.Sleep(time.Minute) //nolint:forbidigo // virtual time
-	each := (held() - before) / clients
+	var conns []net.Conn
+	for range clients {
+		c := s.unreadSocket(family)
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	before := held()
+	for _, c := range conns {
+		sendText(t, c, map[string]string{"type": "session:subscribe", "sessionId": id})
+	}
+	if live {
+		for _, c := range conns {
+			drain(t, c)
+		}
+		run()
+	}
+	time.Sleep(3 * time.Second)
+	each := (held() - before - alone) / clients
 	t.Logf("each holds %d KB", each>>10)
 	if each > maxUnread {
 		t.Errorf("each unread subscription holds %d bytes, want at most %d", each, maxUnread)
@@ -90,12 +93,12 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool) {
 		_ = c.Close()
 	}
 	s.do("POST", "/api/session/"+id+"/kill", `{}`)
-	time.Sleep(time.Minute) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
+	time.Sleep(time.Minute) // net/http lingers on connections that it closes
 }
 
-// serveAlone returns the memory, in bytes, that a turn takes in a server
+// turnAlone returns the memory, in bytes, that a turn takes in a server
 // without subscriptions.
-func serveAlone(t *testing.T, script string) int64 {
+func turnAlone(t *testing.T, script string) int64 {
 	t.Helper()
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.StallTimeout = -1 })
 	id := s.create()
@@ -107,9 +110,9 @@ func serveAlone(t *testing.T, script string) int64 {
 	return took
 }
 
-// unreadSubscription opens a WebSocket, subscribes to a session, and reads
-// nothing after the handshake.
-func (s *site) unreadSubscription(family, id string) net.Conn {
+// unreadSocket opens a WebSocket that uses a family of messages. The test reads
+// nothing else from it.
+func (s *site) unreadSocket(family string) net.Conn {
 	s.t.Helper()
 	c, err := s.ln.dial(s.t.Context(), "", "")
 	if err != nil {
@@ -118,25 +121,36 @@ func (s *site) unreadSubscription(family, id string) net.Conn {
 	_, _ = io.WriteString(c, "GET /api/ws HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+s.token+
 		"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	readHead(s.t, c)
-	for _, m := range []any{
-		map[string]string{"type": "session:hello", "streamProtocol": family},
-		map[string]string{"type": "session:subscribe", "sessionId": id},
-	} {
-		data, err := json.Marshal(m)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		frame := append([]byte{0x81, 0x80 | byte(len(data)), 0, 0, 0, 0}, data...)
-		if _, err := c.Write(frame); err != nil {
-			s.t.Fatal(err)
-		}
-		if family := make([]byte, 512); m.(map[string]string)["streamProtocol"] != "" {
-			if _, err := c.Read(family); err != nil {
-				s.t.Fatal(err)
-			}
-		}
+	sendText(s.t, c, map[string]string{"type": "session:hello", "streamProtocol": family})
+	if _, err := c.Read(make([]byte, 512)); err != nil { // the answer
+		s.t.Fatal(err)
 	}
 	return c
+}
+
+// drain reads what arrives in a short time.
+func drain(t *testing.T, c net.Conn) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, c)
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sendText sends a short message as one frame.
+func sendText(t *testing.T, c net.Conn, v any) {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := append([]byte{0x81, 0x80 | byte(len(data)), 0, 0, 0, 0}, data...) // a mask of zeros
+	if _, err := c.Write(frame); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // held returns the bytes of the heap and of stacks that are in use.
@@ -167,5 +181,131 @@ func (d decoding) Read(ctx context.Context, session string, after int64) iter.Se
 				return
 			}
 		}
+	}
+}
+
+// TestSlowReaderReceivesEverything reads one message every two seconds, so that
+// the server drops what it holds for the subscription before each of them. The
+// client must still receive every event once, or the final state of every item.
+func TestSlowReaderReceivesEverything(t *testing.T) {
+	tool := func(n int) string {
+		return fmt.Sprintf(`{"name":"Bash","arguments":{"n":%d},"output":%q}`, n, strings.Repeat("word ", n%7*400+1))
+	}
+	var parallel, serial []string
+	for n := range 100 {
+		parallel = append(parallel, tool(n))
+		serial = append(serial, `{"tool":`+tool(n)+`}`)
+	}
+	script := `{"steps":[{"text":"word ","repeat":300},{"tools":[` + strings.Join(parallel, ",") + `]},` + strings.Join(serial, ",") + `]}`
+	for _, family := range stream.Families() {
+		t.Run(family, func(t *testing.T) {
+			timed(t, minute)
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t, func(c *Config, g *gateway.Config) { c.WriteStall, g.StallTimeout = time.Hour, -1 })
+				id := s.create()
+				s.events(id, s.prompt(id, script))
+				p := s.join(family)
+				p.send(`{"type":"session:subscribe","sessionId":%q}`, id)
+				got := make(received)
+				var evs []event.Event
+				for range 2 { // the first turn is part of the history, the second one arrives live
+					evs = s.events(id, s.prompt(id, script))
+					end := evs[len(evs)-1]
+					for !got.has(end, family) {
+						time.Sleep(2 * time.Second)
+						got.fold(t, p.receive(), family)
+					}
+				}
+				want := make(received)
+				if family == stream.FamilyUpsert {
+					want.entries(t, call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items?limit=1000", "", 200).Items)
+				} else {
+					for _, ev := range evs {
+						data, err := json.Marshal(ev)
+						if err != nil {
+							t.Fatal(err)
+						}
+						want.event(t, data)
+					}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// received holds what a client has received: the state of each item and the
+// frames of turns, or the events. Other frames are left out.
+type received map[string]any
+
+// has reports whether the client has received end, the last event of a turn.
+func (r received) has(end event.Event, family string) bool {
+	key := fmt.Sprint(end.Seq)
+	if family == stream.FamilyUpsert {
+		key = "session:turn " + key
+	}
+	_, ok := r[key]
+	return ok
+}
+
+func (r received) fold(t *testing.T, f frame, family string) {
+	t.Helper()
+	switch {
+	case f.Type == "session:history" && family == stream.FamilyUpsert:
+		r.entries(t, f.Entries)
+	case f.Type == "session:history":
+		for _, e := range f.Entries {
+			r.event(t, e)
+		}
+	case f.Type == "session:event":
+		r.event(t, f.Payload)
+	default:
+		r.entry(t, f.Type, f.Payload)
+	}
+}
+
+func (r received) event(t *testing.T, data []byte) {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	key := fmt.Sprint(m["seq"])
+	if _, again := r[key]; again {
+		t.Errorf("the event %s arrived twice", key)
+	}
+	r[key] = m
+}
+
+func (r received) entries(t *testing.T, list []json.RawMessage) {
+	t.Helper()
+	for _, data := range list {
+		var e struct {
+			Type    string
+			Payload json.RawMessage
+		}
+		if err := json.Unmarshal(data, &e); err != nil {
+			t.Fatal(err)
+		}
+		r.entry(t, e.Type, e.Payload)
+	}
+}
+
+func (r received) entry(t *testing.T, kind string, payload []byte) {
+	t.Helper()
+	if kind != "session:upsert" && kind != "session:turn" {
+		return
+	}
+	var m map[string]any
+	if err := json.Unmarshal(payload, &m); err != nil {
+		t.Fatal(err)
+	}
+	delete(m, "emittedAt")
+	if kind == "session:upsert" {
+		r[fmt.Sprint(m["itemId"])] = m
+	} else {
+		r[kind+" "+fmt.Sprint(m["seq"])] = m
 	}
 }

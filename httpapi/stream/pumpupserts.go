@@ -13,9 +13,9 @@ import (
 
 // upserts sends whole items. A client that reads slowly gets fewer upserts.
 func (p *pump) upserts(ctx context.Context) error {
-	var part part
+	got := progress{seed: maphash.MakeSeed()}
 	for {
-		if p.feed != nil {
+		if p.feed != nil { // the client has the history
 			due, _ := p.pacer.Due()
 			if _, err := p.feed.wait(ctx, due); err != nil {
 				return err
@@ -26,11 +26,11 @@ func (p *pump) upserts(ctx context.Context) error {
 			case p.feed != nil:
 				return p.liveUpserts(ctx)
 			case p.history == nil:
-				if err := p.resume(ctx, &part); err != nil {
+				if err := p.resume(ctx, &got); err != nil {
 					return err
 				}
 			}
-			return p.nextHistory(ctx, &part)
+			return p.nextHistory(ctx, &got)
 		})
 		if err != nil {
 			return err
@@ -38,28 +38,28 @@ func (p *pump) upserts(ctx context.Context) error {
 	}
 }
 
-// A part is the progress in a chunk of the history whose entries need several
-// messages. Only the last message moves the client's cursor. So if the work is
-// dropped before, the chunk is read again, and the part knows which entries the
-// client has.
-type part struct {
-	end  int64 // position at which the chunk ends; 0 if the client has all of it or nothing
-	sent map[uint64]struct{}
+// progress is how much a client has of a chunk of the history whose entries
+// need several messages. Only the last message moves the client's cursor. If
+// the work is dropped before, the pump reads the same chunk again, and leaves
+// out the entries that the client has.
+type progress struct {
+	end  int64               // position at which the chunk ends; 0 if the client has all of it or nothing
+	sent map[uint64]struct{} // keys of the entries that the client has
+	seed maphash.Seed
 }
 
-var partSeed = maphash.MakeSeed()
-
-// keyOf returns the key of an entry in a part.
-func keyOf(o upsert.Out) uint64 {
+// key returns the key of an entry in a chunk.
+func (g *progress) key(o upsert.Out) uint64 {
+	name := o.Frame() + " " + strconv.FormatInt(upsert.SeqOf(o), 10)
 	if u, ok := o.(upsert.Upsert); ok {
-		return maphash.String(partSeed, u.ItemID)
+		name += " " + u.ItemID
 	}
-	return maphash.String(partSeed, o.Frame()+" "+strconv.FormatInt(upsert.SeqOf(o), 10))
+	return maphash.String(g.seed, name)
 }
 
 // resume begins to read the history after the position that the client has
 // reached.
-func (p *pump) resume(ctx context.Context, part *part) error {
+func (p *pump) resume(ctx context.Context, got *progress) error {
 	log, after := p.k.s.cfg.Gateway.Log(), p.sent.Load()
 	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
 	if err != nil {
@@ -70,15 +70,15 @@ func (p *pump) resume(ctx context.Context, part *part) error {
 		return err
 	}
 	h := newHistoryReader(log, p.session, from, after)
-	h.events, h.bytes, h.end = followedEvents, followedBytes, max(st.Head, part.end)
+	h.events, h.bytes, h.end = followedEvents, followedBytes, max(st.Head, got.end)
 	h.pacer.Append = p.k.appends
 	if from < after {
 		if err := h.skip(ctx, after); err != nil {
 			return err
 		}
 	}
-	if part.end > 0 {
-		h.stop, h.whole = part.end, true
+	if got.end > 0 {
+		h.stop, h.whole = got.end, true
 	}
 	p.history = h
 	return nil
@@ -86,15 +86,15 @@ func (p *pump) resume(ctx context.Context, part *part) error {
 
 // nextHistory sends the next chunk of the history. After the last one, live
 // upserts follow.
-func (p *pump) nextHistory(ctx context.Context, part *part) error {
+func (p *pump) nextHistory(ctx context.Context, got *progress) error {
 	c, err := p.history.next(ctx)
 	if err != nil {
 		return err
 	}
 	p.history.stop, p.history.whole = 0, false
-	part.end, p.outs = c.last, c.entries
+	got.end, p.outs = c.last, c.entries
 	more := c.more // c itself is not used below: it refers to what may be dropped
-	if err := p.sendHistory(more, part); err != nil || more {
+	if err := p.sendHistory(more, got); err != nil || more {
 		return err
 	}
 	feed, err := p.k.s.feed(ctx, p.session, p.history.at)
@@ -110,10 +110,10 @@ func (p *pump) nextHistory(ctx context.Context, part *part) error {
 // they changed. The client therefore reaches a new position only when it has
 // all entries of the chunk, and only the last message moves the client's
 // cursor.
-func (p *pump) sendHistory(more bool, part *part) error {
-	end := max(part.end, p.sent.Load())
+func (p *pump) sendHistory(more bool, got *progress) error {
+	end := max(got.end, p.sent.Load())
 	for {
-		keys, data, err := p.historyMessage(more, end, part)
+		keys, data, err := p.historyMessage(more, end, got)
 		if err != nil {
 			return err
 		}
@@ -129,14 +129,14 @@ func (p *pump) sendHistory(more bool, part *part) error {
 		p.first = nil
 		if last {
 			p.loaded = p.loaded || !more
-			part.end, part.sent = 0, nil
+			got.end, got.sent = 0, nil
 			return err
 		}
-		if part.sent == nil {
-			part.sent = make(map[uint64]struct{})
+		if got.sent == nil {
+			got.sent = make(map[uint64]struct{})
 		}
 		for _, key := range keys {
-			part.sent[key] = struct{}{}
+			got.sent[key] = struct{}{}
 		}
 		if err != nil {
 			return err
@@ -147,13 +147,13 @@ func (p *pump) sendHistory(more bool, part *part) error {
 // historyMessage encodes the next message of a chunk, and removes its entries
 // from p.outs. It returns no data if the client needs no message. end is the
 // position that the client reaches with the last message of the chunk.
-func (p *pump) historyMessage(more bool, end int64, part *part) (keys []uint64, data []byte, err error) {
+func (p *pump) historyMessage(more bool, end int64, got *progress) (keys []uint64, data []byte, err error) {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: p.sent.Load(), Resume: p.first}
 	size := 0
 	for len(p.outs) > 0 && len(m.Entries) < historyEntries {
 		o := p.outs[0]
-		key := keyOf(o)
-		if _, sent := part.sent[key]; !sent {
+		key := got.key(o)
+		if _, sent := got.sent[key]; !sent {
 			data, err := json.Marshal(entry{o.Frame(), o})
 			if err != nil {
 				return nil, nil, err
