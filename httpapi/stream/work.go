@@ -12,7 +12,7 @@ import (
 
 // dropAfter is how long a write may wait for the client, or a pump for the
 // writes of other pumps, until the pump drops its work.
-const dropAfter = time.Second
+func (p *pump) dropAfter() time.Duration { return p.k.s.cfg.WriteStall / 5 }
 
 // errDropped reports that a message was sent, but that the work was dropped
 // meanwhile.
@@ -65,7 +65,7 @@ func (d *sending) end() (dropped bool) {
 // reference to the work in a variable that it uses afterwards.
 func (p *pump) deliver(data []byte, seq int64) error {
 	p.begin()
-	timer := time.AfterFunc(dropAfter, p.drop)
+	timer := time.AfterFunc(p.dropAfter(), p.drop)
 	err := p.send(data, seq)
 	timer.Stop()
 	if dropped := p.end(); err == nil && dropped {
@@ -82,7 +82,7 @@ func (p *pump) enter(ctx context.Context) error {
 		return nil
 	default:
 	}
-	timer := time.NewTimer(dropAfter)
+	timer := time.NewTimer(p.dropAfter())
 	defer timer.Stop()
 	for {
 		select {
