@@ -7065,7 +7065,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
             503: {
                 headers: {
                     [name: string]: unknown;
