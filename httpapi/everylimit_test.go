@@ -53,8 +53,8 @@ type limitCase struct {
 	edit    func(*Config, *gateway.Config)
 	reach   func(s *site) limitError
 	want    limitError // without text; its details are the setting unless unnamed is true
-	unnamed bool    // the client receives no details
-	silent  bool    // the client receives no text: its connection is cut
+	unnamed bool       // the client receives no details
+	silent  bool       // the client receives no text: its connection is cut
 }
 
 // limitCases returns a case for each limit, by the name of its setting.

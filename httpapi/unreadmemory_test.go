@@ -37,7 +37,7 @@ func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
 		"many items of a turn": `{"steps":[` + many(1500, `{"tool":`+tool(50)+`}`) + `,{"hang":true}]}`,
 		"items that overlap":   `{"steps":[{"tools":[` + many(300, tool(3000)) + `]},{"hang":true}]}`,
 		"one growing item":     `{"steps":[{"text":"word ","repeat":4000},{"hang":true}]}`,
-		"items of 30 KB":       `{"steps":[` + many(40, `{"tool":`+tool(30_000)+`}`) + `,{"hang":true}]}`,
+		"items of 30 KB":       `{"steps":[` + many(25, `{"tool":`+tool(30_000)+`}`) + `,{"hang":true}]}`,
 	} {
 		for _, family := range stream.Families() {
 			for _, live := range []bool{false, true} {
@@ -189,7 +189,7 @@ func (d decoding) Read(ctx context.Context, session string, after int64) iter.Se
 // client must still receive every event once, or the final state of every item.
 func TestSlowReaderReceivesEverything(t *testing.T) {
 	tool := func(n int) string {
-		return fmt.Sprintf(`{"name":"Bash","arguments":{"n":%d},"output":%q}`, n, strings.Repeat("word ", n%7*400+1))
+		return fmt.Sprintf(`{"name":"Bash","arguments":{"n":%d},"output":%q}`, n, strings.Repeat("word ", n%7*200+1))
 	}
 	var parallel, serial []string
 	for n := range 100 {
