@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,6 +84,9 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool) {
 		}
 		run()
 	}
+	for _, c := range conns {
+		readPrompt(t, c)
+	}
 	time.Sleep(5 * time.Second) // the server disconnects the clients only after 15 s
 	each := (held() - before - alone) / clients
 	t.Logf("each holds %d KB", each>>10)
@@ -137,6 +141,20 @@ func drain(t *testing.T, c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 	if err := c.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// readPrompt reads up to the start of the turn. The prompt before it is a large
+// message, which has a limit of its own.
+func readPrompt(t *testing.T, c net.Conn) {
+	t.Helper()
+	var tail []byte
+	for buf := make([]byte, 4<<10); !bytes.Contains(tail, []byte("turn_started")) && !bytes.Contains(tail, []byte("response_start")); {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tail = append(tail[max(0, len(tail)-20):], buf[:n]...)
 	}
 }
 
