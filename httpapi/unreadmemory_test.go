@@ -38,7 +38,7 @@ func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
 		"many items of a turn": `{"steps":[` + many(1500, `{"tool":`+tool(50)+`}`) + `,{"hang":true}]}`,
 		"items that overlap":   `{"steps":[{"tools":[` + many(300, tool(3000)) + `]},{"hang":true}]}`,
 		"one growing item":     `{"steps":[{"text":"word ","repeat":4000},{"hang":true}]}`,
-		"items of 30 KB":       `{"steps":[` + many(25, `{"tool":`+tool(30_000)+`}`) + `,{"hang":true}]}`,
+		"items of 22 KB":       `{"steps":[` + many(25, `{"tool":`+tool(22_000)+`}`) + `,{"hang":true}]}`,
 	} {
 		for _, family := range stream.Families() {
 			for _, live := range []bool{false, true} {
