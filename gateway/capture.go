@@ -122,24 +122,32 @@ func (cs *captures) create(id, agent string) (*capture, error) {
 }
 
 // resume continues the capture of a session that an earlier server process
-// captured. If its file cannot be used, a new one begins.
+// captured. A new file begins if the session has none, or one that is not a
+// capture. A file that cannot be read stays, and the capture stops.
 func (cs *captures) resume(id, agent string) {
 	if cs.dir == "" || cs.find(id) != nil {
 		return
 	}
 	c := &capture{path: cs.path(id), log: cs.log}
-	if began, err := c.repair(); err == nil {
-		c.began = began
-		cs.on.LoadOrStore(id, c)
-		return
+	began, err := c.repair()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoCapture) {
+		if err = cs.begin(id, agent); err == nil {
+			return
+		}
 	}
-	if err := cs.begin(id, agent); err != nil {
-		cs.log.Warn("debug capture not continued", slog.String("session", id), slog.String("error", err.Error()))
+	if c.began = began; err != nil {
+		c.stop(CaptureFailed, err)
 	}
+	cs.on.LoadOrStore(id, c)
 }
 
-// end switches the capture of a session off. The file stays.
-func (cs *captures) end(id string) { cs.on.Delete(id) }
+// end switches the capture of a session off. When it returns, the capture
+// writes no more lines. The file stays.
+func (cs *captures) end(id string) {
+	if c, ok := cs.on.LoadAndDelete(id); ok {
+		c.(*capture).end()
+	}
+}
 
 // remove switches the capture of a session off and removes its file.
 func (cs *captures) remove(id string) error {
@@ -176,13 +184,13 @@ func (cs *captures) prune(ctx context.Context, catalogue store.Catalogue) {
 	}
 }
 
-// status describes the capture of a session; nil if the session has none. on is
-// what its record says.
-func (cs *captures) status(id string, on bool) *Capture {
+// status describes the capture of a session; nil if the session has none. kept
+// is what its record says.
+func (cs *captures) status(id string, kept keptCapture) *Capture {
 	if cs.dir == "" {
 		return nil
 	}
-	st := Capture{On: on}
+	st := Capture{On: kept.Capture, Stopped: kept.Stopped}
 	if c := cs.find(id); c != nil {
 		st.Stopped = c.whyStopped()
 		st.On = st.Stopped == ""
@@ -262,6 +270,7 @@ type capture struct {
 	log   *slog.Logger
 
 	mu       sync.Mutex // guards the rest, and the file
+	over     bool       // a client switched it off
 	stopped  CaptureStop
 	reported bool        // notices has reported that it stopped
 	passed   []time.Time // times of the next lines, which passed in an earlier server process
@@ -273,11 +282,17 @@ func (c *capture) whyStopped() CaptureStop {
 	return c.stopped
 }
 
+func (c *capture) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
 // add appends a line, or stops the capture. line is redacted; original is not.
 func (c *capture) add(now time.Time, dir runnel.Dir, line, original []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped != "" {
+	if c.over || c.stopped != "" {
 		return
 	}
 	if dir == runnel.DirMeta {
@@ -350,8 +365,11 @@ func (c *capture) stop(why CaptureStop, err error) {
 	c.log.LogAttrs(context.Background(), slog.LevelWarn, "debug capture stopped", attrs...)
 }
 
+var errNoCapture = errors.New("not a debug capture")
+
 // repair reads the head of an existing file, and cuts off a line that an
-// earlier process did not finish.
+// earlier process did not finish. It fails with errNoCapture if the file has no
+// head.
 func (c *capture) repair() (began time.Time, err error) {
 	_, err = c.scan(func(first bool, l recording.Line) bool {
 		var head recording.Head
@@ -361,7 +379,7 @@ func (c *capture) repair() (began time.Time, err error) {
 		return false
 	})
 	if err == nil && began.IsZero() {
-		err = errors.New("not a debug capture")
+		err = errNoCapture
 	}
 	return began, err
 }
@@ -444,22 +462,30 @@ func (c Captures) Set(ctx context.Context, ref string, on bool) (Capture, error)
 	if !on {
 		cs.end(rec.ID)
 	}
-	if keptOf(rec.Options).Capture != on {
-		e.change(func() { e.rec.Options = withCapture(e.rec.Options, on) })
+	rec, _ = e.snapshot() // the server may just have stopped the capture
+	kept := keptCapture{Capture: on}
+	if keptOf(rec.Options).keptCapture != kept {
+		e.change(func() { e.rec.Options = kept.in(e.rec.Options) })
 		if err := g.records.write(ctx, e); err != nil {
 			return Capture{}, err
 		}
 	}
-	if st := cs.status(rec.ID, on); st != nil {
+	if st := cs.status(rec.ID, kept); st != nil {
 		return *st, nil
 	}
 	return Capture{}, nil // it was never on
 }
 
-// withCapture returns the stored options of a session whose capture is on or
-// off.
-func withCapture(options json.RawMessage, on bool) json.RawMessage {
-	data, err := withOptions(options, json.RawMessage(fmt.Sprintf(`{"capture":%t}`, on)))
+// keptCapture is the part of a session's stored options that is about its debug
+// capture.
+type keptCapture struct {
+	Capture bool        `json:"capture,omitzero"`        // it is on
+	Stopped CaptureStop `json:"captureStopped,omitzero"` // the server stopped it
+}
+
+// in returns the stored options with k in the place of what they have.
+func (k keptCapture) in(options json.RawMessage) json.RawMessage {
+	data, err := withOptions(options, json.RawMessage(fmt.Sprintf(`{"capture":%t,"captureStopped":%q}`, k.Capture, k.Stopped)))
 	if err != nil {
 		return options // the record's options are not valid JSON
 	}
@@ -469,10 +495,25 @@ func withCapture(options json.RawMessage, on bool) json.RawMessage {
 // withoutCapture returns the stored options for a copy of a session. The copy
 // is not captured.
 func withoutCapture(options json.RawMessage) json.RawMessage {
-	if !keptOf(options).Capture {
+	if keptOf(options).keptCapture == (keptCapture{}) {
 		return options
 	}
-	return withCapture(options, false)
+	return keptCapture{}.in(options)
+}
+
+// captureNotices returns the notices about the session's capture that are due.
+// If the server has stopped the capture, it also records that, so that a later
+// server process does not continue a capture that has a gap.
+func (e *entry) captureNotices(cs *captures) []event.Notice {
+	notices := cs.notices(e.rec.ID)
+	if len(notices) > 0 {
+		e.change(func() {
+			if c := cs.find(e.rec.ID); c != nil && c.whyStopped() != "" { // no client has switched it on or off meanwhile
+				e.rec.Options = keptCapture{Stopped: c.whyStopped()}.in(e.rec.Options)
+			}
+		})
+	}
+	return notices
 }
 
 // Open opens the file of a session's debug capture for reading. st is the

@@ -240,6 +240,47 @@ func TestCaptureStopsOnAFullDiskAndTheTurnContinues(t *testing.T) {
 	}
 }
 
+// A capture that the server has stopped has a gap, so a later server process
+// does not continue it.
+func TestStoppedCaptureStaysStoppedAfterARestart(t *testing.T) {
+	d, data := newDisk(t), canonical(t.TempDir())
+	g := d.capturing(t, data)
+	id := d.create(t, g)
+	setCapture(t, g, id, true)
+	file := filepath.Join(data, "captures", id+".jsonl")
+	if err := os.Rename(file, file+"~"); err != nil { // so that the capture cannot write
+		t.Fatal(err)
+	}
+	d.ends(t, send(t, g, id, "text one"))
+	if err := os.Rename(file+"~", file); err != nil {
+		t.Fatal(err)
+	}
+	closeIt(t, g)
+
+	g = d.capturing(t, data)
+	d.ends(t, send(t, g, id, "text two"))
+	if st, err := g.Status(t.Context(), id); err != nil || st.Capture == nil || st.Capture.On || st.Capture.Stopped != CaptureFailed {
+		t.Errorf("after the restart: %+v, %v", st.Capture, err)
+	}
+	if got := capturedText(t, g, id); got != "" {
+		t.Errorf("captured after the stop: %q", got)
+	}
+	if st := setCapture(t, g, id, true); !st.On || st.Stopped != "" {
+		t.Errorf("on again: %+v", st)
+	}
+	closeIt(t, g)
+
+	g = d.capturing(t, data)
+	defer closeIt(t, g)
+	d.ends(t, send(t, g, id, "text three"))
+	if got, want := capturedText(t, g, id), "in prompt text three\nout answer"; got != want {
+		t.Errorf("captured after it was switched on again: %q, want %q", got, want)
+	}
+	if st := setCapture(t, g, id, false); st.On || st.Stopped != "" {
+		t.Errorf("off: %+v", st)
+	}
+}
+
 func TestScriptedAgentCannotBeCaptured(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.DataDir = canonical(t.TempDir()) })
@@ -271,6 +312,37 @@ func (c *capture) lines(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return linesOf(t, data)
+}
+
+// A tap may have found the capture before a client switched it off.
+func TestCaptureThatIsOffGetsNoLine(t *testing.T) {
+	cs, c := beginCapture(t)
+	c.put(runnel.DirOut, "on")
+	cs.end("s")
+	c.put(runnel.DirOut, "off")
+	if got := c.lines(t); got != "out on" {
+		t.Errorf("captured %q", got)
+	}
+}
+
+// A symbolic link to a directory stands for a file that cannot be opened at the
+// moment.
+func TestCaptureThatCannotBeReadAfterARestartIsKept(t *testing.T) {
+	cs, c := beginCapture(t)
+	if err := os.Remove(c.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), c.path); err != nil {
+		t.Fatal(err)
+	}
+	cs.on.Delete("s") // the server is killed
+	cs.resume("s", "agent")
+	if info, err := os.Lstat(c.path); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the file was replaced: %v, %v", info, err)
+	}
+	if st := cs.status("s", keptCapture{Capture: true}); st == nil || st.On || st.Stopped != CaptureFailed {
+		t.Errorf("status: %+v", st)
+	}
 }
 
 func TestCaptureIsBounded(t *testing.T) {

@@ -117,7 +117,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	cfg.Annotate = func(ev event.Event) []event.Notice {
 		notices := e.gov.annotate(ev)
 		if opened.Load() {
-			notices = append(notices, o.captures.notices(rec.ID)...)
+			notices = append(notices, e.captureNotices(o.captures)...)
 		}
 		return notices
 	}

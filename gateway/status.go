@@ -63,7 +63,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 		err := e.recall(ctx, g.records.reports)
 		st := e.status()
 		rec, _ := e.snapshot()
-		st.Capture = g.opener.captures.status(id, keptOf(rec.Options).Capture)
+		st.Capture = g.opener.captures.status(id, keptOf(rec.Options).keptCapture)
 		return st, err
 	}
 	rec, err := g.opener.record(ctx, id)
@@ -76,7 +76,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	}
 	r, _, err := g.records.reports.read(ctx, id)
 	st.Config, st.Files = r.config, r.files
-	st.Capture = g.opener.captures.status(id, keptOf(rec.Options).Capture)
+	st.Capture = g.opener.captures.status(id, keptOf(rec.Options).keptCapture)
 	if res, err := g.opener.resolveRecord(rec); err == nil { // on an error Resolved stays empty; the next prompt returns the error
 		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
 	}
