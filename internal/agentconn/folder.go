@@ -71,7 +71,7 @@ func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []strin
 			return untrusted(opt, dir, "Runnel cannot determine what git would run in "+text.OneLine(dir, 300)+": "+err.Error()+".", err)
 		}
 		if len(found) > 0 {
-			return untrusted(opt, dir, "The git configuration, a hook or a stopped rebase of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents run git without asking: "+
+			return untrusted(opt, dir, "The git configuration, a hook or an unfinished operation of "+text.OneLine(dir, 300)+" makes git run programs or change files elsewhere, and agents run git without asking: "+
 				gitconfig.Describe(found, dir)+". Look at each, and remove it or trust the folder.")
 		}
 	}

@@ -16,20 +16,20 @@ import (
 )
 
 // A Finding is a key that makes git run a program or overwrite files elsewhere,
-// a hook or a stopped rebase that the pins do not stop, or a configuration that
-// could not be checked.
+// a hook or an unfinished operation that the pins do not stop, or a
+// configuration that could not be checked.
 type Finding struct {
 	Key     string // as git lists it; "" if Problem is set
-	File    string // absolute path of the configuration, of the hook or of the steps of the rebase
-	Problem string // what the hook or the rebase does, or why the file could not be checked
+	File    string // absolute path of the configuration, of the hook or of the state of the operation
+	Problem string // what the hook or the operation does, or why the file could not be checked
 }
 
 // ErrNoGit means that git is required to read a configuration and is not
 // installed.
 var ErrNoGit = errors.New("git is not installed, or not in PATH")
 
-// Find returns the findings in the configurations, hooks and stopped rebases
-// that git would use in dir, in the folders below it and in those above it: of
+// Find returns the findings in the configurations, hooks and unfinished
+// operations that git would use in dir, in the folders below it and in those above it: of
 // repositories, worktrees, submodules and bare repositories. It reads every
 // included file, whatever its condition. If a repository contains dir, Find
 // follows links from dir to other parts of that repository. dir must be

@@ -1,6 +1,7 @@
 package gitconfig
 
 import (
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -46,11 +47,16 @@ var named = map[string]judge{
 	"diff.external":               filled,
 	"diff.*.command":              filled,
 	"diff.*.textconv":             filled,
+	"diff.guitool":                isPath, // git sources the file as a shell script
+	"diff.tool":                   isPath,
 	"difftool.*.path":             filled,
 	"browser.*.path":              filled,
 	"filter.*.clean":              filled,
 	"filter.*.process":            filled,
 	"filter.*.smudge":             filled,
+	"format.outputdirectory":      leaves,
+	"format.suffix":               isPath, // the end of a path to which git writes
+	"gc.repackfilterto":           leaves,
 	"guitool.*.cmd":               filled,
 	"http.savecookies":            isTrue, // a server could then choose the contents of any file
 	"http.*.savecookies":          isTrue,
@@ -65,9 +71,13 @@ var named = map[string]judge{
 	"lfs.standalonetransferagent": filled,
 	"man.*.path":                  filled,
 	"merge.*.driver":              filled,
+	"merge.guitool":               isPath,
+	"merge.tool":                  isPath,
+	"mergetool.*.layout":          notLayout, // a shell evaluates it
 	"mergetool.*.path":            filled,
 	"protocol.allow":              allows,
 	"protocol.*.allow":            allowsHelper,
+	"rebase.instructionformat":    filled, // it can add steps that run programs
 	"receive.denycurrentbranch":   updates,
 	"remote.*.pushurl":            viaHelper,
 	"remote.*.receivepack":        filled,
@@ -87,7 +97,7 @@ var named = map[string]judge{
 
 // commandSuffixes are suffixes of key names that hold commands, in git and in
 // related programs.
-var commandSuffixes = []string{"command", "cmd", "program", "prog", "helper", "hook", "hookspath", "editor", "pager", "askpass", "textconv"}
+var commandSuffixes = []string{"command", "cmd", "program", "prog", "helper", "hook", "hooks", "hookspath", "editor", "pager", "askpass", "textconv"}
 
 // runs reports whether the entry makes git run a program.
 func (e entry) runs() bool {
@@ -139,15 +149,24 @@ func isTrue(_, value string) bool {
 	return true
 }
 
-// isAlias accepts aliases that are shell commands or that begin with git
-// options, which can set any configuration.
+// isAlias accepts aliases that are shell commands, that begin with git options,
+// which can set any configuration, or that lead git to a program by a path. An
+// alias with quotes in its first word may be any of these.
 func isAlias(_, value string) bool {
-	value = strings.TrimSpace(value)
-	return strings.HasPrefix(value, "!") || strings.HasPrefix(value, "-")
+	first, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+	return strings.HasPrefix(first, "!") || strings.HasPrefix(first, "-") || strings.ContainsAny(first, `/'"\`)
 }
 
 // isPath accepts paths.
 func isPath(_, value string) bool { return strings.ContainsAny(value, `/\`) }
+
+// leaves accepts paths that lead out of the folder to which they are relative.
+func leaves(_, value string) bool { return value != "" && !filepath.IsLocal(value) }
+
+// layout matches a layout of windows in Vim, as git documents it.
+var layout = regexp.MustCompile(`^[A-Za-z,/+()@ ]*$`)
+
+func notLayout(_, value string) bool { return !layout.MatchString(value) }
 
 // updates accepts the value with which a push to the repository changes its
 // work tree. Git then runs the hook post-index-change despite the pins.

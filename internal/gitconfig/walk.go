@@ -124,8 +124,8 @@ func resolveRelative(file, to string) string {
 	return filepath.Join(dir, name)
 }
 
-// gitDir checks the configurations, the hooks and the stopped rebase of a git
-// directory.
+// gitDir checks the configurations, the hooks and the unfinished operations of
+// a git directory.
 func (f *finder) gitDir(dir string) {
 	if f.stopped() {
 		return
@@ -136,7 +136,7 @@ func (f *finder) gitDir(dir string) {
 	f.config(filepath.Join(dir, "config"), dir)
 	f.config(filepath.Join(dir, "config.worktree"), dir)
 	f.hooks(dir)
-	f.stoppedRebase(dir)
+	f.unfinished(dir)
 	if common := f.readPath(filepath.Join(dir, "commondir"), ""); common != "" {
 		f.config(filepath.Join(common, "config"), common)
 		f.hooks(common)
@@ -161,25 +161,6 @@ func (f *finder) hooks(dir string) {
 		if st, err := os.Lstat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 != 0) {
 			f.add(Finding{File: path, Problem: hookProblem})
 		}
-	}
-}
-
-// runLine matches a step of a rebase that runs a program.
-var runLine = regexp.MustCompile(`(?m)^[ \t]*(exec|x)[ \t]`)
-
-const rebaseProblem = "git runs the programs in this file when the stopped rebase continues"
-
-// stoppedRebase reports the remaining steps of a stopped rebase if one of them
-// runs a program. The pinned settings do not prevent git from running that
-// program.
-func (f *finder) stoppedRebase(dir string) {
-	path := filepath.Join(dir, "rebase-merge", "git-rebase-todo")
-	switch steps, err := readRegular(path, maxConfig); {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // no rebase stopped
-	case err != nil:
-		f.add(Finding{File: path, Problem: reason(err)})
-	case runLine.Match(steps):
-		f.add(Finding{File: path, Problem: rebaseProblem})
 	}
 }
 
