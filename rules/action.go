@@ -146,8 +146,10 @@ func isHidden(a event.Approval) bool {
 }
 
 // readDir sets a.dir to the working directory that the arguments name, if they
-// name one. It marks the action as unclear if the agent may use another one.
+// name one. It marks the action as unclear if the agent may use another one,
+// such as when the arguments name two: each agent reads only one of the keys.
 func (a *action) readDir(args map[string]json.RawMessage) {
+	first := ""
 	for _, key := range dirKeys {
 		raw, ok := args[key]
 		if !ok || isNothing(raw) {
@@ -158,6 +160,8 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 			a.need(false, unclearDir)
 			continue
 		}
+		a.need(first == "" || dir == first, unclearDir)
+		first = dir
 		a.need(isClear(dir) && (filepath.IsAbs(dir) || strings.IndexFunc(dir, notOfNames) < 0), unclearDir)
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(a.dir, dir)

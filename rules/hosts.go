@@ -10,30 +10,51 @@ import (
 // name the command to run. A rule that allowed them with any arguments would
 // therefore allow every command.
 var hosts = strings.Fields(`
-	. ash at awk batch bash builtin bunx busybox chroot chrt command coproc crontab csh dash dc deno doas docker
-	ed elixir emacs env erl eval ex exec expect fakeroot fd fdfind find fish flock gawk gdb git-shell gnuplot groovy guile
-	hyperfine iex ionice irb java jrunscript jshell julia ksh ld.so lldb ltrace lua m4 man mariadb mawk mongosh more mosh mysql
-	less nano nerdctl nice node nohup npx nsenter nu nvim ocaml osascript parallel perf perl php pipx pkexec pnpx podman
-	powershell psql pwsh python python2 python3 racket rlwrap rsync Rscript R ruby runuser sbcl scp screen script sed setarch
-	setpriv setsid sftp sg sh socat source sqlite3 ssh sshpass stdbuf strace su sudo swipl systemd-run tar taskset tclsh tcsh
-	telnet time timeout tmux trap ts-node tsx unshare uvx valgrind vi view vim watch xargs xterm yash youtube-dl yt-dlp zip zsh`)
+	. arch ash at awk batch bash builtin bunx busybox bwrap caffeinate choom chronic chroot chrt command compgen complete coproc
+	cpulimit crontab csh dash dbus-run-session dc deno direnv doas docker dotenv duckdb eatmydata ed elixir emacs emulate enable
+	entr env erl eval ex exec expect faketime fakeroot fc fd fdfind find firejail fish flock fzf gawk gdb git-shell gnuplot
+	groovy guile hyperfine iex ifne ionice ipython irb java jobs jrunscript jshell julia ksh ld.so less linux32 linux64 lldb
+	ltrace lua m4 man mapfile mariadb mawk mongosh more mosh mysql nano nerdctl nice nix nix-shell nocorrect node noglob nohup
+	npx nsenter nu numactl nvim ocaml osascript pandoc parallel pee perf perl php pipx pkexec pnpx podman powershell prlimit
+	proot psql pwsh python python2 python3 racket readarray repeat rlwrap rsync Rscript R ruby run-parts runuser sbcl scp
+	screen script sed setarch setpriv setsid sftp sg sh socat source sqlite3 ssh ssh-agent sshpass start-stop-daemon stdbuf
+	strace su sudo swipl systemd-inhibit systemd-run tar taskset tclsh tcsh telnet time timeout tmux torify torsocks toybox trap
+	ts-node tsx unbuffer unshare uvx valgrind vi view vim watch xargs xterm xvfb-run yash youtube-dl yt-dlp zip zsh`)
+
+// evaluators are commands that shells run themselves and whose arguments may be
+// names of variables. Shells run the substitutions in the subscript of such a
+// name, even if the argument is quoted.
+var evaluators = strings.Fields("[ getopts print printf read test unset wait")
 
 // hostCommands maps commands with subcommands to the subcommands that run other
 // commands. An allow rule whose pattern ends in * must name a subcommand that
 // is not listed.
 var hostCommands = map[string][]string{
-	"bun":   {"x", "create", "exec", "repl"},
-	"cargo": {"xtask", "install", "rustc", "rustdoc"},
-	"gh":    {"alias", "auth", "config", "codespace", "cs", "ext", "extension", "extensions"},
-	"git": {"bisect", "citool", "clone", "config", "credential", "daemon", "difftool", "filter-branch", "filter-repo", "for-each-repo", "gui", "hook",
-		"imap-send", "instaweb", "interpret-trailers", "maintenance", "merge-index", "mergetool", "p4", "rebase", "receive-pack", "remote-ext", "remote-fd",
-		"scalar", "send-email", "shell", "submodule", "svn", "upload-archive", "upload-pack", "web--browse"},
+	"bun":    {"x", "create", "exec", "repl"},
+	"bundle": {"config", "exec", "open", "plugin"},
+	"cargo":  {"xtask", "install", "rustc", "rustdoc"},
+	"conda":  {"config", "run"},
+	"gh":     {"alias", "auth", "config", "codespace", "cs", "ext", "extension", "extensions"},
+	"git": {"archimport", "bisect", "bisect--helper", "citool", "clone", "config", "credential", "cvsexportcommit", "cvsimport", "cvsserver", "daemon",
+		"difftool", "difftool--helper", "filter-branch", "filter-repo", "for-each-repo", "gui", "hook", "http-backend", "imap-send", "instaweb",
+		"interpret-trailers", "maintenance", "merge-index", "mergetool", "p4", "rebase", "receive-pack", "remote-ext", "remote-fd", "scalar", "send-email",
+		"shell", "submodule", "submodule--helper", "svn", "upload-archive", "upload-pack", "web--browse"},
 	"go":      {"env", "generate", "run", "tool"}, // env -w stores settings for every later command
+	"hatch":   {"run", "shell"},
+	"helm":    {"plugin"},
+	"hg":      {"bisect", "clone", "config", "extdiff", "serve", "share"},
+	"jj":      {"config", "fix", "util"},
 	"kubectl": {"attach", "config", "debug", "exec", "kustomize", "plugin", "run"},
+	"mise":    {"exec", "run", "x"},
 	"npm":     {"c", "config", "create", "exec", "explore", "init", "innit", "set", "x"},
+	"pdm":     {"config", "run"},
+	"pipenv":  {"run", "shell"},
+	"pixi":    {"config", "exec", "run", "shell"},
 	"pnpm":    {"c", "config", "create", "dlx", "exec", "set"},
 	"poetry":  {"config", "run", "self", "shell"},
+	"rye":     {"config", "run"},
 	"uv":      {"run", "tool"},
+	"volta":   {"run"},
 	"yarn":    {"config", "create", "dlx", "exec", "node", "plugin", "policies", "set"},
 }
 
@@ -49,8 +70,9 @@ var scriptCommands = map[string][]string{
 // those that write to any file that their arguments name, and those that
 // install programs.
 var writerCommands = map[string][]string{
-	"bun":     {"build"},
-	"git":     {"bundle", "checkout-index", "fast-import", "index-pack", "mailinfo", "mailsplit", "merge-file", "pack-objects", "worktree"},
+	"bun": {"build"},
+	"git": {"bundle", "checkout-index", "credential-cache", "credential-store", "fast-import", "index-pack", "mailinfo", "mailsplit", "merge-file",
+		"pack-objects", "worktree"},
 	"go":      {"install"},
 	"kubectl": {"cp"},
 }
@@ -64,24 +86,27 @@ var writers = strings.Fields("7z aria2c bsdtar cpio csplit curl gpg http https o
 // commands. A rule whose pattern ends in * does not allow a command with such
 // an option.
 var hostOptions = map[string][]string{
-	"ack":    {"--pager", "--output"},
-	"ag":     {"--pager"},
-	"bat":    {"--pager"},
-	"bun":    {"--preload", "--require", "--import", "--config", "--cwd", "--outfile", "--outdir", "--reporter-outfile", "--coverage-dir", "-c", "-r"},
-	"cargo":  {"--config", "--manifest-path", "--target-dir", "--artifact-dir", "--out-dir", "--lockfile-path", "--logfile", "-C", "-Z"},
-	"ctags":  {"--options", "-f", "-o"},
-	"diff3":  {"--diff-program"},
-	"eslint": {"--config", "--format", "--output-file", "--parser", "--plugin", "--resolve-plugins-relative-to", "--rulesdir", "--cache-file", "--cache-location", "-c", "-f", "-o"},
-	"gh":     {"--output", "--dir", "-D", "-O"},
+	"ack":     {"--pager", "--output"},
+	"ag":      {"--pager"},
+	"apt":     {"--option", "--config-file", "-o", "-c"},
+	"apt-get": {"--option", "--config-file", "-o", "-c"},
+	"bat":     {"--pager"},
+	"bun":     {"--preload", "--require", "--import", "--config", "--cwd", "--outfile", "--outdir", "--reporter-outfile", "--coverage-dir", "-c", "-r"},
+	"cargo":   {"--config", "--manifest-path", "--target-dir", "--artifact-dir", "--out-dir", "--lockfile-path", "--logfile", "-C", "-Z"},
+	"cmake":   {"-P", "-E", "-C"},
+	"ctags":   {"--options", "-f", "-o"},
+	"diff3":   {"--diff-program"},
+	"eslint":  {"--config", "--format", "--output-file", "--parser", "--plugin", "--resolve-plugins-relative-to", "--rulesdir", "--cache-file", "--cache-location", "-c", "-f", "-o"},
+	"gh":      {"--output", "--dir", "-D", "-O"},
 	"git": {"--config", "--exec", "--exec-path", "--ext-diff", "--open-files-in-pager", "-O", "--output", "--output-directory",
 		"--receive-pack", "--template", "--textconv", "--upload-pack"},
-	"git apply":        {"--unsafe-paths"},
+	"git apply":        {"--unsafe-paths", "--build-fake-ancestor"},
 	"git archive":      {"-o"},
-	"git bugreport":    {"-o"},
+	"git bugreport":    {"-o", "--suffix"},
 	"git cherry-pick":  {"--strategy"}, // git runs the program git-merge-STRATEGY
-	"git diagnose":     {"-o"},
+	"git diagnose":     {"-o", "--suffix"},
 	"git fast-export":  {"--export-marks"},
-	"git format-patch": {"-o"},
+	"git format-patch": {"-o", "--suffix"}, // the suffix may contain a path
 	"git gc":           {"--expire-to"},
 	"git init":         {"--separate-git-dir"},
 	"git merge":        {"--strategy", "-s"},
@@ -93,27 +118,34 @@ var hostOptions = map[string][]string{
 		"--o", "--outputdir", "--coverprofile", "--cpuprofile", "--memprofile", "--blockprofile", "--mutexprofile", "--trace", "--testlogfile", "--gocoverdir",
 		"--fuzzcachedir", "--debug-actiongraph", "--debug-trace", "--debug-runtime-trace"},
 	"gradle":   {"--init-script", "--build-file", "--settings-file", "--project-dir", "--include-build", "-D", "-I", "-b", "-c", "-p"},
+	"helm":     {"--post-renderer", "--output-dir", "--kubeconfig"},
+	"hg":       {"--config", "--config-file", "--cwd", "--repository", "--output", "--tool", "--ssh", "--remotecmd", "-R", "-o", "-e", "-t"},
 	"iconv":    {"--output", "-o"},
 	"jest":     {"--config", "--coverage-directory", "--env", "--global-setup", "--output-file", "--reporters", "--resolver", "--root-dir", "--runner", "--test-runner", "--transform", "-c"},
+	"jj":       {"--config", "--config-file", "--config-toml", "--repository", "--tool", "-R"},
 	"kubectl":  {"--kubeconfig", "--output-directory", "--profile-output", "--cache-dir"}, // the kubeconfig names programs that log in
 	"make":     {"--directory", "--eval", "--file", "--include-dir", "--makefile", "-C", "-E", "-I", "-f"},
 	"mvn":      {"--file", "--settings", "--toolchains", "--log-file", "-D", "-f", "-l", "-s", "-t"},
 	"mypy":     {"--config-file", "--python-executable", "--junit-xml", "--cache-dir"},
+	"nm":       {"--plugin"},
 	"npm":      {"--script-shell", "--node-options", "--prefix", "--userconfig", "--globalconfig", "--git", "-C"},
 	"pnpm":     {"--script-shell", "--node-options", "--prefix", "--userconfig", "--globalconfig", "--dir", "-C"},
 	"poetry":   {"--directory", "--project", "--output", "-C", "-P", "-o"},
 	"prettier": {"--config", "--plugin", "--cache-location"},
-	"pytest":   {"--rootdir", "--confcutdir", "--basetemp", "--junit-xml", "--log-file", "--override-ini", "-c", "-o", "-p"},
-	"rg":       {"--pre", "--hostname-bin"},
-	"ruff":     {"--config", "--output-file", "--cache-dir", "-o"},
-	"sdiff":    {"--diff-program", "--output", "-o"},
-	"shuf":     {"--output", "-o"},
-	"sort":     {"--compress-program", "--output", "-o"},
-	"tree":     {"-o"},
+	"pytest": {"--rootdir", "--confcutdir", "--basetemp", "--junit-xml", "--log-file", "--override-ini", "--debug", "--cov-config", "--cov-report", "--html",
+		"--report-log", "-c", "-o", "-p"},
+	"rg":    {"--pre", "--hostname-bin"},
+	"ruff":  {"--config", "--output-file", "--cache-dir", "-o"},
+	"sdiff": {"--diff-program", "--output", "-o"},
+	"shuf":  {"--output", "-o"},
+	"sort":  {"--compress-program", "--output", "-o"},
+	"svn":   {"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-dir", "--config-option"},
+	"tree":  {"-o"},
 	"tsc": {"--outdir", "--outfile", "--declarationdir", "--tsbuildinfofile", "--project", "--generatetrace", "--generatecpuprofile", "--build",
 		"--p", "--b"},
 	"uv":     {"--python", "--output-file", "--directory", "--project", "--config-file", "-o", "-p"},
 	"vitest": {"--config", "--coverage.customprovidermodule", "--coverage.reportsdirectory", "--dir", "--output-file", "--reporter", "--root", "-c", "-r"},
+	"yq":     {"--split-exp", "-s"},
 	"yarn":   {"--script-shell", "--node-options", "--cwd", "--use-yarnrc", "--modules-folder", "--cache-folder"},
 }
 
@@ -123,6 +155,9 @@ var sameAs = map[string]string{"gmake": "make", "gradlew": "gradle", "mvnw": "mv
 // unabbreviated are the commands that accept no abbreviations of their long
 // options. Some of their options have parts, such as --outputFile.json.
 var unabbreviated = []string{"bun", "eslint", "jest", "prettier", "ruff", "uv", "vitest"}
+
+// optionFiles are the commands that read options from a file named after an @.
+var optionFiles = []string{"cargo", "mypy", "pytest", "ruff", "tsc"}
 
 // tableName returns the name of a command in the tables of this file.
 func tableName(command string) string {
@@ -155,8 +190,10 @@ func runsOthers(words []string, n int) bool {
 			return true // options for git follow
 		case name == "pnpm" && strings.HasPrefix(w, "--config."):
 			return true // sets a setting, such as script-shell
-		case name == "tsc" && strings.HasPrefix(w, "@"):
+		case slices.Contains(optionFiles, name) && strings.HasPrefix(w, "@"):
 			return true // a file with further options
+		case slices.Contains(evaluators, name) && strings.ContainsAny(w, "$`"):
+			return true // a substitution in a subscript
 		}
 	}
 	return false

@@ -71,6 +71,8 @@ func TestAllowRulesMatchOnlyWhatTheyUnderstand(t *testing.T) {
 		{"in a project with a longer name", inDir, call(dir+"2", "Bash", args{"command": "git status"}), false},
 		{"run in another folder", inDir, call(dir, "shell", args{"command": "git status", "cwd": "/"}), false},
 		{"run in a folder of the project", inDir, call(dir, "shell", args{"command": "git status", "cwd": "sub"}), true},
+		{"run in two folders", inDir, call(dir, "shell", args{"command": "git status", "workdir": "/", "dir_path": dir}), false},
+		{"run in one folder by two names", inDir, call(dir, "shell", args{"command": "git status", "workdir": dir, "dir_path": dir}), true},
 		{"run above the project", inDir, call(dir, "shell", args{"command": "git status", "workdir": ".."}), false},
 		{"the tool", ofBash, call(dir, "Bash", args{"command": "git status"}), true},
 		{"another tool", ofBash, call(dir, "shell", args{"command": "git status"}), false},
