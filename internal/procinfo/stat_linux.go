@@ -3,6 +3,7 @@ package procinfo
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -167,10 +168,20 @@ func HasArgument(pid int, argument string) bool {
 	return err == nil && slices.Contains(strings.Split(string(line), "\x00")[1:], argument)
 }
 
-// Marks returns the marks, as NAME=value, in the initial environment of a
-// process. It returns none if this process may not read that environment.
+// environSize is how much of an environment is searched for marks. A process
+// can make the kernel report terabytes as its environment.
+const environSize = 256 << 10
+
+// Marks returns the marks, as NAME=value, in the first environSize bytes of the
+// initial environment of a process. It returns none if this process may not
+// read that environment.
 func Marks(pid int) (marks []string) {
-	env, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	env, _ := io.ReadAll(io.LimitReader(f, environSize))
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		if IsMark(entry) {
 			marks = append(marks, string(entry))
