@@ -60,10 +60,16 @@ func (c *Command) checkLaunch(ctx context.Context, opt runnel.Options, dirs []st
 	return c.checkGit(ctx, opt, dirs, agent)
 }
 
-// checkGit fails if git would run programs in one of the folders.
+// checkGit fails if git would run programs in one of the folders. If the agent
+// works in a trusted folder, no git settings are pinned, because the pins would
+// stop the hooks of that folder.
 func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []string, agent Agent) error {
+	find := gitconfig.Find
+	if opt.Trusted {
+		find = gitconfig.FindUnpinned
+	}
 	for _, dir := range dirs {
-		found, err := gitconfig.Find(ctx, c.Env, dir)
+		found, err := find(ctx, c.Env, dir)
 		if ctx.Err() != nil {
 			return startFault(ctx, agent, err)
 		}

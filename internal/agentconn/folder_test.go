@@ -1,6 +1,7 @@
 package agentconn
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -283,5 +284,40 @@ func TestUntrustedFurtherFolderIsChecked(t *testing.T) {
 		if c.refused != strings.Contains(err.Error(), "diff.x.command (.git/config)") || !strings.Contains(err.Error(), c.advice) {
 			t.Errorf("%+v: %v", c.opt, err)
 		}
+	}
+}
+
+// Runnel pins no git settings in a trusted folder, because they would stop the
+// hooks of that folder. So a further folder that is untrusted must have no
+// hooks.
+func TestHooksOfUntrustedFolderBesideTrustedOneAreFound(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	t.Setenv("HOME", t.TempDir())
+	dir, other := t.TempDir(), t.TempDir()
+	hooks := filepath.Join(other, ".git", "hooks")
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", other).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := errors.Join(os.MkdirAll(hooks, 0o700), os.WriteFile(filepath.Join(hooks, "pre-commit.sample"), nil, 0o700), os.WriteFile(filepath.Join(hooks, "pre-push"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	start := func(opt runnel.Options) string {
+		_, err := Start(t.Context(), Command{Path: "/no/such/program", Env: []string{"PATH=" + os.Getenv("PATH")}}, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, opt)
+		return err.Error()
+	}
+	beside := runnel.Options{Dir: dir, Trusted: true, AddDirs: []string{other}, UntrustedDirs: []string{other}}
+	if got := start(beside); strings.Contains(got, "hooks") {
+		t.Errorf("without hooks that git runs: %s", got)
+	}
+	if err := os.WriteFile(filepath.Join(hooks, "post-index-change"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(beside); !strings.Contains(got, ".git/hooks/post-index-change (") {
+		t.Errorf("beside a trusted folder: %s", got)
+	}
+	if got := start(runnel.Options{Dir: other}); strings.Contains(got, "hooks") {
+		t.Errorf("alone, where settings are pinned: %s", got)
 	}
 }

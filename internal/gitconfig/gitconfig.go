@@ -40,11 +40,21 @@ var ErrNoGit = errors.New("git is not installed, or not in PATH")
 // many again in git directories and behind links, and as many in object
 // directories. It misses repositories beyond these bounds.
 func Find(ctx context.Context, env []string, dir string) ([]Finding, error) {
+	return find(ctx, env, dir, false)
+}
+
+// FindUnpinned is like [Find] for a git whose settings are not pinned. It also
+// returns all other hooks.
+func FindUnpinned(ctx context.Context, env []string, dir string) ([]Finding, error) {
+	return find(ctx, env, dir, true)
+}
+
+func find(ctx context.Context, env []string, dir string, unpinned bool) ([]Finding, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
 	f := newFinder(ctx, env, maxEntries)
-	f.root = dir
+	f.root, f.unpinned = dir, unpinned
 	f.above(dir)
 	f.walk(dir)
 	f.left = maxEntries // for git directories, which may be outside of dir

@@ -24,19 +24,20 @@ const (
 
 // A finder collects the findings of one folder.
 type finder struct {
-	ctx   context.Context
-	env   []string        // environment of the agent
-	root  string          // folder that is judged
-	git   string          // path of the program, once it is needed
-	dirs  map[string]bool // folders already walked
-	files map[string]bool // configurations already read
-	left  int             // entries that may still be checked
-	outer string          // outermost repository above root, "" if there is none
-	later []string        // folders to walk after root: git directories, and targets of links
-	last  []string        // object directories, to walk after everything else
-	found []Finding
-	known map[Finding]bool // the elements of found
-	err   error
+	ctx      context.Context
+	env      []string        // environment of the agent
+	root     string          // folder that is judged
+	unpinned bool            // the settings of the agent's git are not pinned
+	git      string          // path of the program, once it is needed
+	dirs     map[string]bool // folders already walked
+	files    map[string]bool // configurations already read
+	left     int             // entries that may still be checked
+	outer    string          // outermost repository above root, "" if there is none
+	later    []string        // folders to walk after root: git directories, and targets of links
+	last     []string        // object directories, to walk after everything else
+	found    []Finding
+	known    map[Finding]bool // the elements of found
+	err      error
 }
 
 func newFinder(ctx context.Context, env []string, left int) *finder {
@@ -151,15 +152,30 @@ func (f *finder) gitDir(dir string) {
 // itself, and removes the pins from its environment.
 var receiving = []string{"pre-receive", "update", "proc-receive", "reference-transaction", "push-to-checkout", "post-receive", "post-update", "pre-auto-gc"}
 
-const hookProblem = "git runs it when somebody pushes to this repository"
+const (
+	hookProblem    = "git runs it when somebody pushes to this repository"
+	anyHookProblem = "git runs it because the session's first folder is trusted"
+)
 
-// hooks reports the receiving hooks of a git directory. It skips files that
-// nobody may execute, since git skips them too.
+// hooks reports the receiving hooks of a git directory, or, if the settings are
+// not pinned, all hooks. It skips files that nobody may execute, since git
+// skips them too.
 func (f *finder) hooks(dir string) {
-	for _, name := range receiving {
-		path := filepath.Join(dir, "hooks", name)
+	dir = filepath.Join(dir, "hooks")
+	names, problem := receiving, hookProblem
+	if f.unpinned {
+		names, problem = nil, anyHookProblem
+		entries, _ := f.list(dir)
+		for _, e := range entries {
+			if !e.IsDir() && !strings.HasSuffix(e.Name(), ".sample") {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
 		if st, err := os.Lstat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 != 0) {
-			f.add(Finding{File: path, Problem: hookProblem})
+			f.add(Finding{File: path, Problem: problem})
 		}
 	}
 }
