@@ -3,6 +3,8 @@ package httpapi
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,5 +137,27 @@ func TestTossedCookiesLockNobodyOut(t *testing.T) {
 	}
 	if res := s.get("/api/me", asPage(own), func(r *http.Request) { r.Header.Set("X-Big", strings.Repeat("a", 40<<10)) }); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("40 KiB of another header: got %d", res.StatusCode)
+	}
+}
+
+// A request without a valid credential can have thousands of cookies of our
+// name and a long key. Their combinations must not fill the memory.
+func TestManyCookiesWithALongKeyTakeLittleMemory(t *testing.T) {
+	rg := newRig(t)
+	long := strings.Repeat("k", 30<<10)
+	for name, key := range map[string]string{browser.KeyHeader: long, "Sec-WebSocket-Protocol": browser.KeyProtocol + long} {
+		r := rg.request("GET", "/api/me", "", anonymous, header("Cookie", strings.Repeat(browser.CookieName+"=x; ", 2900)),
+			header(name, key), header("Upgrade", "websocket"), header("Sec-Fetch-Site", "same-origin"))
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		rg.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		if w.Code != http.StatusUnauthorized {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+			t.Errorf("%s: the request took %d bytes of memory", name, took)
+		}
 	}
 }

@@ -101,12 +101,15 @@ func credential(r *http.Request) (kind store.TokenKind, secrets []string, err er
 		}
 		return store.TokenAPI, []string{token}, nil
 	}
-	key := browser.PageKey(r)
-	for _, c := range r.CookiesNamed(browser.CookieName) {
-		secrets = append(secrets, auth.Halves{Cookie: c.Value, Key: key}.Secret())
-	}
-	if key == "" || len(secrets) == 0 {
+	key, cookies := browser.PageKey(r), r.CookiesNamed(browser.CookieName)
+	if key == "" || len(cookies) == 0 {
 		return "", nil, errUnauthorized
+	}
+	if !auth.IsSecret(key) { // wrong with every cookie, and it may be long
+		cookies = cookies[:1]
+	}
+	for _, c := range cookies {
+		secrets = append(secrets, auth.Halves{Cookie: c.Value, Key: key}.Secret())
 	}
 	return store.TokenBrowser, secrets, nil
 }
