@@ -31,7 +31,7 @@ func (a *about) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/metrics", scope: auth.Read, name: "metrics", summary: "Get metrics in the Prometheus format",
 			status: http.StatusOK, media: []string{"text/plain"}, stream: true, serve: a.metrics.serve},
-		{method: http.MethodGet, path: "/openapi.json", bound: true, name: "openapi", summary: "Get this document",
+		{method: http.MethodGet, path: "/openapi.json", bound: true, unread: true, name: "openapi", summary: "Get this document",
 			status: http.StatusOK, out: map[string]any{}, serve: a.serveDocument},
 		{method: http.MethodGet, path: "/docs", scope: auth.Read, bound: true, name: "docs", summary: "Get the list of routes as a page",
 			status: http.StatusOK, media: []string{"text/html"}, serve: a.serveDocs},

@@ -34,7 +34,7 @@ type route struct {
 	fails   []runnel.Code // errors beyond those that follow from the other fields; see codes
 	refused []int         // further statuses of INVALID_REQUEST; see refusals
 	page    bool          // is served only under a Host of the page
-	unread  bool          // the handler itself counts unread bytes; see Streams.Unread
+	unread  bool          // the handler itself counts unread bytes, or all answers share one copy; see Streams.Unread
 	endsOwn bool          // the handler may end the caller's own credential; its answer is written even then
 	bound   bool          // the handler itself restricts a bound credential to its project; see confine
 	serve   func(w http.ResponseWriter, r *http.Request) error

@@ -73,6 +73,37 @@ func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	}
 }
 
+// TestStrangersCannotCutAnswersOff lets clients without a credential request
+// the large document that needs none, and read nothing. All of them share one
+// copy of it, so they must not use up the limit of unread bytes.
+func TestStrangersCannotCutAnswersOff(t *testing.T) {
+	timed(t, minute)
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
+		id := s.create()
+		s.events(id, s.prompt(id, burst(200_000))) // a megabyte
+		var conns []net.Conn
+		for n := range 9 {
+			c, err := s.ln.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			conns = append(conns, c)
+			request := "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+			if n == 0 {
+				request = "GET /api/session/" + id + "/items HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + s.token + "\r\n\r\n"
+			}
+			_, _ = io.WriteString(c, request)
+			readHead(t, c)
+			synctest.Wait()
+		}
+		if _, err := conns[0].Write([]byte{0}); err != nil {
+			t.Errorf("the answer to the credential was cut off: %v", err)
+		}
+	})
+}
+
 // readHead reads the head of an answer.
 func readHead(t *testing.T, c net.Conn) {
 	t.Helper()
