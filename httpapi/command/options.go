@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -59,6 +60,10 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 	return Options{}, runnel.Fail(runnel.Forbidden, what+": this can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
 }
 
+// maxUnknown is the number of unknown options that warnings name. The server
+// may store the warnings together with the answer to a prompt.
+const maxUnknown = 20
+
 // decodeOptions decodes the options of a client. Unlike in other bodies, an
 // unknown field is ignored, with a warning. A field that differs from a known
 // one only in case is an error, as in other bodies.
@@ -95,6 +100,9 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 		out.Warnings = append(out.Warnings, prefix+strictjson.Quote(key)+": unknown, ignored")
 	}
 	slices.Sort(out.Warnings)
+	if more := len(out.Warnings) - maxUnknown; more > 0 {
+		out.Warnings = append(out.Warnings[:maxUnknown:maxUnknown], fmt.Sprintf("%s: %d further fields are unknown, ignored", whole, more))
+	}
 	if err := reply.Fit(field, members, &out.Options); err != nil {
 		return out, err
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,5 +26,21 @@ func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
 		} else if runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("%s: got %v", bad, err)
 		}
+	}
+}
+
+// The warnings of a prompt are in its answer, which the server stores if the
+// client can repeat the request. So a client must not make them long.
+func TestManyUnknownOptionsGiveFewWarnings(t *testing.T) {
+	var keys []string
+	for i := range 10_000 {
+		keys = append(keys, fmt.Sprintf(`"%05d%s":0`, i, strings.Repeat("\U0001f600", 20)))
+	}
+	opt, err := decodeOptions("opts", json.RawMessage("{"+strings.Join(keys, ",")+"}"))
+	if err != nil || len(opt.Warnings) != maxUnknown+1 || !strings.Contains(opt.Warnings[0], `"00000`) {
+		t.Fatalf("%d warnings, %v", len(opt.Warnings), err)
+	}
+	if last, want := opt.Warnings[maxUnknown], "opts: 9980 further fields are unknown, ignored"; last != want {
+		t.Errorf("got %q, want %q", last, want)
 	}
 }
