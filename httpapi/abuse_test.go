@@ -18,10 +18,12 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/strictjson"
 )
 
 // The server closes a connection whose client sends a request very slowly, or
@@ -518,4 +520,39 @@ func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
 			t.Errorf("%d credentials still count", n)
 		}
 	})
+}
+
+// A list of short elements takes much more memory than its text. Lists that the
+// server decodes are therefore bounded, and longer ones are rejected before
+// they are decoded.
+func TestListsOfARequestHaveALimit(t *testing.T) {
+	rg := newRig(t)
+	unknown := "/api/session/" + uuid.NewString() + "/send"
+	for _, tt := range []struct {
+		field, target, head, tail string
+		status                    int // with as many elements as allowed
+	}{
+		{"attachments", unknown, `{"content":"x","attachments":[`, "]}", http.StatusNotFound},
+		{"opts.tools", unknown, `{"content":"x","opts":{"tools":[`, "]}}", http.StatusNotFound},
+		{"tools", strings.TrimSuffix(unknown, "send") + "options", `{"tools":[`, "]}", http.StatusNotFound},
+	} {
+		body := func(n int) string { return tt.head + strings.Repeat(`"a",`, n-1) + `"a"` + tt.tail }
+		if w := rg.do("POST", tt.target, body(strictjson.MaxElements)); w.Code != tt.status {
+			t.Errorf("%s with the most elements: got %d %s", tt.field, w.Code, w.Body)
+		}
+		for _, n := range []int{strictjson.MaxElements + 1, 250_000} {
+			w, long := httptest.NewRecorder(), body(n)
+			r := rg.request("POST", tt.target, long)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			rg.ServeHTTP(w, r)
+			runtime.ReadMemStats(&after)
+			if want := tt.field + ": has more than 10000 elements"; w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s with %d elements: got %d %s, want %q", tt.field, n, w.Code, w.Body, want)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 10<<20 {
+				t.Errorf("%s with %d elements: %d bytes were allocated for a body of %d", tt.field, n, took, len(long))
+			}
+		}
+	}
 }

@@ -15,6 +15,10 @@ import (
 const (
 	maxDepth = 64
 	MaxKeys  = 10_000 // members of one object
+
+	// MaxElements is the maximum number of elements of an array, except in
+	// values that are passed on unparsed.
+	MaxElements = 10_000
 )
 
 // Check accepts exactly one JSON value that every JSON parser understands in

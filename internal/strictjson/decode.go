@@ -65,8 +65,11 @@ func checkKeys(data []byte, t reflect.Type, path string) error {
 			}
 		}
 	case reflect.Slice:
+		if tooLong(data) {
+			return errTooLong(strings.TrimSuffix(path, "."))
+		}
 		var elems []json.RawMessage
-		if t.Elem().Kind() == reflect.Uint8 || json.Unmarshal(data, &elems) != nil {
+		if t.Elem() == Raw || t.Elem().Kind() == reflect.Uint8 || json.Unmarshal(data, &elems) != nil {
 			return nil
 		}
 		for i, e := range elems {
@@ -76,6 +79,30 @@ func checkKeys(data []byte, t reflect.Type, path string) error {
 		}
 	}
 	return nil
+}
+
+// tooLong reports whether data, which is valid JSON, is an array with too many
+// elements. It decodes nothing, because the elements of a long array can take
+// much more memory than data.
+func tooLong(data []byte) bool {
+	s := &scanner{data: data}
+	if s.peek() != '[' {
+		return false
+	}
+	s.pos++
+	for n := 0; s.peek() != ']'; n++ {
+		if n == MaxElements || s.value(0) != nil {
+			return n == MaxElements
+		}
+		if s.peek() == ',' {
+			s.pos++
+		}
+	}
+	return false
+}
+
+func errTooLong(field string) error {
+	return fmt.Errorf("%s: has more than %d elements", field, MaxElements)
 }
 
 // Unknown returns the error text for a key that is none of fields. It suggests
@@ -134,6 +161,11 @@ func Almost(key string, fields map[string]reflect.Type) bool {
 // Fit decodes the members of an object into v. name is the prefix of fields in
 // errors; if it is empty there is no prefix.
 func Fit(name string, members map[string]json.RawMessage, v any) error {
+	for field, t := range Fields(reflect.TypeOf(v).Elem()) {
+		if t != Raw && tooLong(members[field]) {
+			return errTooLong(strings.TrimPrefix(name+"."+field, "."))
+		}
+	}
 	data, err := json.Marshal(members)
 	if err != nil {
 		return errors.New(strings.TrimPrefix(name+": not JSON", ": "))
