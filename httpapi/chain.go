@@ -111,6 +111,11 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 	if headerSize(r.Header) > maxHeader {
 		return reply.NewError(http.StatusRequestHeaderFieldsTooLarge, "the request has too many headers, or they are too long")
 	}
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// A proxy that takes another length for a chunked body may send its end
+		// as the next request. So this request is the last of its connection.
+		w.Header().Set("Connection", "close")
+	}
 	// Check the length: over HTTP/2 a request without a body has a Body that is
 	// empty, not nil.
 	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -542,5 +543,35 @@ func TestPanicPath(t *testing.T) {
 	}
 	if w := rg.do("GET", "/api/health", ""); w.Code != 200 {
 		t.Errorf("afterwards: %d", w.Code)
+	}
+}
+
+// A proxy in front of the server may take another length for a chunked body
+// than the server, and so send the beginning of a second request as the end of
+// the first. The server reads no second request from such a connection.
+func TestNoRequestFollowsAChunkedBody(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	second := "GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " + s.token + "\r\n\r\n"
+	for name, head := range map[string]string{
+		"two lengths": "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+		"folded line": "Content-Length: 4\r\nTransfer-Encoding:\r\n chunked\r\n",
+		"chunks only": "Transfer-Encoding: chunked\r\n",
+	} {
+		for _, body := range []string{"0\r\n\r\n", "2\r\n{}\r\n0\r\n\r\n"} {
+			c, err := s.ln.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = io.WriteString(c, "POST /api/rules/explain HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+s.token+
+					"\r\nContent-Type: application/json\r\n"+head+"\r\n"+body+second) // fails once the server has closed the connection
+			}()
+			answers, err := io.ReadAll(c)
+			if n := strings.Count(string(answers), "HTTP/1.1 "); err != nil || n != 1 {
+				t.Errorf("%s: %d answers, %v:\n%s", name, n, err, answers)
+			}
+			_ = c.Close()
+		}
 	}
 }
