@@ -85,6 +85,26 @@ describe("markdown of others", () => {
     expect(render("[write](mailto:a@b.example)").textContent).toBe("write (a@b.example)");
   });
 
+  it.each([
+    [
+      "letters that look like others",
+      "<https://b\u0430nk.example/x>",
+      "https://b\u0430nk.example/x (xn--bnk-6cd.example)",
+    ],
+    [
+      "white space that browsers remove",
+      "[https://bank.example&#9;.evil.example/](https://bank.example&#9;.evil.example/)",
+      "https://bank.example\t.evil.example/ (bank.example.evil.example)",
+    ],
+  ])("says where a link leads if its text has %s", (_name, text, shown) => {
+    expect(render(text).textContent).toBe(shown);
+  });
+
+  it("repeats no target that the text already has", () => {
+    for (const text of ["https://a.example/b?c=\u00e9", "https://A.example", "http://a.example:8080/x%20y"])
+      expect(render(`<${text}>`).textContent).toBe(text);
+  });
+
   it("does not fetch images but links them", () => {
     const host = render("![chart](https://a.example/c.png)");
     expect(host.querySelector("img")).toBeNull();

@@ -214,8 +214,10 @@ function Link({ href, label, content }: { href: string; label: string; content: 
         </span>
       </span>
     );
-  // Show the real target whenever the text of the link differs from it.
-  const said = label === safe || `${label}/` === safe || label === href;
+  // Show the real target whenever the text of the link differs from it. The
+  // text may write a path in another way, but not the host, which may have
+  // letters that look like others.
+  const said = label === safe || `${label}/` === safe || (label === href && namesHost(label, safe));
   return (
     <>
       <a href={safe} target="_blank" rel="noopener noreferrer nofollow" title={safe}>
@@ -223,6 +225,15 @@ function Link({ href, label, content }: { href: string; label: string; content: 
       </a>
       {!said && <span className="link-target"> ({target(safe)})</span>}
     </>
+  );
+}
+
+/** Whether a text begins with the scheme and host of a URL as they are in it. */
+function namesHost(text: string, url: string): boolean {
+  const { protocol, host } = new URL(url);
+  const origin = `${protocol}//${host}`;
+  return (
+    text.slice(0, origin.length).toLowerCase() === origin && /^([/?#]|$)/.test(text.slice(origin.length))
   );
 }
 
