@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/internal/strictjson"
@@ -359,6 +360,53 @@ func TestNoRequestHoldsItsCookiesWhileItsBodyArrives(t *testing.T) {
 			t.Errorf("%s: the body is not read", target)
 		}
 	}
+}
+
+// Over HTTP/2 a client can send a megabyte of cookies with a few hundred bytes,
+// and decides when the server may write the answer.
+func TestNoRequestHoldsItsCookiesWhileItsAnswerWaits(t *testing.T) {
+	rg := newRig(t)
+	cookies := header("Cookie", "other="+strings.Repeat("x", 900<<10))
+	for name, edit := range map[string]func(*http.Request){
+		"no credential":    anonymous,
+		"wrong credential": header("Authorization", "Bearer x"),
+		"wrong browser": func(r *http.Request) {
+			anonymous(r)
+			addHeader("Cookie", browser.CookieName+"=x")(r)
+			header(browser.KeyHeader, "x")(r)
+			header("Sec-Fetch-Site", "same-origin")(r)
+		},
+		"refused host":      host("evil.example"),
+		"invalid host":      host("?"),
+		"refused origin":    header("Origin", "https://evil.example"),
+		"too many headers":  header("X-Long", strings.Repeat("x", 40<<10)),
+		"valid credential":  func(*http.Request) {},
+		"worker":            header("Service-Worker", "script"),
+		"page, wrong host":  func(r *http.Request) { r.URL.Path, r.RequestURI, r.Host = "/", "/", "localhost" },
+		"too long a target": func(r *http.Request) { r.RequestURI = "/" + strings.Repeat("x", 10<<10) },
+	} {
+		req := rg.request("GET", "/api/me", "", cookies, edit)
+		w := &writesTo{httptest.NewRecorder(), func() {
+			for _, line := range req.Header.Values("Cookie") {
+				t.Errorf("%s: %d bytes of cookies", name, len(line))
+			}
+		}}
+		rg.ServeHTTP(w, req)
+		if w.Body.Len() == 0 {
+			t.Errorf("%s: no answer", name)
+		}
+	}
+}
+
+// A writesTo calls look before each write.
+type writesTo struct {
+	*httptest.ResponseRecorder
+	look func()
+}
+
+func (w *writesTo) Write(p []byte) (int, error) {
+	w.look()
+	return w.ResponseRecorder.Write(p)
 }
 
 func TestBodyWithoutACredentialIsShort(t *testing.T) {

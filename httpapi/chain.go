@@ -43,39 +43,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sw.finish()
 	}()
 	secure(sw.Header())
-	if err := limits(sw, r); err != nil {
-		s.reply.Error(sw, r, err)
+	r, answered, err := s.admit(sw, r, route)
+	if answered {
 		return
 	}
-	host := s.hosts.Judge(r.Host)
-	switch host {
-	case browser.HostInvalid:
-		s.reply.Error(sw, r, reply.NewError(http.StatusBadRequest, "the Host header is missing or malformed"))
-		return
-	case browser.HostRefused:
-		s.reply.Error(sw, r, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name with --hosts"))
-		return
-	}
-	if browser.EndWorker(sw, r, host, route.page) {
-		return
-	}
-	if err := s.origins.Judge(r, host); err != nil {
-		s.reply.Error(sw, r, err)
-		return
-	}
-	if route.page && host != browser.HostOfPage {
-		s.reply.Error(sw, r, browser.NotOfPage())
-		return
-	}
-	if s.origins.CORS(sw, r) {
-		return
-	}
-	r, err := s.gate.authorize(sw, r, route)
+	browser.DropCookies(r)
 	if err != nil {
 		s.reply.Error(sw, r, err)
 		return
 	}
-	r.Header.Del("Cookie") // up to a megabyte, which is not needed any more
 	if route.scope == "" && r.Method == http.MethodPost {
 		done, ok := conns.Public(r, s.limits.UnauthenticatedRequests)
 		if !ok {
@@ -95,6 +71,35 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer done()
 	}
 	s.served(sw, r, route)
+}
+
+// admit checks a request before its handler. It returns the request with the
+// caller's identity, or the error for the client. answered is true if admit has
+// answered the request itself.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, route *route) (admitted *http.Request, answered bool, err error) {
+	if err := limits(w, r); err != nil {
+		return r, false, err
+	}
+	host := s.hosts.Judge(r.Host)
+	switch {
+	case host == browser.HostInvalid:
+		return r, false, reply.NewError(http.StatusBadRequest, "the Host header is missing or malformed")
+	case host == browser.HostRefused:
+		return r, false, browser.Forbidden("runnel does not answer to this Host; use localhost or an address it listens on, or add the name with --hosts")
+	case browser.EndWorker(w, r, host, route.page):
+		return r, true, nil
+	}
+	if err := s.origins.Judge(r, host); err != nil {
+		return r, false, err
+	}
+	if route.page && host != browser.HostOfPage {
+		return r, false, browser.NotOfPage()
+	}
+	if s.origins.CORS(w, r) {
+		return r, true, nil
+	}
+	r, err = s.gate.authorize(w, r, route)
+	return r, false, err
 }
 
 // limits rejects a request that is too large or malformed, before all other

@@ -48,3 +48,9 @@ func (c Cookies) Make(r *http.Request, secret string, life time.Duration) *http.
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil || c.Proxied,
 	}
 }
+
+// DropCookies removes the cookies from r, which may have a megabyte of them.
+// They must not stay in memory while the answer waits to be written: over
+// HTTP/2 they arrive as a few hundred bytes, and the client decides how long
+// the answer waits.
+func DropCookies(r *http.Request) { r.Header.Del("Cookie") }

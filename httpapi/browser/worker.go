@@ -28,6 +28,7 @@ func EndWorker(w http.ResponseWriter, r *http.Request, host Verdict, hasOwn bool
 	if own || r.Method != http.MethodGet || r.Header.Get("Service-Worker") != "script" {
 		return false
 	}
+	DropCookies(r)
 	h := w.Header()
 	h.Set("Content-Type", "text/javascript; charset=utf-8")
 	h.Set("Service-Worker-Allowed", "/") // the worker to remove may have a wider scope than its folder
