@@ -210,6 +210,10 @@ func isText(r rune) bool {
 		return false
 	case r >= 0xE0000 && r <= 0xE0FFF: // invisible, including unassigned code points
 		return false
+	case r == 0xFE0E || r == 0xFE0F: // change how an emoji is drawn
+		return true
+	case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector): // fillers and others without a glyph
+		return false
 	}
 	return true
 }

@@ -9,7 +9,7 @@ const shown = (text: string) =>
 
 describe("visible", () => {
   it("leaves ordinary text alone", () => {
-    const text = "naïve café 漢字 עברית مرحبا 👍🏽 👩‍👩‍👧 \ttab\nline";
+    const text = "naïve café 漢字 עברית مرحبا 👍🏽 👩‍👩‍👧 ⚠️ 1️⃣ \ttab\nline";
     expect(visible(text)).toEqual([{ text }]);
     expect(hasHidden(text.replace(/\u200d/g, ""))).toBe(false);
   });
@@ -24,6 +24,10 @@ describe("visible", () => {
     ["byte order mark", "\ufeffx", "‹BOM›x"],
     ["tag characters", "x\u{e0041}", "x‹U+E0041›"],
     ["filler", "x\u3164", "x‹U+3164›"],
+    ["variation selector", "build\ufe01", "build‹U+FE01›"],
+    ["variation selector of an emoji behind a letter", "build\ufe0f 1\ufe0f", "build‹U+FE0F› 1‹U+FE0F›"],
+    ["shorthand control", "x\u{1bca0}", "x‹U+1BCA0›"],
+    ["hieroglyph control", "x\u{13430}", "x‹U+13430›"],
     ["lone surrogate", "x\ud800y", "x‹U+D800›y"],
     ["carriage return", "safe\rEVIL", "safe‹CR›EVIL"],
     ["separators", "a\u2028b", "a‹LS›b"],

@@ -47,10 +47,11 @@ const names: Record<number, string> = {
 }; // prettier-ignore
 
 // C0 controls except tab and newline, DEL, C1 controls, soft hyphen, every
-// format character, line and paragraph separators, fillers and blanks without a
-// glyph, variation selectors other than those of emoji, tags, lone surrogates.
+// format character without a glyph, line and paragraph separators, fillers and
+// blanks, variation selectors except behind an emoji or in a keycap, tags, lone
+// surrogates.
 const hidden =
-  /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
+  /(?<!\p{Extended_Pictographic})(?!\ufe0f\u20e3)[\ufe0e\ufe0f]|[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 // A ZWJ that joins emoji changes what is drawn, so it is not marked.
 const joined = /\p{Extended_Pictographic}\ufe0f?$/u;
@@ -80,7 +81,10 @@ export function visible(text: string, also?: RegExp): Piece[] {
   return out;
 }
 
-const strict = new RegExp(`[\\n\\t\\u00a0\\u2000-\\u200a\\u202f\\u205f\\u3000]|${hidden.source}`, "gu");
+const strict = new RegExp(
+  `[\\n\\t\\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000]|${hidden.source}`,
+  "gu",
+);
 
 /** Like visible, but line breaks, tabs and unusual spaces are marked, too. */
 export const exact = (text: string): Piece[] => visible(text, strict);
