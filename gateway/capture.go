@@ -205,6 +205,27 @@ func (cs *captures) status(id string, kept keptCapture) *Capture {
 	return &st
 }
 
+// open opens the file of a session for reading. The reader ends after the last
+// line that is in the file now.
+func (cs *captures) open(id string) (io.ReadCloser, error) {
+	if c := cs.find(id); c != nil { // no line is being written
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	file, err := os.Open(cs.path(id))
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(file, info.Size()), file}, nil
+}
+
 // equip returns opt with the tap of a session. The tap has no effect while the
 // session's capture is off.
 func (cs *captures) equip(opt runnel.Options, id string) runnel.Options {
@@ -523,12 +544,9 @@ func (c Captures) Open(ctx context.Context, ref string) (f io.ReadCloser, st Sta
 	if st, err = c.g.Status(ctx, ref); err != nil || st.Capture == nil || st.Capture.Bytes == 0 {
 		return nil, st, err
 	}
-	file, err := os.Open(c.g.opener.captures.path(st.SessionID))
+	f, err = c.g.opener.captures.open(st.SessionID)
 	if err != nil {
 		return nil, st, runnel.Fail(runnel.StoreUnavailable, "the file of the debug capture cannot be read; see the server's log", err)
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(file, st.Capture.Bytes), file}, st, nil
+	return f, st, nil
 }

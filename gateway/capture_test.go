@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -278,6 +279,41 @@ func TestStoppedCaptureStaysStoppedAfterARestart(t *testing.T) {
 	}
 	if st := setCapture(t, g, id, false); st.On || st.Stopped != "" {
 		t.Errorf("off: %+v", st)
+	}
+}
+
+func TestCaptureIsReadInWholeLinesWhileItGrows(t *testing.T) {
+	d := newDisk(t)
+	g := d.capturing(t, canonical(t.TempDir()))
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	setCapture(t, g, id, true)
+	c := g.opener.captures.find(id)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for line := strings.Repeat("x", 4<<20); c.whyStopped() == ""; {
+			c.put(runnel.DirOut, line)
+		}
+	}()
+	defer func() { <-written }()
+	for grows := true; grows; {
+		select {
+		case <-written:
+			grows = false
+		default:
+		}
+		f, _, err := CapturesOf(g).Open(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(string(data), "\n") {
+			t.Fatalf("the last line of %d bytes is cut off", len(data))
+		}
 	}
 }
 
