@@ -153,7 +153,6 @@ func TestReadmeCommandLine(t *testing.T) {
 	}
 }
 
-// serve starts a server that runs until the test ends.
 // create creates a session of the server and returns its id.
 func (n *newcomer) create(t *testing.T) string {
 	t.Helper()
@@ -167,6 +166,7 @@ func (n *newcomer) create(t *testing.T) string {
 	return made.SessionID
 }
 
+// serve starts a server that runs until the test ends.
 func (n *newcomer) serve(t *testing.T) {
 	t.Helper()
 	cmd := n.command(t, "runnel serve")
