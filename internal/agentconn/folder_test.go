@@ -321,3 +321,47 @@ func TestHooksOfUntrustedFolderBesideTrustedOneAreFound(t *testing.T) {
 		t.Errorf("alone, where settings are pinned: %s", got)
 	}
 }
+
+// A shim of a version manager runs a program of the folder if a file of the
+// folder says so.
+func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
+	home, dir := project(t)
+	shims, mark := filepath.Join(home, ".asdf", "shims"), filepath.Join(home, "mark")
+	write := func(path, text string) string {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	shim := write(filepath.Join(shims, "node"), "#!/bin/sh\nf=.tool-versions\n[ -e $f ] || exit 0\nexec \"$(sed 's/.*path://' $f)/bin/node\"\n")
+	write(filepath.Join(dir, "evil", "bin", "node"), "#!/bin/sh\ntouch "+mark+"\n")
+	env := []string{"PATH=" + shims + string(os.PathListSeparator) + os.Getenv("PATH")}
+	start := func(program string) error {
+		c, err := Start(t.Context(), Command{Path: program, Env: env}, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, runnel.Options{Dir: dir})
+		if err == nil {
+			c.Ended()
+		}
+		return err
+	}
+	script := write(filepath.Join(home, "bin", "agent"), "#!/usr/bin/env node\n")
+	if err := start(script); err != nil {
+		t.Fatalf("in a folder that names no version: %v", err)
+	}
+	versions := write(filepath.Join(dir, ".tool-versions"), "nodejs path:./evil\n")
+	for _, program := range []string{script, shim} {
+		if err := start(program); err == nil || !strings.Contains(err.Error(), versions) {
+			t.Errorf("%s: %v", program, err)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program of the folder ran")
+	}
+	if err := start(write(filepath.Join(home, "bin", "plain"), "#!/bin/sh\n")); err != nil {
+		t.Errorf("a program without a shim: %v", err)
+	}
+	write(versions, "nodejs 22.1.0\n")
+	if got := versionByPath(dir); got != "" {
+		t.Errorf("a plain version: %s", got)
+	}
+}

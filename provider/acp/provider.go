@@ -247,7 +247,7 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 	extra := map[string]string{}
 	var quirky []string
 	if f := a.quirks().startup.environ; f != nil {
-		quirky = f(opt)
+		quirky = f(p.configured(opt))
 	}
 	for _, e := range slices.Concat(a.Env, quirky, p.env, opt.Env) {
 		if name, value, ok := strings.Cut(e, "="); ok {

@@ -62,6 +62,9 @@ type startupQuirks struct {
 	keyLogin string
 	// settingsFile returns the path of the settings that select the login.
 	settingsFile func(env []string) string
+	// contextSettings returns the paths of the settings that can rename the
+	// files for the model, which checkTrust examines.
+	contextSettings func(env []string) []string
 	// environ returns further variables ("K=V") for the environment of the
 	// agent.
 	environ func(opt runnel.Options) []string

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +39,15 @@ func codexACP() *quirks {
 				return nil
 			},
 			pinGit: codexPins,
+			contextSettings: func(env []string) []string {
+				paths := []string{inHome(".codex", "config.toml")(env)}
+				for _, e := range env {
+					if home, ok := strings.CutPrefix(e, "CODEX_HOME="); ok && home != "" {
+						paths = append(paths, filepath.Join(home, "config.toml"))
+					}
+				}
+				return paths
+			},
 
 			noSubagents:   codexNoSubagents,
 			subagentTools: []string{"spawn_agent", "send_message", "followup_task"},

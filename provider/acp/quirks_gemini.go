@@ -3,6 +3,8 @@ package acp
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -105,16 +107,21 @@ func geminiTool(tc toolCall) string {
 // trusted. In an untrusted folder the agent ignores the folder's settings and
 // files for the model, and offers only the modes that ask most. So an untrusted
 // folder without such files counts as trusted. The agent finds a GEMINI.md in
-// a subfolder when the model reads another file of that subfolder.
+// a subfolder when the model reads another file of that subfolder. The user's
+// settings can give that file other names.
 func geminiTrust(opt runnel.Options) []string {
-	trusted := opt.Trusted || findSettings(opt.Dir, []string{".gemini", "**/.gemini/.env", "**/.env", ".agents", geminiContext}) == "" && !hasGeminiContext(opt.Dir)
+	env := append(os.Environ(), opt.Env...)
+	names, ok := contextNames(settingsIn(env, ".gemini", []string{"GEMINI_CLI_HOME"}, "/etc/gemini-cli"))
+	names = append(names, geminiContext)
+	trusted := opt.Trusted || ok && findSettings(opt.Dir, append([]string{".gemini", "**/.gemini/.env", "**/.env", ".agents"}, names...)) == "" && !hasContext(opt.Dir, names)
 	return []string{"GEMINI_CLI_TRUST_WORKSPACE=" + strconv.FormatBool(trusted)}
 }
 
-// hasGeminiContext reports whether the folder or a subfolder contains a file
-// for the model. It also reports true if the folder is too large to search. The
-// user's home directory counts as a folder without such a file.
-func hasGeminiContext(dir string) bool {
+// hasContext reports whether the folder or a subfolder contains a file for the
+// model, which has one of these names. It also reports true if the folder is
+// too large to search. The user's home directory counts as a folder without
+// such a file.
+func hasContext(dir string, names []string) bool {
 	if dir == "" {
 		return false
 	}
@@ -125,9 +132,13 @@ func hasGeminiContext(dir string) bool {
 	case real == userHome():
 		return false
 	}
-	found, whole := findBelow(real, []string{geminiContext}, func(string) bool { return true })
+	last := make([]string, len(names))
+	for i, name := range names {
+		last[i] = path.Base(name)
+	}
+	found, whole := findBelow(real, last, func(string) bool { return true })
 	return found != "" || !whole
 }
 
-// geminiContext is the name of the agent's files for the model.
+// geminiContext is the usual name of the agent's files for the model.
 const geminiContext = "GEMINI.md"

@@ -22,6 +22,9 @@ func qwen() *quirks {
 			},
 			bypass: []setting{{"mode", "yolo"}, {"mode", "auto"}}, // in auto a model decides; 0.24.4 starts in auto
 
+			contextSettings: func(env []string) []string {
+				return settingsIn(env, ".qwen", []string{"QWEN_HOME"}, "/etc/qwen-code")
+			},
 			keyLogin: "openai", settingsFile: inHome(".qwen", "settings.json"),
 
 			subagentTools: []string{"agent"}, // asks in mode default, unless the user's settings allow it

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -23,13 +24,17 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 	if opt.Trusted {
 		dirs = opt.UntrustedDirs
 	}
+	context, err := p.contextFiles(opt)
+	if err != nil && len(dirs) > 0 {
+		return err
+	}
 	found := ""
 	for _, dir := range dirs {
 		if found == "" {
 			found = findSettings(dir, p.agent.SettingsFiles)
 		}
 		if found == "" {
-			found = findLinkOutside(dir, p.agent.ContextFiles, p.agent.Imports)
+			found = findLinkOutside(dir, context, p.agent.Imports)
 		}
 		if found == "" {
 			found = findNestedLinkOutside(dir, p.agent.NestedFiles)
@@ -40,6 +45,25 @@ func (p *provider) checkTrust(opt runnel.Options) error {
 	}
 	return runnel.Fail(runnel.SessionCreateFailed, p.DisplayName()+" cannot ignore "+text.OneLine(found, 500)+", which could run commands or read files outside of the folder. "+
 		"Check this file. Then trust the folder (trusted-folders in the configuration), remove the file, or choose another agent.")
+}
+
+// contextFiles returns Agent.ContextFiles and the names that the user's settings
+// of the agent give to such files.
+func (p *provider) contextFiles(opt runnel.Options) ([]string, error) {
+	f := p.agent.quirks().startup.contextSettings
+	if f == nil {
+		return p.agent.ContextFiles, nil
+	}
+	names, ok := contextNames(f(p.environ(os.Environ(), opt)))
+	if !ok {
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "The settings of "+p.DisplayName()+" cannot be read, so Runnel does not know which files of an untrusted folder the agent would send to the model. "+
+			"Check these settings, or trust the folder (trusted-folders in the configuration).")
+	}
+	out := slices.Clone(p.agent.ContextFiles)
+	for _, name := range names {
+		out = append(out, anyDepth+name)
+	}
+	return out, nil
 }
 
 // findSettings returns the path of the first of these files that exists in the
