@@ -19,11 +19,15 @@ type location struct {
 }
 
 // locate returns the location of a path of the call. It resolves each path
-// once, however many rules ask for it.
+// once, however many rules ask for it. A file with several names counts as a
+// path that cannot be resolved, because its other names are unknown.
 func (a *action) locate(path string) location {
 	l, ok := a.located[path]
 	if !ok {
 		l.real, l.err = resolve(a.dir, path)
+		if file, err := os.Stat(l.real); l.err == nil && err == nil && hasSeveralNames(file) {
+			l.err = errUnclear
+		}
 		a.located[path] = l
 	}
 	return l

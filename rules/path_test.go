@@ -89,3 +89,32 @@ func TestMissingFoldersBelowDeepOnesAreResolvedOnce(t *testing.T) {
 		t.Errorf("a missing path takes %d allocations, and the folder above it %d", n, least)
 	}
 }
+
+// A file may have a further name outside of the folder of a rule: an agent or
+// an archive can create a hard link to any file of the user. A rule does not
+// know the other names, so a person is asked.
+func TestFileWithSeveralNamesIsAskedAbout(t *testing.T) {
+	dir := realDir(t)
+	outside, inside, denied := filepath.Join(dir, "outside"), filepath.Join(dir, "project", "inside"), filepath.Join(dir, "denied")
+	for _, folder := range []string{filepath.Dir(inside), denied} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write, project := call(dir, "Write", args{"file_path": inside}), allow(store.RuleEdit, filepath.Dir(inside))
+	if !matches(t, project, write) {
+		t.Fatal("a new file is not allowed")
+	}
+	if err := os.Link(outside, inside); err != nil {
+		t.Skip(err)
+	}
+	if matches(t, project, write) || matches(t, allow(store.RuleRead, filepath.Dir(inside)), call(dir, "Read", args{"file_path": inside})) {
+		t.Error("a rule allows a file that has another name outside of the folder")
+	}
+	if denied, ask := judged(t, []store.Rule{deny(store.RuleEdit, denied)}, write); denied || !ask {
+		t.Errorf("a rule that denies: denied %t, ask %t, want a question", denied, ask)
+	}
+}
