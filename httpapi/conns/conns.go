@@ -26,10 +26,11 @@ const (
 
 // A Listener accepts connections within limits. At the limit for connections
 // without a credential, a new connection replaces one of them: the oldest
-// connection of the address that has the most. At the limit for all
-// connections, it replaces such a connection too, or else the connection that
-// has been idle longest. If there is no connection to replace, the new
-// connection receives a 503 and is closed.
+// connection of the address that has the most. The addresses of an IPv6 network
+// of 64 bits count as one address. At the limit for all connections, a new
+// connection replaces such a connection too, or else the connection that has
+// been idle longest. If there is no connection to replace, the new connection
+// receives a 503 and is closed.
 type Listener struct {
 	net.Listener
 	limits  Limits
@@ -312,10 +313,18 @@ func Public(r *http.Request, most int) (done func(), ok bool) {
 	return func() { c.public.Add(-1) }, true
 }
 
+// address returns the address by which connections are compared: an IPv4
+// address, also in IPv6 form, or the first address of an IPv6 network of 64
+// bits. It is the zero address on a unix socket.
 func address(a net.Addr) netip.Addr {
 	if a == nil {
 		return netip.Addr{}
 	}
-	ap, _ := netip.ParseAddrPort(a.String()) // fails on a Unix socket, which has no IP address
-	return ap.Addr().Unmap().WithZone("")
+	ap, _ := netip.ParseAddrPort(a.String()) // fails on a unix socket, which has no IP address
+	addr := ap.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		network, _ := addr.Prefix(64) // cannot fail: an IPv6 address has more bits
+		return network.Addr()
+	}
+	return addr
 }

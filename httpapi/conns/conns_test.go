@@ -111,6 +111,20 @@ func TestOldestStrangerOfTheMostFrequentAddressMakesRoom(t *testing.T) {
 	}
 }
 
+// One caller usually has all addresses of an IPv6 network of 64 bits.
+func TestAddressesOfOneIPv6NetworkCountTogether(t *testing.T) {
+	for range 20 { // the order of a map is random
+		d := open(t, Limits{Open: 100, Unauthenticated: 3})
+		d.come("192.0.2.1")
+		d.come("2001:db8::1")
+		d.come("2001:db8:0:0:ffff::2")
+		d.come("2001:db8::3")
+		if got := d.closed(); len(got) != 1 || got[0] != 1 {
+			t.Fatalf("closed %v, want the first of the network", got)
+		}
+	}
+}
+
 func TestIdleConnectionMakesRoomAndABusyOneDoesNot(t *testing.T) {
 	d := open(t, Limits{Open: 2, Unauthenticated: 2})
 	for range 2 {
