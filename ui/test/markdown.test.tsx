@@ -137,6 +137,7 @@ describe("markdown of others", () => {
     ["brackets", "[".repeat(50_000)],
     ["links", "[a](".repeat(20_000)],
     ["addresses", "a@".repeat(50_000)],
+    ["lines that continue a quote", "> a\nb\n".repeat(50_000)],
     ["columns", `${"|a".repeat(5_000)}\n${"|-".repeat(5_000)}`],
   ])("survives too many %s, quickly", (_name, text) => {
     const took = cpuTime(() => expect(render(text).textContent).toContain(text.at(-1)));
@@ -159,6 +160,20 @@ describe("split", () => {
       before = { text: now, blocks: split(now, before) };
       expect(before.blocks.map((b) => b.raw)).toEqual(split(now).map((b) => b.raw));
     }
+  });
+
+  it("renders only the beginning of a very long text as more than plain text", () => {
+    const line = "**a** b\n\n";
+    let before: { text: string; blocks: ReturnType<typeof split> } | undefined;
+    for (const lines of [10, 5_000, 5_554, 5_555, 5_556, 5_600, 9_000, 20_000]) {
+      const now = line.repeat(lines);
+      before = { text: now, blocks: split(now, before) };
+      expect(before.blocks).toEqual(split(now));
+      expect(before.blocks.map((b) => b.raw).join("")).toBe(now);
+    }
+    const host = render(line.repeat(9_000));
+    expect(host.querySelectorAll("strong").length).toBe(5_555);
+    expect(host.textContent).toContain("**a** b\n\n**a** b");
   });
 
   it("starts anew if the text was replaced", () => {

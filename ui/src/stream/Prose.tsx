@@ -11,7 +11,7 @@ export const Prose = memo(function Prose({ text, live }: { text: string; live: b
   return (
     <div className={`prose-block ${live ? "growing" : ""}`}>
       {blocks.map((b, i) => (
-        <MarkdownBlock key={b.key} raw={b.raw} live={live && i === blocks.length - 1} />
+        <MarkdownBlock key={b.key} raw={b.raw} live={live && i === blocks.length - 1} plain={b.plain} />
       ))}
     </div>
   );

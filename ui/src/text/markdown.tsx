@@ -11,11 +11,20 @@ import { Visible } from "./Shown";
 export interface Block {
   raw: string;
   key: number; // offset of its first character
+  plain?: true; // is shown as plain text
 }
+
+// Number of characters of a text that are rendered as Markdown. The time for
+// hostile Markdown grows with the square of its length, and a text of an agent
+// may have megabytes.
+const formatted = 50_000;
+
+const longest = 20_000; // characters; of longer blocks only code is rendered as more than plain text
 
 /**
  * Splits text into top-level blocks. If the text only grew since `before`, all
- * blocks but the last two are reused.
+ * blocks but the last two are reused. What follows the beginning of a very long
+ * text becomes blocks of plain text.
  */
 export function split(text: string, before?: { text: string; blocks: readonly Block[] }): Block[] {
   let settled: readonly Block[] = [];
@@ -24,10 +33,13 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   const last = settled.at(-1);
   let at = last ? last.key + last.raw.length : 0;
   const out = settled.slice();
-  for (const token of lex(text.slice(at), (rest) => new Lexer().blockTokens(rest))) {
+  const head = text.length > formatted ? text.lastIndexOf("\n", formatted) + 1 || formatted : text.length;
+  for (const token of lex(text.slice(at, head), (rest) => new Lexer().blockTokens(rest))) {
     out.push({ raw: token.raw, key: at });
     at += token.raw.length;
   }
+  for (; at < text.length; at += longest)
+    out.push({ raw: text.slice(at, at + longest), key: at, plain: true });
   return out;
 }
 
@@ -41,12 +53,22 @@ function lex(text: string, by: (text: string) => Token[]): Token[] {
   }
 }
 
-const longest = 20_000; // characters; of longer blocks only code is rendered as more than plain text
 const fence = /^ {0,3}(```|~~~)/;
 
-/** One block of Markdown. `live` closes marks that are still open. */
-export const MarkdownBlock = memo(function MarkdownBlock({ raw, live }: { raw: string; live?: boolean }) {
-  if (raw.length > longest && !fence.test(raw))
+/**
+ * One block of Markdown, or of plain text. `live` closes marks that are still
+ * open.
+ */
+export const MarkdownBlock = memo(function MarkdownBlock({
+  raw,
+  live,
+  plain,
+}: {
+  raw: string;
+  live?: boolean;
+  plain?: boolean;
+}) {
+  if (plain || (raw.length > longest && !fence.test(raw)))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
   const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
   return <>{blocks(lex(text, marked.lexer), 0)}</>;
