@@ -55,12 +55,14 @@ type limitCase struct {
 	want    limitError // without text; its details are the setting unless unnamed is true
 	unnamed bool       // the client receives no details
 	silent  bool       // the client receives no text: its connection is cut
+	counts  int        // how often reach reaches the limit. Default: 1
 }
 
 // limitCases returns a case for each limit, by the name of its setting.
 func limitCases() map[string]limitCase {
 	const mib = 1 << 20
 	large := `{"steps":[{"text":"` + strings.Repeat("x", 100_000) + ` ","repeat":30}]}` // three megabytes
+	endless := strings.TrimSuffix(large, "]}") + `,{"hang":true}]}`                     // only a limit ends this turn
 	limited := func(set func(*Limits)) func(*Config, *gateway.Config) {
 		return func(c *Config, _ *gateway.Config) { set(&c.Limits) }
 	}
@@ -93,13 +95,13 @@ func limitCases() map[string]limitCase {
 		"max-new-sessions-per-credential": {edit: limited(func(l *Limits) { l.Sessions = 1 }), reach: create, want: many},
 		"max-turn-mib": {edit: ofGateway(gateway.Limits{TurnBytes: mib}), want: limitError{code: "PAYLOAD_TOO_LARGE"}, unnamed: true, reach: func(s *site) limitError {
 			id := s.create()
-			evs := s.events(id, s.prompt(id, large))
+			evs := s.events(id, s.prompt(id, endless))
 			end, _ := evs[len(evs)-1].Body.(event.ResponseError)
 			return limitError{code: end.Error.Code, text: end.Error.Message}
 		}},
-		"max-session-mib": {edit: ofGateway(gateway.Limits{SessionBytes: mib}), want: limitError{status: 413, code: "PAYLOAD_TOO_LARGE"}, reach: func(s *site) limitError {
+		"max-session-mib": {edit: ofGateway(gateway.Limits{SessionBytes: mib}), want: limitError{status: 413, code: "PAYLOAD_TOO_LARGE"}, counts: 2, reach: func(s *site) limitError {
 			id := s.create()
-			s.events(id, s.prompt(id, large))
+			s.events(id, s.prompt(id, endless))
 			return limitErrorOf(s.do("POST", "/api/session/"+id+"/send", `{"content":"again"}`))
 		}},
 		"max-upload-mib-per-credential": {edit: limited(func(l *Limits) { l.UploadBytes = mib }), want: many, reach: func(s *site) limitError {
@@ -249,8 +251,8 @@ func TestEveryLimitIsNamedAndCounted(t *testing.T) {
 				if got != c.want {
 					t.Errorf("got %+v, want %+v", got, c.want)
 				}
-				if n := s.limitReached(setting); n < 1 {
-					t.Errorf("the metric counts %d", n)
+				if n, want := s.limitReached(setting), max(c.counts, 1); n != want {
+					t.Errorf("the metric counts %d, want %d", n, want)
 				}
 			})
 		})

@@ -59,7 +59,7 @@ func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
 }
 
 func unreadSubscriptions(t *testing.T, family, script string, live bool) {
-	const clients = 20
+	const clients = 30
 	s := serve(t, func(_ *Config, g *gateway.Config) {
 		g.StallTimeout = -1
 		g.Log = decoding{g.Log.(*runnel.Memory)}
