@@ -323,7 +323,7 @@ func TestHooksOfUntrustedFolderBesideTrustedOneAreFound(t *testing.T) {
 }
 
 // A shim of a version manager runs a program of the folder if a file of the
-// folder says so.
+// folder names the path of that program.
 func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
 	home, dir := project(t)
 	shims, mark := filepath.Join(home, ".asdf", "shims"), filepath.Join(home, "mark")
