@@ -125,13 +125,14 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 			make  func(dir string)
 			at    string // where git is called
 			wants string
+			runs  []string // the command that git runs. Default: status
 		}{
 			"zero byte in a .git file": {func(dir string) {
 				elsewhere := filepath.Join(w.dir, "other", "store")
 				w.git("init", "-q", "--bare", elsewhere)
 				w.put(filepath.Join(elsewhere, "config"), evil, 0o600)
 				w.put(filepath.Join(w.folder(filepath.Join(dir, "c"), 0o700), ".git"), "gitdir: "+elsewhere+"\x00more\n", 0o600)
-			}, "c", "core.fsmonitor (" + w.dir + "/other/store/config)"},
+			}, "c", "core.fsmonitor (" + w.dir + "/other/store/config)", nil},
 			"one include by two names": {func(dir string) {
 				w.git("init", "-q", dir)
 				a, b := w.folder(filepath.Join(dir, "a"), 0o700), w.folder(filepath.Join(dir, "b"), 0o700)
@@ -142,11 +143,11 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 				if err := os.Symlink("../a/one", filepath.Join(b, "one")); err != nil {
 					t.Fatal(err)
 				}
-			}, ".", "core.fsmonitor (b/two)"},
+			}, ".", "core.fsmonitor (b/two)", nil},
 			"repository in a folder like one of objects": {func(dir string) {
 				w.git("init", "-q", filepath.Join(dir, "objects", "ab"))
 				w.put(filepath.Join(dir, "objects", "ab", ".git", "config"), evil, 0o600)
-			}, "objects/ab", "core.fsmonitor (objects/ab/.git/config)"},
+			}, "objects/ab", "core.fsmonitor (objects/ab/.git/config)", nil},
 			"repository in place of objects": {func(dir string) {
 				w.git("init", "-q", dir)
 				w.git("init", "-q", filepath.Join(dir, ".git", "objects", "ab"))
@@ -154,16 +155,36 @@ func TestCraftedRepositoriesAreRefused(t *testing.T) {
 				if err := os.Symlink(filepath.Join(".git", "objects", "ab"), filepath.Join(dir, "src")); err != nil {
 					t.Fatal(err)
 				}
-			}, "src", "core.fsmonitor (.git/objects/ab/.git/config)"},
+			}, "src", "core.fsmonitor (.git/objects/ab/.git/config)", nil},
 			"bare repository in a folder like one of objects": {func(dir string) {
 				w.git("init", "-q", "--bare", filepath.Join(dir, "a", "objects", "pack"))
 				w.put(filepath.Join(dir, "a", "objects", "pack", "config"), evil+"\tbare = false\n\tworktree = .\n", 0o600)
-			}, "a/objects/pack", "core.fsmonitor (a/objects/pack/config)"},
+			}, "a/objects/pack", "core.fsmonitor (a/objects/pack/config)", nil},
+			"alias that leads to a program": {func(dir string) {
+				w.git("init", "-q", dir)
+				w.folder(filepath.Join(dir, "git-x"), 0o700)
+				w.put(filepath.Join(dir, "evil"), "#!/bin/sh\n"+touch("alias")+"\n", 0o755)
+				w.git("-C", dir, "config", "alias.st", "x/../evil")
+			}, ".", "alias.st (.git/config)", []string{"st"}},
+			"option in the quotes of an alias": {func(dir string) {
+				w.git("init", "-q", dir)
+				w.git("-C", dir, "config", "alias.st", "'-c' core.fsmonitor='"+touch("option")+" #' status")
+			}, ".", "alias.st (.git/config)", []string{"st"}},
+			"steps in the format of a rebase": {func(dir string) {
+				w.git("init", "-q", dir)
+				for range 2 {
+					w.git("-C", dir, "-c", "user.name=a", "-c", "user.email=a", "commit", "-q", "--allow-empty", "-m", "x")
+				}
+				w.git("-C", dir, "config", "rebase.instructionFormat", "%s%nexec "+touch("rebase"))
+			}, ".", "rebase.instructionformat (.git/config)", []string{"-c", "user.name=a", "-c", "user.email=a", "rebase", "-q", "--force-rebase", "--keep-empty", "HEAD~1"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				dir := w.folder(filepath.Join(w.project, strings.ReplaceAll(name, " ", "-")), 0o700)
 				c.make(dir)
-				w.git("-C", filepath.Join(dir, c.at), "status")
+				if c.runs == nil {
+					c.runs = []string{"status"}
+				}
+				w.git(append([]string{"-C", filepath.Join(dir, c.at)}, c.runs...)...)
 				if ran() == nil {
 					t.Fatal("git runs nothing there")
 				}
