@@ -29,11 +29,11 @@ type Finding struct {
 var ErrNoGit = errors.New("git is not installed, or not in PATH")
 
 // Find returns the findings in the configurations, hooks and unfinished
-// operations that git would use in dir, in the folders below it and in those above it: of
-// repositories, worktrees, submodules and bare repositories. It reads every
-// included file, whatever its condition. If a repository contains dir, Find
-// follows links from dir to other parts of that repository. dir must be
-// absolute. Find runs the git in the PATH of env to parse the files, and no
+// operations that git would use in dir, in the folders below it and in those
+// above it: of repositories, worktrees, submodules and bare repositories. It
+// reads every included file, whatever its condition. If a repository contains
+// dir, Find follows links from dir to other parts of that repository. dir must
+// be absolute. Find runs the git in the PATH of env to parse the files, and no
 // other program.
 //
 // Find checks up to maxEntries entries below dir, nearest first. It checks as
