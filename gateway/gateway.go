@@ -120,6 +120,8 @@ type Gateway struct {
 	pool     *prewarm.Pool
 	requests *once.Requests
 
+	roster *roster
+
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
 	work sync.WaitGroup //
@@ -132,6 +134,8 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	roster := &roster{catalogue: cfg.Catalogue, log: cfg.Log}
+	cfg.Catalogue = rosterCatalogue{cfg.Catalogue, roster}
 	uploads, err := openUploads(cfg.DataDir, cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -142,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: book, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: book, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -150,6 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)
+	roster.sessions = g.sessions
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
 	g.sessions.opened = g.queue.startIfWaiting // otherwise nothing would start their turns
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
@@ -169,6 +174,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)

@@ -84,7 +84,8 @@ func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
 			t.Errorf("got %+v", st)
 		}
 	}
-	if list, err := g.Projects(t.Context()); err != nil || len(list) != 1 || list[0].Sessions != 10 {
+	listed, err := g.Listed(t.Context(), Filter{Dead: true})
+	if list := ProjectsOf(listed); err != nil || len(list) != 1 || list[0].Sessions != 10 {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	if n := cat.bytes.Load(); n > 10<<10 {

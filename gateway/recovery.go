@@ -27,15 +27,13 @@ type recovery struct {
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Trim: described})
+	incomplete, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{State: event.StateLoading, Trim: described}) // their creation was not completed
 	if err != nil {
 		return storeError(err)
 	}
-	for _, rec := range all {
-		if rec.State == event.StateLoading { // its creation was not completed
-			if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
-				return storeError(err)
-			}
+	for _, rec := range incomplete {
+		if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
+			return storeError(err)
 		}
 	}
 	waiting, err := r.queue.recover(ctx, r.cfg.Log) // must precede the opening of sessions, which count their queued prompts
