@@ -338,19 +338,6 @@ func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// A reader may have a position before recorded is called with it.
-func TestTurnStartBeyondKnownHead(t *testing.T) {
-	e := &entry{known: 5, head: 5}
-	if got := e.turnStart(7); got != 0 {
-		t.Errorf("begins at %d: a turn that began at 6 would be cut", got)
-	}
-	e.index(event.Event{Turn: "t", Seq: 6, Body: event.ResponseStart{}})
-	e.index(event.Event{Turn: "t", Seq: 7, Body: event.Notice{}})
-	if got := e.turnStart(7); got != 5 {
-		t.Errorf("begins at %d", got)
-	}
-}
-
 func TestKillDuringBoot(t *testing.T) {
 	for name, end := range map[string]func(*Gateway, string) error{
 		"kill":   func(g *Gateway, id string) error { return g.Kill(context.Background(), id) },

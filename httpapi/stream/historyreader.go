@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 type historyReader struct {
 	log     runnel.Log
 	session string
-	at      int64 // position up to which the log was read
-	after   int64 // position up to which the client has everything
+	before  []event.Event // replaces the log up to at, if nothing was read yet
+	at      int64         // position up to which the log was read
+	after   int64         // position up to which the client has everything
 	pacer   *upsert.Pacer
 
 	events, bytes int   // approximate bounds of a chunk
@@ -26,13 +28,14 @@ type historyReader struct {
 }
 
 // newHistoryReader returns a reader of the history after position after. It
-// begins to read at position from, which must be at or before the beginning of
-// the turn that holds after.
-func newHistoryReader(log runnel.Log, session string, from, after int64) *historyReader {
-	return &historyReader{
-		log: log, session: session, at: from, after: after, pacer: new(upsert.Pacer),
+// begins to read at a checkpoint, which must not be later.
+func newHistoryReader(log runnel.Log, session string, from runnel.Checkpoint, after int64) *historyReader {
+	h := &historyReader{
+		log: log, session: session, before: from.Events, at: from.Seq, after: after, pacer: new(upsert.Pacer),
 		events: chunkEvents, bytes: chunkBytes,
 	}
+	h.pacer.StartWith(from.Events)
+	return h
 }
 
 // next reads the next chunk and folds it. No read of the log is open when it
@@ -41,14 +44,51 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	c := chunk{pacer: h.pacer, last: h.at}
 	var err error
 	c.entries, err = h.pacer.History(h.nextChunk(ctx, &c), h.after, time.Now())
+	if errors.Is(err, upsert.ErrUnpaired) {
+		if err = h.restart(ctx, h.at); err == nil {
+			return h.next(ctx)
+		}
+	}
 	h.at = c.last
 	return c, err
+}
+
+// restart begins to read where no turn is open, for a client that has
+// everything up to position after. It keeps the settings of the pacer.
+func (h *historyReader) restart(ctx context.Context, after int64) error {
+	from, err := runnel.CutBefore(ctx, h.log, h.session, h.at)
+	if err != nil {
+		return err
+	}
+	h.at, h.before, h.after = from.Seq, nil, max(h.after, after)
+	h.pacer = &upsert.Pacer{Append: h.pacer.Append}
+	return nil
+}
+
+// pacerAt returns a pacer that has folded the log up to position at, for a
+// client that has everything up to there. settings has its settings.
+func pacerAt(ctx context.Context, log runnel.Log, session string, at int64, settings *upsert.Pacer) (*upsert.Pacer, error) {
+	h := newHistoryReader(log, session, runnel.Checkpoint{Seq: at}, at)
+	h.end, h.pacer.Append = at, settings.Append
+	err := h.restart(ctx, at)
+	for more := true; more && err == nil; {
+		var c chunk
+		c, err = h.next(ctx)
+		more = c.more
+	}
+	return h.pacer, err
 }
 
 // nextChunk yields the events of the next chunk, and records in c where it
 // ends.
 func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
+		for _, ev := range h.before {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		h.before = nil
 		n, size, between := 0, 0, true // between: the last event neither began nor continued an item
 		for ev, err := range h.log.Read(ctx, h.session, h.at) {
 			if err == nil && h.end > 0 && ev.Seq > h.end {

@@ -34,6 +34,7 @@ type (
 		SessionID string            `json:"sessionId"`
 		Entries   []json.RawMessage `json:"entries"`
 		Seq       int64             `json:"seq"`
+		First     int64             `json:"first,omitempty"`
 		Resume    *Resume           `json:"resume,omitempty"`
 		Done      bool              `json:"done"`
 	}
@@ -67,6 +68,12 @@ func (k *socket) subscribe(data []byte) error {
 	if after < 0 {
 		return reply.Invalid("after: must be a whole number of zero or more")
 	}
+	if in.Limit != nil && *in.Limit < 1 {
+		return reply.Invalid("limit: must be a whole number of one or more")
+	}
+	if in.Limit != nil && k.family != FamilyUpsert {
+		return reply.Invalid("limit: only the family " + FamilyUpsert + " has entries that can be limited")
+	}
 	k.unsubscribe(id)
 	if len(k.pumps) >= subscriptionsEach {
 		return runnel.Fail(runnel.RateLimited, "this connection has too many subscriptions; unsubscribe from some")
@@ -87,13 +94,16 @@ func (k *socket) subscribe(data []byte) error {
 	k.pumps[id] = p
 	k.mu.Unlock()
 	k.watch().one(id)
-	upserts := k.family == FamilyUpsert
+	upserts, limit := k.family == FamilyUpsert, 0
+	if in.Limit != nil && after == 0 {
+		limit = min(*in.Limit, maxItems)
+	}
 	forget := k.s.deletions.add(id, end)
 	k.work.Go(func() {
 		defer close(p.done)
 		defer k.s.follows.remove(caller)
 		defer forget()
-		p.run(ctx, in.RequestID, after, verdict, upserts)
+		p.run(ctx, in.RequestID, after, limit, verdict, upserts)
 	})
 	return nil
 }
@@ -114,9 +124,11 @@ func (k *socket) unsubscribe(session string) {
 // run sends events until ctx ends. If the session is deleted, only the
 // subscription ends. Any other error closes the connection, so that a dead
 // subscription cannot look idle.
-func (p *pump) run(ctx context.Context, requestID string, after int64, verdict Resume, upserts bool) {
+func (p *pump) run(ctx context.Context, requestID string, after int64, limit int, verdict Resume, upserts bool) {
 	var err error
-	if upserts {
+	if limit > 0 {
+		err = p.tail(ctx, limit, verdict)
+	} else if upserts {
 		err = p.upserts(ctx, after, verdict)
 	} else {
 		err = p.events(ctx, after, verdict)
@@ -186,7 +198,7 @@ func (p *pump) inTurn(ctx context.Context, f func() error) error {
 // upserts sends whole items. A client that reads slowly gets fewer upserts.
 func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	log := p.k.s.cfg.Gateway.Log()
-	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
+	from, err := p.k.s.cfg.Gateway.Past(p.session).Start(ctx, after)
 	if err != nil {
 		return err
 	}
@@ -205,7 +217,7 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 				return err
 			}
 			more = c.more
-			return p.history(c, from, max(c.last, after), first)
+			return p.history(c, from, max(c.last, after), 0, first)
 		})
 		if err != nil {
 			return err
@@ -214,17 +226,42 @@ func (p *pump) upserts(ctx context.Context, after int64, verdict Resume) error {
 	return p.live(ctx, history.pacer, history.at)
 }
 
-// history sends a chunk in one or more messages. Entries are in the order in
+// tail sends the newest entries of the history, and then whole items.
+func (p *pump) tail(ctx context.Context, limit int, verdict Resume) error {
+	st, err := p.k.s.cfg.Gateway.Log().State(ctx, p.session)
+	if err != nil {
+		return err
+	}
+	pacer := &upsert.Pacer{Append: p.k.appends}
+	err = p.inTurn(ctx, func() error {
+		page, err := p.k.s.cfg.Gateway.Past(p.session).Tail(ctx, pacer, st.Head, limit)
+		if err != nil {
+			return errUnreadable(ctx, err)
+		}
+		first := page.First
+		if !page.More() {
+			first = 0
+		}
+		return p.history(chunk{entries: page.Outs, last: st.Head}, 0, st.Head, first, &verdict)
+	})
+	if err != nil {
+		return err
+	}
+	return p.live(ctx, pacer, st.Head)
+}
+
+// history sends a chunk in one or more messages. The first message has oldest,
+// the position before which the log has older entries, unless it is 0. Entries are in the order in
 // which items appeared, not in which they changed. So only all entries together
 // bring the client to a new position in the log, and only the last message
 // moves the client's cursor.
-func (p *pump) history(c chunk, before, after int64, first *Resume) error {
-	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, Resume: first}
+func (p *pump) history(c chunk, before, after, oldest int64, first *Resume) error {
+	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, First: oldest, Resume: first}
 	size := 0
 	write := func(seq int64) error {
 		data, err := json.Marshal(m)
 		clear(m.Entries) // data contains them now
-		m.Entries, m.Resume, size = m.Entries[:0], nil, 0
+		m.Entries, m.First, m.Resume, size = m.Entries[:0], 0, nil, 0
 		if err != nil {
 			return err
 		}
@@ -259,29 +296,48 @@ func (p *pump) live(ctx context.Context, pacer *upsert.Pacer, after int64) error
 		if _, err := feed.wait(ctx, due); err != nil {
 			return err
 		}
-		if err := p.inTurn(ctx, func() error { return p.liveUpserts(ctx, feed, pacer) }); err != nil {
+		err := p.inTurn(ctx, func() (err error) {
+			pacer, err = p.liveUpserts(ctx, feed, pacer)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// liveUpserts reads one batch of events and sends the upserts that are due.
-func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer) error {
+// liveUpserts reads one batch of events and sends the upserts that are due. It
+// returns the pacer to continue with.
+func (p *pump) liveUpserts(ctx context.Context, feed *feed, pacer *upsert.Pacer) (*upsert.Pacer, error) {
 	evs, err := feed.read(ctx)
 	if err != nil {
-		return err
+		return pacer, err
 	}
-	outs := pacer.PushAll(evs, time.Now()) // also flushes upserts that are due
 	if len(evs) == 0 {
-		outs = pacer.Flush(time.Now())
+		return pacer, p.sendLive(pacer.Flush(time.Now()))
 	}
+	for rest := evs; len(rest) > 0; {
+		outs, n := pacer.PushPaired(rest, time.Now()) // also flushes upserts that are due
+		if err := p.sendLive(outs); err != nil {
+			return pacer, err
+		}
+		if rest = rest[n:]; len(rest) > 0 {
+			if pacer, err = pacerAt(ctx, p.k.s.cfg.Gateway.Log(), p.session, rest[0].Seq-1, pacer); err != nil {
+				return pacer, errUnreadable(ctx, err)
+			}
+		}
+	}
+	p.lag.wrote(evs)
+	return pacer, nil
+}
+
+func (p *pump) sendLive(outs []upsert.Out) error {
 	for i, o := range outs {
 		outs[i] = nil
 		if err := p.write(liveMessage{o.Frame(), p.session, o}, upsert.SeqOf(o)); err != nil {
 			return err
 		}
 	}
-	p.lag.wrote(evs)
 	return nil
 }
 
