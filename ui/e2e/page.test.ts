@@ -676,6 +676,37 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("loads older entries while the user scrolls up, without gaps, doubles or jumps", async () => {
+    await login();
+    const steps = Array.from({ length: 600 }, (_, i) => ({ text: `Step ${i}.` }));
+    const id = await session(page, server, { steps });
+    await page.goto(addressOf(server, id));
+    await ended();
+    const asked: string[] = [];
+    page.on("request", (r) => {
+      if (r.url().includes("/items?before=")) asked.push(r.url());
+    });
+    await page.reload();
+    await prose().filter({ hasText: "Step 599." }).waitFor();
+    const stream = page.getByRole("region", { name: "Conversation" });
+    await stream.hover();
+    const shown = async () =>
+      (await prose().allInnerTexts()).map((text) => Number(/Step (\d+)\./.exec(text)?.[1] ?? -1));
+    const seen = new Set<number>(await shown());
+    for (let i = 0; i < 400 && !seen.has(0); i++) {
+      await page.mouse.wheel(0, -400);
+      await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(drawn)));
+      const now = await shown();
+      // The rows that are drawn follow each other, each once.
+      expect(now).toEqual(now.map((_, at) => (now[0] as number) + at));
+      for (const n of now) seen.add(n);
+    }
+    expect([...seen].sort((a, b) => a - b)).toEqual(steps.map((_, i) => i));
+    expect(asked.length).toBeGreaterThan(1);
+    expect(new Set(asked).size).toBe(asked.length);
+    expectQuiet(watch);
+  });
+
   it("does not move what is being read, however the reader got there", async () => {
     const desktop = await launch({ scrollbars: true });
     onTestFinished(() => desktop.close());
