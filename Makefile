@@ -5,15 +5,16 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-# As the program is built, so that its packages are compiled once for all; the race
-# detector alone needs cgo.
+# Tests and the program are built with the same setting, so that each package is
+# compiled only once. Only the race detector needs cgo; RACE turns it on.
 export CGO_ENABLED := 0
 
 ARGS ?=
 AGENT ?=
 FUZZTIME ?= 30s
-# SQLite is C made into Go: one goroutine at a time is in it, and the race detector
-# makes it three times as slow.
+# The flags for tests with the race detector. It leaves out SQLite, which is C
+# translated to Go: a connection of SQLite is used by one goroutine at a time,
+# and the race detector would make SQLite three times as slow.
 RACE := CGO_ENABLED=1 -race -gcflags=modernc.org/sqlite/lib=-race=false
 UI_SOURCES = $(shell find ui -type f -not -path '*/node_modules/*' -not -path 'ui/dist/*' -not -path 'ui/test-results/*')
 UI_READY := ui/node_modules/.ready
@@ -37,7 +38,9 @@ build: ui $(SUPERVISOR) ## build the page and bin/runnel
 	@echo "building bin/runnel"
 	@go build -o bin/runnel ./cmd/runnel
 
-# Built into the binary for Linux: as a supervisor it is smaller in memory than the binary itself.
+# The supervisor as a program of its own, for Linux. It is embedded in the
+# binary, because it needs less memory than the whole binary running as a
+# supervisor.
 $(SUPERVISOR): go.mod $(shell find $$(go list -deps -tags supervise -f '{{if and .Module .Module.Main}}{{.Dir}}{{end}}' ./cmd/supervise) -name '*.go' -not -name '*_test.go')
 	@GOOS=linux go build -tags supervise -trimpath -buildvcs=false -ldflags '-s -w' -o $@ ./cmd/supervise
 
@@ -74,35 +77,43 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 	@npm ci --prefix tools/openapi --no-fund --no-audit
 	@touch $@
 
-# What the tests read:
+# The flag and the environment variables that tests use:
 #   go test -short             shortens long tests and skips real agents
 #   RUNNEL_SKIP_REAL_AGENTS=1  skips every test that drives a real agent
 #   RUNNEL_AGENTS=codex,qwen   drives only these agents
-#   RUNNEL_BIN=PATH            tests this program, by its full path, in the packages that else build one
-#   RUNNEL_LONG=1              repeats rare moments often; adds what is too long for a commit
+#   RUNNEL_BIN=PATH            tests the program at this absolute path; without
+#                              it, packages that test a program build one
+#   RUNNEL_LONG=1              repeats rare cases often and runs tests that are
+#                              too long for each commit
 
-# Real agents are driven by the tests of these packages. What runs concurrently
-# there is the session, its connection and the supervisor, whose own tests run
-# with the race detector; make test-long runs these packages with it as well.
-# The longest first: two run at a time.
+# The packages whose tests drive real agents. make test runs them without the
+# race detector: the concurrent code in them is the session, its connection and
+# the supervisor, and the tests of those packages run with it. make test-long
+# runs these packages with the race detector, too. Two packages run at a time,
+# so the package that takes longest comes first.
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
-# These run the built program, which the cache of test results does not see.
+# The packages that test the built program. Their results are not cached,
+# because go test does not notice when that program changes.
 BINARY := ./test/kill ./test/e2e ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs
-# These tests are about the server and the agent, between which there is no TLS.
-# Over TLS, make test leaves them out and drives one agent of each protocol;
-# make test-long runs everything.
+# Tests of test/e2e that do not depend on TLS: they are about the server and its
+# agent, which do not use TLS between them. make test runs test/e2e a second
+# time with TLS between client and server, without these tests and with one
+# agent of each protocol. make test-long runs everything with TLS.
 WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|OptionsOfATurn|ModeOfATurn|GovernedSession)
-# Nothing runs concurrently in these, so the race detector has nothing to find:
-# pure functions (event, upsert, jsonl, termtext, testload), tables and generated
-# text (provider/all, agentdoc, archtest, ui), type checks (crosscheck).
+# The packages that make test runs without the race detector, because nothing in
+# them runs concurrently: pure functions (event, upsert, jsonl, termtext,
+# testload), tables and generated text (provider/all, agentdoc, archtest, ui),
+# and type checks (crosscheck).
 SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crosscheck ./internal/jsonl \
 	./internal/termtext ./internal/testload ./provider/all ./ui ./upsert
-# These shorten themselves under the race detector and run without it as well.
+# The packages that make test runs both with and without the race detector: with
+# it, their tests repeat their work less often.
 TWICE := ./store/sqlite ./test/sim
-# One goroutine at a time writes to disks that fail or lose power: these tests
-# gain nothing from the race detector and take ten times as long with it.
+# Tests that make a simulated disk fail or lose power. make test runs them only
+# without the race detector: one goroutine at a time writes to that disk, so the
+# race detector finds nothing, and it makes these tests ten times as slow.
 DISKS := ^Test(PowerLoss|Flipped|Damaged|Torn|MissingEvent|FailingSystemCalls)
-# All but the sequential ones run with the race detector.
+# The packages that make test runs with the race detector: all others.
 CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
 
 .PHONY: check
@@ -118,7 +129,8 @@ vet:
 test: ## run everything that a commit must pass; installs what that needs
 	@.ci/tiers test-vet+test-setup test-unit test-race test-agents test-binary+test-ui
 
-# What the later tiers need; each of them sees to it as well when it is run alone.
+# Installs and builds what the later targets of make test need. Each of those
+# targets also does that itself, for the case that it runs alone.
 .PHONY: test-setup
 test-setup: $(AGENTS_READY) $(CLIENT_READY) build
 	@.ci/need cc chromium curl jq
@@ -161,7 +173,8 @@ agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGEN
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)
 	@FUZZTIME=60s .ci/tiers test-cross test-repeat test-tls test-race-all test-bench fuzz
 
-# Without optimisation: the program has to build; nobody runs it.
+# Compiles every package for macOS and Windows. Optimisation is off, because the
+# result is never run.
 .PHONY: test-cross
 test-cross:
 	GOOS=darwin go build -gcflags='all=-N -l' ./...
@@ -233,7 +246,7 @@ generate: $(UI_READY) ## write the generated files again
 .PHONY: verify
 verify: generate lint lint-api test-bench ## fail if anything generated is out of date, a go.mod is not tidy or the linters complain
 	git diff --exit-code
-	@# -e: go.sum need not cover what only the tests of a dependency import
+	@# -e: packages that only the tests of a dependency import may be missing in go.sum
 	go mod tidy -e -diff
 	go -C tools mod tidy -e -diff
 	go -C bench mod tidy -e -diff

@@ -15,7 +15,7 @@ type adoption struct {
 	deltas  map[string]int                    // logged delta bytes by item id
 	facts   map[string]int                    // number of logged copies by factKey
 	answers map[string]event.ApprovalResolved // by approval id
-	between bool                              // out-of-turn facts may be new
+	between bool                              // the log has been read from the start of the replay, so an out-of-turn fact that it lacks is new
 }
 
 func newAdoption() *adoption {

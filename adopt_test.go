@@ -153,8 +153,9 @@ func (c *kept) Detach() bool {
 	return true
 }
 
-// mortal is a log that stores left events and then fails, as if its writer had
-// been killed. It stores the part of a batch that is within the limit.
+// mortal is a log that stores a number of events, the field left, and then
+// fails as if its writer had been killed. It stores the part of a batch that is
+// within that number.
 type mortal struct {
 	*runnel.Memory
 	left int
@@ -206,8 +207,8 @@ func play(t *testing.T, s *runnel.Session, dead func() bool) {
 	}
 }
 
-// uncut returns the trace of the same turn without a restart, and the number of
-// its events.
+// uncut plays the turn of these tests without a restart. It returns the trace
+// of the log and the number of its events.
 func uncut(t *testing.T) (want string, events int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +263,8 @@ func TestAdoptAfterEveryEvent(t *testing.T) {
 	}
 }
 
-// opening stores the opened connection in *conn.
+// opening is a keeper that stores the connection that it has opened last in
+// *conn.
 type opening struct {
 	*keeper
 	conn **kept
@@ -308,6 +310,41 @@ func TestDetachLeavesTheTurnToTheNextSession(t *testing.T) {
 			t.Error(diff)
 		}
 		_ = s.Close()
+	})
+}
+
+// TestAdoptedApprovalIsDecidedByTheJudge leaves a turn that waits for an answer
+// to another session, whose Judge decides the approval. The person who answered
+// may have stored a rule just before the first session was killed.
+func TestAdoptedApprovalIsDecidedByTheJudge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{Provider: script.Provider{Script: script.Script{Steps: []script.Step{{Tool: &script.Tool{Name: "Bash", Output: "ok", Ask: &script.Ask{Title: "make"}}}}}}}
+		log := new(runnel.Memory)
+		s, err := runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Send(t.Context(), runnel.Input{Text: "go", Turn: adoptedTurn}); err != nil {
+			t.Fatal(err)
+		}
+		if play(t, s, func() bool { return len(s.Status().Pending) > 0 }); !s.Detach(t.Context()) {
+			t.Fatal("not detached")
+		}
+		s, err = runnel.Open(t.Context(), k, runnel.Options{Resume: "agent-1"}, runnel.Config{ID: "s", Log: log, Dormant: true, Adopt: true, Judge: verdict("allow", "rule 1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		play(t, s, func() bool { return len(s.Status().Pending) == 0 && s.Status().Turn == "" })
+		var got []event.ApprovalResolved
+		for ev, err := range log.Read(t.Context(), "s", 0) {
+			if b, ok := ev.Body.(event.ApprovalResolved); ok && err == nil {
+				got = append(got, b)
+			}
+		}
+		if len(got) != 1 || got[0].Choice != "allow" || got[0].By != event.ByPolicy || got[0].Reason != "rule 1" {
+			t.Errorf("resolved: %+v", got)
+		}
 	})
 }
 
@@ -462,7 +499,7 @@ func TestDetachLeavesNoTurnThatWasCancelled(t *testing.T) {
 	})
 }
 
-// torn is a log whose first Read fails at its end.
+// torn is a log whose first Read returns all events and then an error.
 type torn struct {
 	*runnel.Memory
 	once sync.Once

@@ -14,8 +14,9 @@ import (
 	"github.com/runnel-dev/runnel/provider/script"
 )
 
-// annotator records the events that it receives in seen, and returns a notice
-// for every resolved approval, every call and the end of the turn.
+// annotator returns a Config.Annotate that records the types of its events in
+// *seen. It returns notices for every resolved approval, for the start of every
+// item and for the end of the turn.
 func annotator(seen *[]string) func(event.Event) []event.Notice {
 	return func(ev event.Event) []event.Notice {
 		*seen = append(*seen, event.Type(ev.Body))

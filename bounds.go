@@ -8,8 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// Bounded returns in within the bounds of an event. It shortens labels that are
-// too long, and drops models, modes, options and paths that are too long.
+// Bounded returns a copy of the Installation that is within the bounds of an
+// event. It shortens labels that are too long, and drops models, modes, options
+// and paths that are too long.
 func (in Installation) Bounded() Installation {
 	if len(in.Path) > event.MaxPath {
 		in.Path = ""
@@ -31,7 +32,8 @@ func (in Installation) Bounded() Installation {
 	return in
 }
 
-// tooLong returns the notice about values that [event.Bounded] dropped.
+// tooLong returns the notice that values of an event were dropped because they
+// are out of bounds. fields are their names, as [event.Bounded] returns them.
 func tooLong(fields []string) event.Notice {
 	return event.Notice{
 		Level: event.LevelWarning, Code: "VALUE_TOO_LONG",

@@ -3,8 +3,9 @@ package runnel
 import "strings"
 
 // CheckPrompt fails with INVALID_REQUEST if a prompt is blank and has no files,
-// or contains characters that agents do not accept. The error calls the text by
-// the name field. attachments is the number of files of the prompt.
+// or contains characters that agents do not accept. field is the name of the
+// prompt in the error message. attachments is the number of files of the
+// prompt.
 func CheckPrompt(field, text string, attachments int) error {
 	if strings.TrimSpace(text) == "" && attachments == 0 {
 		return Fail(InvalidRequest, field+": the prompt is blank; write something, or attach a file")

@@ -103,8 +103,8 @@ func extend(p Provider, opt Options) (extended, error) {
 	return x, x.contradiction(opt)
 }
 
-// hasKey fails with UNSUPPORTED_CAPABILITY if an agent does not have a key, or
-// may not have it with these options.
+// hasKey fails with UNSUPPORTED_CAPABILITY if an agent does not have an
+// extension key, or if the options do not allow the key.
 func hasKey(p Provider, opt Options, key string) error {
 	have := ExtensionKeys(p)
 	why := ""
@@ -119,7 +119,7 @@ func hasKey(p Provider, opt Options, key string) error {
 	return &Error{Code: UnsupportedCapability, Message: why, Details: map[string]any{"capability": text.OneLine(key, maxModel), "capabilities": have}}
 }
 
-// apply applies the value of one key.
+// apply applies one extension, the value of key, to the options.
 func (x *extended) apply(key Capability, value json.RawMessage) (err error) {
 	switch key {
 	case CapConfigModel:
@@ -200,7 +200,9 @@ func (x *extended) addDirs(value json.RawMessage) error {
 	return nil
 }
 
-// addDir returns one further directory, or why it is none.
+// addDir returns the directory in raw, an element of the value of
+// agent_api.exec.add_dirs.v1, as an absolute path. If raw is invalid, addDir
+// returns the reason instead.
 func addDir(base string, raw json.RawMessage) (dir, reason string) {
 	if !decodes(raw, &dir) {
 		return "", "want a string"

@@ -129,6 +129,7 @@ func (s *Session) open() {
 		}
 		if err != nil {
 			release()
+			err = s.cfg.StartFailed(err)
 		}
 		s.opened <- openedMsg{conn, release, opt, afresh, err}
 	})
@@ -178,7 +179,8 @@ func (s *Session) attach(o openedMsg) {
 	}
 }
 
-// catchUp sends the agent the settings that changed while it started with opt.
+// catchUp sends a newly started agent the settings that the session has changed
+// during the start. opt are the options of the start.
 func (s *Session) catchUp(opt Options) error {
 	late := Settings{Config: make(Values)}
 	if s.opt.Model != opt.Model {

@@ -99,7 +99,8 @@ type (
 		Settings() Settings
 	}
 	// A Resumer reports whether its conversation can be resumed after its
-	// process has ended, if that differs between the agents of its provider.
+	// process has ended. A Conn needs this interface only if agents of its
+	// provider differ in that.
 	Resumer interface {
 		Resumes() bool
 	}
@@ -174,8 +175,8 @@ type (
 	}
 	// A Programmable can run another program than its default, with additional
 	// environment variables ("K=V"). An empty command keeps the default
-	// program. Only the configuration of the server may set both; clients may
-	// not.
+	// program. Only the configuration of the server may set the command and the
+	// variables; clients may not.
 	Programmable interface {
 		WithProgram(command, env []string) Provider
 	}
@@ -222,12 +223,12 @@ type Installation struct {
 	Models    []Model  `json:"models,omitzero"`
 	Modes     []string `json:"modes,omitzero"` // permission modes
 
-	// ModeLabels describe permission modes, by mode, whose meaning with this
-	// agent differs from their name.
+	// ModeLabels has descriptions of permission modes, by mode. It has only the
+	// modes that work in this agent in another way than their names suggest.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config are the settings of a conversation, as far as the probe could list
-	// them.
+	// Config has the settings of a conversation, with their choices. It has
+	// only those that the probe could find.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 
@@ -359,8 +360,9 @@ type Approver func(ctx context.Context, a event.Approval) Decision
 // A Judge decides an approval without a person, or reports false to pass it to
 // Options.Approve, to people and to the approval timeout. It is called on a
 // separate goroutine. ctx ends once the approval is resolved in another way,
-// and after three seconds, when the Judge counts as having passed. Answers of
-// people and programs wait until then. An invalid decision denies the approval.
+// and at the latest after three seconds. A Judge that has not decided by then
+// counts as having passed. Until the Judge has passed or decided, answers of
+// people and programs wait. An invalid decision denies the approval.
 type Judge func(ctx context.Context, a event.Approval) (d Decision, ok bool)
 
 // Input is what the user sends.
@@ -420,7 +422,8 @@ func (d Decision) approvesUnseen(a event.Approval, kind event.ChoiceKind) bool {
 	return !denies && d.ArgumentsDigest == "" && a.ArgumentsDigest != ""
 }
 
-// ExitStatus is how an agent's process ended. Non-zero is data, not an error.
+// ExitStatus is how an agent's process ended. Methods that return it do not
+// report a non-zero exit code as an error.
 type ExitStatus struct {
 	Code       int    `json:"exitCode"`            // -1 if a signal ended it
 	Signal     string `json:"signal,omitzero"`     // such as "SIGKILL"

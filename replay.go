@@ -10,9 +10,10 @@ import (
 
 // Replay applies the rules of a turn to events that a provider made from a
 // history or a recording, and sets their session and Seq. It yields the events
-// that a session would have logged, except that it accepts a cancelled end.
-// Turns may overlap, as in a session. Replay closes a turn without a terminal
-// event when the next prompt begins, at the end of evs, or at an error.
+// that a session would have logged, with one exception: Replay always accepts
+// that a turn ended as cancelled. Turns may overlap, as in a session. Replay
+// closes a turn without a terminal event when the next prompt begins, at the
+// end of evs, or at an error.
 func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		p := replay{session: session, provider: provider, over: map[string]bool{}, yield: yield}
@@ -33,8 +34,9 @@ func Replay(session, provider string, evs iter.Seq2[event.Event, error]) iter.Se
 
 const cutShort = "what is known of this turn stops before its end"
 
-// IsCutShort reports whether b is the end that [Replay] gives a turn whose
-// source stops before its end. The agent may have gone on with the turn since.
+// IsCutShort reports whether b is the terminal event that [Replay] makes for a
+// turn whose source ends before the turn does. The agent may have continued
+// that turn after the source was written.
 func IsCutShort(b event.Body) bool {
 	e, ok := b.(event.ResponseError)
 	return ok && e.Error.Code == string(ProcessCrash) && e.Error.Message == cutShort
@@ -49,7 +51,8 @@ type replay struct {
 	yield             func(event.Event, error) bool
 }
 
-// push reports whether the reader wants more.
+// push applies the rules to ev and yields the events that a log would have. It
+// returns false if the reader wants no more.
 func (p *replay) push(ev event.Event) bool {
 	p.last = ev.At
 	if ev.Turn == "" {

@@ -38,7 +38,7 @@ func anyBody(t *rapid.T, turn string) event.Body {
 	}).Draw(t, "body")
 }
 
-// Whatever events an agent emits, the log follows the rules of a turn. (H06)
+// Whatever events an agent emits, the log follows the rules of a turn.
 func TestReplayEnforcesTurnRulesOnAnyEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(0, 60).Draw(rt, "n")

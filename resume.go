@@ -13,8 +13,8 @@ import (
 const ResumeLast = "last"
 
 // withConversation returns opt with the id of the conversation that ResumeLast
-// stands for. It fails with SESSION_NOT_FOUND if the agent keeps none, and then
-// no conversation is begun.
+// stands for. It fails with SESSION_NOT_FOUND if the agent has stored no
+// conversation for the directory.
 func withConversation(ctx context.Context, p Provider, opt Options) (Options, error) {
 	if opt.Resume != ResumeLast {
 		return opt, nil

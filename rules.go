@@ -42,7 +42,7 @@ type rules struct {
 	open    []string // ids of open items, in the order they started
 	asked   []event.Approval
 	settled map[string]bool // ids of approvals that were asked and resolved
-	running map[string]bool // calls, by call id, that have neither output nor a bad end
+	running map[string]bool // calls, by call id, that have no output yet and have not failed
 	invalid int
 	dropped int // events that came too late or twice
 

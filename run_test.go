@@ -228,7 +228,8 @@ func TestResultHasTheIDsOfSessionAndConversation(t *testing.T) {
 	})
 }
 
-// exiting is a scripted agent whose process exits with the code.
+// exiting is a provider of scripted agents whose processes exit with the status
+// in code.
 type exiting struct {
 	script.Provider
 	code int

@@ -24,25 +24,26 @@ import (
 // If the agent exits, the next Send starts it again and resumes the
 // conversation.
 type Session struct {
-	id       string
-	provider Provider
-	resumes  bool // every agent of provider
-	log      Log
-	cfg      Config
-	first    Options // options with which the session was opened
-	counters *Counters
-	ctx      context.Context // of the session's own work; ends with it
-	stop     context.CancelFunc
-	box      chan message
-	opened   chan openedMsg
-	ended    chan struct{}  // closed once loop no longer receives from box
-	helpers  sync.WaitGroup // goroutines that loop started
+	id         string
+	provider   Provider
+	resumes    bool // whether the provider's agents can resume conversations
+	log        Log
+	cfg        Config
+	first      Options // options with which the session was opened
+	notAdopted error   // why Open did not take over an agent; not changed after Open
+	counters   *Counters
+	ctx        context.Context // of the session's own work; ends with it
+	stop       context.CancelFunc
+	box        chan message
+	opened     chan openedMsg
+	ended      chan struct{}  // closed once loop no longer receives from box
+	helpers    sync.WaitGroup // goroutines that loop started
 
 	// final is the status after loop has ended; it is written before ended is
 	// closed.
 	final Status
 
-	// The rest belongs to loop.
+	// Only loop uses the fields below.
 	decided    []Decided // since the last flush
 	opt        Options
 	head       int64
@@ -136,6 +137,11 @@ type Config struct {
 	// AgentStarted is called with the options of every agent that the session
 	// starts after Open has returned. The restrictions of Recorded apply.
 	AgentStarted func(Options)
+
+	// StartFailed returns the error to report in place of err, with which an
+	// agent did not start after Open has returned. The session calls it outside
+	// of its actor. Default: err.
+	StartFailed func(err error) error
 
 	// Exceeded returns an error if a running turn has stored too much; the turn
 	// ends with that error. It is called after Recorded, whose restrictions
@@ -259,6 +265,9 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	if cfg.Reserve == nil {
 		cfg.Reserve = func(bool) (func(), error) { return func() {}, nil }
 	}
+	if cfg.StartFailed == nil {
+		cfg.StartFailed = func(err error) error { return err }
+	}
 	s := &Session{
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,
 		counters: cmp.Or(opt.Counters, new(Counters)),
@@ -267,9 +276,11 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		facts:      facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if cfg.Adopt && s.adopt(ctx) == nil {
-		go s.loop()
-		return s, nil
+	if cfg.Adopt {
+		if s.notAdopted = s.adopt(ctx); s.notAdopted == nil {
+			go s.loop()
+			return s, nil
+		}
 	}
 	if err := s.reconcile(ctx); err != nil {
 		s.stop()
@@ -317,6 +328,10 @@ func admissible(p Provider, opt Options, cfg Config) (Options, error) {
 	}
 	return CheckOptions(p, opt, nil)
 }
+
+// NotAdopted returns the reason why [Open] did not take over an agent although
+// Config.Adopt was set, or nil. The reason may contain text of the agent.
+func (s *Session) NotAdopted() error { return s.notAdopted }
 
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }

@@ -153,7 +153,7 @@ func TestWaitIsGatedByReaders(t *testing.T) {
 }
 
 // If the agent crashes, the turn ends once, with PROCESS_CRASH. The next prompt
-// starts a new agent. (D09)
+// starts a new agent.
 func TestCrashEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := script.Step{Tool: &script.Tool{Name: "Bash", Steps: []script.Step{die}}}
@@ -194,7 +194,7 @@ func TestOpenItemsEndWithTheTurn(t *testing.T) {
 }
 
 // Only the first valid decision about an approval counts. Later and invalid
-// decisions return an error. (E01)
+// decisions return an error.
 func TestApprovalFirstDecisionWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := open(t, runnel.Config{}, ask)
@@ -239,7 +239,7 @@ func TestApprovalFirstDecisionWins(t *testing.T) {
 	})
 }
 
-// Of two concurrent decisions about an approval, exactly one succeeds. (E02)
+// Of two concurrent decisions about an approval, exactly one succeeds.
 func TestTwoApprovers(t *testing.T) {
 	s, log := open(t, runnel.Config{}, ask)
 	for range 200 {
@@ -456,7 +456,7 @@ func (c *stubbornConn) Close() error {
 }
 
 // A cancelled turn ends after the grace period even if the agent ignores the
-// interrupt. (D05)
+// interrupt.
 func TestCancelIsEnforced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, slow := range []time.Duration{0, 2 * time.Second, time.Minute} {
@@ -664,7 +664,7 @@ func TestFailedAppendLeavesNoGap(t *testing.T) {
 	})
 }
 
-// Of a hundred concurrent prompts, exactly one starts a turn. (G14)
+// Of a hundred concurrent prompts, exactly one starts a turn.
 func TestOneTurnAtATime(t *testing.T) {
 	s, _ := open(t, runnel.Config{}, hang)
 	var wg sync.WaitGroup
@@ -685,7 +685,7 @@ func TestOneTurnAtATime(t *testing.T) {
 }
 
 // TestCancelRaces cancels a turn after each of its events, in two successive
-// turns. (D06)
+// turns.
 func TestCancelRaces(t *testing.T) {
 	steps := []script.Step{{Reasoning: "a b"}, {Text: "a b c"}, {Tools: []script.Tool{{Name: "A"}, {Name: "B"}}}, ask, say}
 	for at := range 40 {
@@ -718,7 +718,7 @@ func TestManyReaders(t *testing.T) {
 	s, log := open(t, runnel.Config{}, say)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	const events = 8*10 + 1 // the agent's name is told once
+	const events = 8*10 + 1 // the agent's name is emitted once
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
@@ -794,8 +794,8 @@ func TestResponseStartHasAModelIDAlsoIfTheAgentGivesNone(t *testing.T) {
 			}
 		}
 		_, _ = run.Wait(t.Context())
-		// The same applies if the agent omits ResponseStart and the session
-		// adds it.
+		// The ResponseStart that the session adds if the agent emits none has a
+		// model id, too.
 		agent = newStubborn(0)
 		if run, err = runnel.Start(t.Context(), agent, runnel.Options{}, runnel.Text("x")); err != nil {
 			t.Fatal(err)

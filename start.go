@@ -13,9 +13,9 @@ func (s *Session) ChecksLogin() bool {
 	return ok
 }
 
-// Start starts the session's agent if none runs, and returns once it takes
-// prompts, or the error with which it did not start. The start goes on if ctx
-// ends before.
+// Start starts the session's agent if none runs. It returns nil once the agent
+// accepts prompts, and the agent's error if the start fails. If ctx ends first,
+// Start returns its error and the start of the agent continues.
 func (s *Session) Start(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {

@@ -156,8 +156,8 @@ func TestRefusedPromptIsATurnThatFailed(t *testing.T) {
 	})
 }
 
-// unsure is a log whose next append may succeed and report an error, or only
-// report the error.
+// unsure is a log whose next append reports an error. Depending on the test,
+// that append stores the events nevertheless or stores nothing.
 type unsure struct {
 	runnel.Memory
 	fails, stores bool

@@ -37,7 +37,9 @@ func (s *Session) stalls(lt *liveTurn) time.Time {
 	return lt.lastEventAt.Add(s.cfg.StallTimeout)
 }
 
-// tick does what has become due.
+// tick carries out everything whose time, as returned by due, has come:
+// attempts to reconcile, and the ends of turns and approvals that have waited
+// too long.
 func (s *Session) tick(now time.Time) {
 	if !s.retry.IsZero() && !now.Before(s.retry) {
 		if s.reconcile(s.ctx) != nil {

@@ -97,8 +97,8 @@ func (t *Turn) Wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// Done is closed once the turn's terminal event is in the log, or the log has
-// failed so that it never will be.
+// Done is closed once the turn's terminal event is in the log. It is also
+// closed if the log has failed, so that the session cannot append that event.
 func (t *Turn) Done() <-chan struct{} { return t.done }
 
 // resolve is called once, by the session, after the terminal event is in the

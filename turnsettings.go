@@ -210,9 +210,10 @@ func (s *Session) restore(lt *liveTurn, end event.Body) {
 	s.returned = back.or(s.returned)
 }
 
-// pin adds the model and the effort of back to the session's options, if it has
-// none. Agents such as Codex store both with the conversation. Without pin, an
-// agent that exited before restore would keep the values of the last turn.
+// pin sets the model and the effort in the session's options to those of back,
+// where the session's own are empty. Agents such as Codex store both with the
+// conversation. Without pin, an agent that exited before restore would keep the
+// values of the last turn.
 func (s *Session) pin(back Settings) {
 	var set Settings
 	if s.opt.Model == "" {

@@ -206,7 +206,8 @@ func TestUpsertsYieldTheCauseWhenTheirContextEnds(t *testing.T) {
 	})
 }
 
-// full is a log that accepts left appends and then fails.
+// full is a log that accepts a number of appends, the field left, and then
+// fails.
 type full struct {
 	memory.Log
 	left int
@@ -244,8 +245,8 @@ func TestUpsertsOfALostTurnAreErrors(t *testing.T) {
 	})
 }
 
-// A reader of a long turn stops after each few frames and resumes from its
-// position. It finally has the same items as a reader that never stopped.
+// A reader of a long turn stops after every few frames and resumes from its
+// position. In the end it has the same items as a reader that never stopped.
 func TestSessionUpsertsOfALongTurnResumeAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("word ", 6000)

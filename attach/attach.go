@@ -213,8 +213,9 @@ type folder struct {
 	err  error
 }
 
-// folders returns the roots. A root whose path contains symbolic links is
-// listed under both paths, so that a client may use either.
+// folders returns the roots and the folder of the uploads. A folder whose path
+// contains symbolic links is listed under both paths, so that a client may use
+// either.
 func (c Checker) folders() *folders {
 	fs := &folders{}
 	add := func(path string) {

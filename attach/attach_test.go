@@ -213,7 +213,7 @@ func TestSizeLimitsOfAttachments(t *testing.T) {
 }
 
 // Check reports each rejected attachment with its reason, and the warning of
-// the prompt lists them. (C12)
+// the prompt lists them.
 func TestRejectedAttachmentsAreReported(t *testing.T) {
 	dir := tree(t, map[string]string{"ok.txt": "fine", "bad.png": "no", "a.pdf": "%PDF-1.7"})
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -306,8 +306,8 @@ func TestRefJSON(t *testing.T) {
 	}
 }
 
-// For every path, Check reads only files of the root. The test compares the
-// files by identity.
+// Whatever path a client names, Check reads only files of the root. The test
+// identifies files by device and inode, not by name.
 func FuzzReadFilesLieInTheRoot(f *testing.F) {
 	base := tree(f, map[string]string{"root/a.txt": "in", "root/sub/b.md": "in", "outside/s.txt": secret, "rootx/s.txt": secret})
 	root := filepath.Join(base, "root")

@@ -190,8 +190,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A process can be killed while uploads arrive. The next one removes what is
-// left of them, and keeps the complete uploads.
+// A server process can be killed while uploads arrive. The store of the next
+// process removes the incomplete uploads and keeps the complete ones.
 func TestOpenRemovesIncompleteUploads(t *testing.T) {
 	s, dir := store(t)
 	whole, err := s.Save(strings.NewReader("whole"), "a.txt")

@@ -103,8 +103,8 @@ func TestSpecialFilesAreRefusedWithoutBlocking(t *testing.T) {
 	goleak.VerifyNone(t, goleak.IgnoreCurrent())
 }
 
-// Devices and files in /proc have no accepted extension. The lower layer
-// rejects them, too.
+// Check rejects devices and files in /proc by their extension. This test calls
+// read directly: it must reject them too, without blocking.
 func TestDevicesAreNeverRead(t *testing.T) {
 	paths := []string{"/dev/zero", "/dev/null", "/dev/tty"}
 	if runtime.GOOS == "linux" {

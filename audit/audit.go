@@ -1,5 +1,5 @@
-// Package audit records every answer to an approval: who decided what, whether
-// a person, a program, a rule or a timeout.
+// Package audit records every answer to an approval: what was decided, and
+// which person, program, rule or timeout decided it.
 package audit
 
 import (

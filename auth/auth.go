@@ -82,13 +82,14 @@ type Grant struct {
 	Life    time.Duration // zero: unlimited
 	Project string        // directory to which the credential is limited, as [ProjectDir] returns it; empty: no limit
 
-	// By creates the credential, which ends no later than the credential of By.
-	// The zero Identity is the owner of the data directory.
+	// By is the caller that creates the credential. The credential ends no
+	// later than that of By. The zero Identity stands for the owner of the data
+	// directory.
 	By Identity
 }
 
-// ProjectDir returns the canonical path of a directory, as in the records of
-// sessions. The directory must exist.
+// ProjectDir returns the canonical path of a directory, which is the form that
+// the records of sessions have. The directory must exist.
 func ProjectDir(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", errors.New("the project directory must be an absolute path")

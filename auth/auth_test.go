@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestWrongTokenShapesAreRejected(t *testing.T) { // A02
+func TestWrongTokenShapesAreRejected(t *testing.T) {
 	k, _ := newKeyring()
 	secret, _ := create(t, k, All()...)
 	shapes := map[string]string{
@@ -66,7 +66,7 @@ func TestWrongTokenShapesAreRejected(t *testing.T) { // A02
 	}
 }
 
-func TestOnlyTheHashIsKept(t *testing.T) { // A05
+func TestOnlyTheHashIsKept(t *testing.T) {
 	k, cat := newKeyring()
 	secret, _ := create(t, k, Read)
 	code, err := k.LoginCode(t.Context(), All())
@@ -84,7 +84,7 @@ func TestOnlyTheHashIsKept(t *testing.T) { // A05
 	}
 }
 
-func TestLoginCodeWorksOnce(t *testing.T) { // A07
+func TestLoginCodeWorksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		code, _ := k.LoginCode(t.Context(), All())
@@ -106,7 +106,7 @@ func TestLoginCodeWorksOnce(t *testing.T) { // A07
 	})
 }
 
-func TestLoginCodeHasOneWinnerInARace(t *testing.T) { // A07
+func TestLoginCodeHasOneWinnerInARace(t *testing.T) {
 	k, _ := newKeyring()
 	for range 1000 {
 		code, err := k.LoginCode(t.Context(), All())
@@ -132,7 +132,7 @@ func TestLoginCodeHasOneWinnerInARace(t *testing.T) { // A07
 	}
 }
 
-func TestThrottle(t *testing.T) { // A10
+func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		good, _ := create(t, k, Read)
@@ -174,7 +174,7 @@ func TestThrottle(t *testing.T) { // A10
 
 // Neither half of a browser's secret is valid alone, nor are two halves of
 // different logins.
-func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
+func TestHalfOfABrowserSecretIsRejected(t *testing.T) {
 	k, cat := newKeyring()
 	login := func() Halves {
 		code, err := k.LoginCode(t.Context(), All())
@@ -213,7 +213,7 @@ func TestHalfOfABrowserSecretIsRejected(t *testing.T) { // A13
 
 // Wrong guesses of one kind of credential do not lock out a caller with a
 // credential of another kind.
-func TestThrottleHasABudgetForEachKind(t *testing.T) { // A10
+func TestThrottleHasABudgetForEachKind(t *testing.T) {
 	k, _ := newKeyring()
 	code, err := k.LoginCode(t.Context(), All())
 	if err != nil {
@@ -276,7 +276,8 @@ func TestThrottleIsBounded(t *testing.T) {
 	}
 }
 
-// A wrong credential may be as long as a request.
+// A wrong credential may be as long as a request, so the throttle must not keep
+// it whole in memory.
 func TestThrottleKeepsNoWholeCredential(t *testing.T) {
 	k, _ := newKeyring()
 	const n, size = 64, 1 << 20
@@ -343,7 +344,7 @@ func TestSlidingLife(t *testing.T) {
 	})
 }
 
-func TestRevocationEndsStreams(t *testing.T) { // A09
+func TestRevocationEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, cat := newKeyring()
 		secret, tok := create(t, k, Read)
@@ -386,7 +387,7 @@ func TestRevocationEndsStreams(t *testing.T) { // A09
 	})
 }
 
-func TestNonLoopbackIsRefused(t *testing.T) { // A06
+func TestNonLoopbackIsRefused(t *testing.T) {
 	tests := []struct {
 		address string
 		e       Exposure

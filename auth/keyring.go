@@ -136,9 +136,10 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 	return secret, identify(t), err
 }
 
-// maxKnown is how many secrets Known looks up, which is more than the number of
-// cookies that browsers store for one host. It is limited because each takes a
-// query, even from a caller without a credential.
+// maxKnown is the maximum number of secrets that Known looks up. It is more
+// than the number of cookies that browsers store for one host. There must be a
+// maximum, because each secret takes a query, even if the caller has no
+// credential.
 const maxKnown = 200
 
 // Known returns the first of several secrets that is a valid credential, or

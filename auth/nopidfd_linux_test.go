@@ -8,7 +8,7 @@ import (
 
 // Without supervisors an agent's process can lose its ancestors, so they cannot
 // identify it. The unix socket then gives no identity.
-func TestNoIdentityWithoutSupervisors(t *testing.T) { // A11
+func TestNoIdentityWithoutSupervisors(t *testing.T) {
 	if !canTell {
 		t.Skip("there are no pidfds here")
 	}

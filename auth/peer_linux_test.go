@@ -279,7 +279,7 @@ func listen(t *testing.T, network, address string) net.Listener {
 // The packages that start agents for a server also start the agents of this
 // test. A mark or a command line that auth does not recognise therefore fails
 // the test.
-func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
+func TestAgentsAreToldFromTheUser(t *testing.T) {
 	for name, tt := range map[string]struct {
 		roles string
 		want  bool
@@ -316,7 +316,7 @@ func TestAgentsAreToldFromTheUser(t *testing.T) { // A11
 
 // A server that was started by an agent of another server, for example in a
 // test, does not take its own user for an agent.
-func TestServerUnderASupervisorKnowsItsUser(t *testing.T) { // A11
+func TestServerUnderASupervisorKnowsItsUser(t *testing.T) {
 	cmd := process("serve,pair")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -376,7 +376,7 @@ func TestFindSocket(t *testing.T) {
 	}
 }
 
-func TestForeignUserIsRejected(t *testing.T) { // A12
+func TestForeignUserIsRejected(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be someone else")
 	}

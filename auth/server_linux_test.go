@@ -33,8 +33,9 @@ func TestServerOfThisUserIsAccepted(t *testing.T) {
 	}
 }
 
-// A child process listens on the socket. The child relates to this test as an
-// agent's process does to its server.
+// CheckServer rejects a child process of this test that listens on the socket.
+// To CheckServer, the child is to this test what an agent's process is to a
+// server.
 func TestServerBelowAgentIsRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	cmd := process("listen")
@@ -68,8 +69,9 @@ func TestServerBelowAgentIsRejected(t *testing.T) {
 	}
 }
 
-// An agent accepts the connection, and afterwards a server of the user listens
-// on the address.
+// An agent accepts the connection. Afterwards a server of the user listens on
+// the same address. CheckServer must find out that the agent has the
+// connection.
 func TestConnectionThatAgentAcceptedIsRejected(t *testing.T) {
 	cmd := process("accept")
 	cmd.Env = append(cmd.Env, atVar+"=tcp 127.0.0.1:0")
@@ -104,7 +106,8 @@ func TestConnectionThatAgentAcceptedIsRejected(t *testing.T) {
 	}
 }
 
-// The listening socket is in a message in transit, and no process holds it.
+// No process holds the listening socket, because it is in a message that is in
+// transit between two sockets. An agent can hide a socket in this way.
 func TestServerThatNobodyHoldsIsRejected(t *testing.T) {
 	ln := listen(t, "tcp", "127.0.0.1:0")
 	f, err := ln.(*net.TCPListener).File()

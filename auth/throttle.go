@@ -13,10 +13,10 @@ const (
 	culpritsKept    = 4096 // maximum number of addresses, and of prefixes
 )
 
-// A throttle counts wrong credentials by the address of the caller, and by
-// their first bytes, so that guesses of one credential from many addresses
-// count together. It never counts valid credentials. The zero value is ready to
-// use.
+// A throttle counts wrong credentials in two ways: by the address of the
+// caller, and by the first bytes of the credential. Guesses of one credential
+// therefore count together, even if they come from many addresses. A throttle
+// never counts valid credentials. The zero value is ready to use.
 type throttle struct {
 	mu        sync.Mutex
 	addresses tally[netip.Prefix]
@@ -45,8 +45,8 @@ type failures struct {
 	n     int
 }
 
-// add counts a failure. It reports whether there were too many in the current
-// window.
+// add counts a failure. It returns true, and counts no more, if the key already
+// has the allowed number of failures in the current window.
 func (t *tally[K]) add(key K, now time.Time) bool {
 	f := (*t)[key]
 	if f == nil || now.Sub(f.since) >= failureWindow {
@@ -62,7 +62,8 @@ func (t *tally[K]) add(key K, now time.Time) bool {
 
 // put adds an entry to the table. If the table is full, put first removes the
 // entries whose window has ended, and all entries if the table is still full.
-// An attacker with that many networks is therefore not throttled.
+// An attacker who uses more addresses or prefixes than the table holds is
+// therefore not throttled.
 func (t *tally[K]) put(key K, f *failures, now time.Time) {
 	if len(*t) >= culpritsKept {
 		for k, old := range *t {

@@ -9,7 +9,7 @@ import (
 
 // A footprint is the memory of a program and its descendants, in bytes.
 type footprint struct {
-	between int // of the program itself and its supervisors
+	between int // memory of the program itself and of its supervisors
 	agents  int
 }
 
@@ -21,7 +21,7 @@ var sessions = []int{1, 3}
 // claudeACPMemory measures one program after the other. Programs that run at
 // the same time and map the same files would reduce each other's share.
 func (b *bench) claudeACPMemory(ctx context.Context, s *runnel, same, bundled *acpAgent, own string) error {
-	var ours, peer, alone [][]footprint // by sessions
+	var ours, peer, alone [][]footprint // by number of sessions
 	for i := range b.size.rounds {
 		b.w.logf("memory of Claude Code through Runnel and through claude-agent-acp, round %d of %d", i+1, b.size.rounds)
 		f, err := footprintThrough(ctx, s)

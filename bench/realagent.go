@@ -30,8 +30,8 @@ func (w *workspace) realAgent() (a realAgent, err error) {
 	return a, err
 }
 
-// modelEnviron returns variables that make the agent use our model and no other
-// service.
+// modelEnviron returns variables that make the agent use the benchmark's model
+// and no other service.
 func modelEnviron(home, model string) []string {
 	return []string{
 		"CLAUDE_CONFIG_DIR=" + filepath.Join(home, ".claude"), "ANTHROPIC_BASE_URL=" + model, "ANTHROPIC_API_KEY=dummy",

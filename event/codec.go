@@ -197,7 +197,8 @@ func tagged(typ string, v any) ([]byte, error) {
 
 var tagHead = []byte(`{"type":"`)
 
-// tag returns the "type" of the JSON object data. Errors call the object field.
+// tag returns the "type" of the JSON object data. field is the name of the
+// object in errors.
 func tag(data []byte, field string) (string, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || string(data) == "null" {

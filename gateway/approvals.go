@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/policy"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -43,7 +44,7 @@ func (as Approvals) AddRule(ctx context.Context, r store.Rule) (store.Rule, erro
 // which ctx is limited, if it is limited to one; see [WithProject].
 func OwnRule(ctx context.Context, r store.Rule) bool {
 	own := onlyProject(ctx)
-	return own == "" || r.ProjectDir != "" && rules.Within(r.ProjectDir, own)
+	return own == "" || r.ProjectDir != "" && subpath.Within(r.ProjectDir, own)
 }
 
 // checkOwnRule returns an error unless [OwnRule] holds. r must be the rule that
@@ -75,7 +76,7 @@ func (as Approvals) CLIType(name string) (string, error) {
 // rules that would allow similar approvals.
 type OpenApproval struct {
 	Approval  event.Approval
-	Suggested []store.Rule // the narrowest first; none if no rule can express it
+	Suggested []store.Rule // the narrowest first; empty if no rule can match the approval
 }
 
 // Open returns an approval that waits for a decision. It fails with
@@ -116,6 +117,10 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 // cannot be stored, DecideAndRemember still decides the approval, and returns
 // the error. It decides nothing if the rule does not decide the approval as d
 // does, or is not for the project to which ctx is limited.
+//
+// The rule is on the disk before the decision is in the log. If the server is
+// killed in between, the next server finds the approval open and decides it by
+// the rule, or, if its turn has ended, has the rule for later approvals.
 func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string, d runnel.Decision, r store.Rule) (store.Rule, error) {
 	e, err := as.asking(ctx, ref)
 	if err != nil {
@@ -147,9 +152,9 @@ func errNoChoice() error {
 	return runnel.Fail(runnel.InvalidRequest, "choice: not one of the approval's choices")
 }
 
-// asking returns the session if it is open; the caller must release it. A
-// closed session has no approval to decide, so asking then fails with
-// APPROVAL_GONE.
+// asking returns the session that ref names if it is open; the caller must
+// release it. A closed session has no approval to decide, so asking then fails
+// with APPROVAL_GONE.
 func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	e, err := as.g.opened(ctx, ref)
 	if e == nil && err == nil {
@@ -158,7 +163,8 @@ func (as Approvals) asking(ctx context.Context, ref string) (*entry, error) {
 	return e, err
 }
 
-// call returns the call of the approval for the policy sources.
+// call returns the call that approval a is about, in the form that policy
+// sources receive.
 func (e *entry) call(a event.Approval) policy.Call {
 	return policy.Call{Session: e.rec.ID, CLIType: e.rec.CLIType, Dir: e.rec.ProjectDir, Approval: a}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,9 @@ func asks(command string) string {
 	return fmt.Sprintf(`{"steps":[{"tool":{"name":"Bash","kind":"execute","title":%q,"arguments":%s,"output":"ok","ask":{}}}]}`, command, args)
 }
 
-// answered sends a prompt with which the agent asks for an approval. It returns
-// how the approval was resolved, or the approval if a person must answer it.
+// answered sends a prompt that makes the agent ask for an approval. It returns
+// open if a person must answer the approval, and otherwise how the approval was
+// resolved.
 func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *event.Approval, r event.ApprovalResolved) {
 	t.Helper()
 	sent := send(t, g, id, asks(command))
@@ -37,8 +39,8 @@ func (d *disk) answered(t *testing.T, g *Gateway, id, command string) (open *eve
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			a = b.Approval
-			// The judge answers first; this call waits until the judge has
-			// passed or decided.
+			// Decide waits until the judge (Config.Judge) has decided or has
+			// left the decision to a person.
 			err := g.Approvals().Decide(t.Context(), id, a.ID, runnel.Decision{Choice: "no such choice"})
 			if runnel.CodeOf(err) == runnel.InvalidRequest {
 				return &a, r
@@ -134,6 +136,49 @@ func TestStoredRulesAnswerApprovals(t *testing.T) {
 	}
 }
 
+// An orderedLog calls decided before it appends a decision about an approval.
+type orderedLog struct {
+	*runnel.Memory
+	decided func()
+}
+
+func (l orderedLog) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	for _, ev := range evs {
+		if _, ok := ev.Body.(event.ApprovalResolved); ok {
+			l.decided()
+		}
+	}
+	return l.Memory.Append(ctx, session, head, evs...)
+}
+
+// A rule is stored before the decision with which it was made. If the server is
+// killed in between, the rule decides the approval, which still waits, under the
+// next server. A decision whose rule was never stored cannot be in the log.
+func TestRuleIsStoredBeforeTheDecisionThatItRemembers(t *testing.T) {
+	d := newDisk(t)
+	var stored []int // number of rules when a decision was logged
+	g := d.open(t, func(c *Config) {
+		c.Log = orderedLog{&d.log, func() {
+			list, err := d.cat.Rules(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			stored = append(stored, len(list))
+		}}
+	})
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	a, _ := d.answered(t, g, id, "git log -p")
+	yes := runnel.Decision{Choice: "allow", ArgumentsDigest: a.ArgumentsDigest}
+	if _, err := g.Approvals().DecideAndRemember(t.Context(), id, a.ID, yes, command("", "git log -p")); err != nil {
+		t.Fatal(err)
+	}
+	d.untilIdle(t, g, id)
+	if !slices.Equal(stored, []int{1}) {
+		t.Errorf("rules when a decision was logged: %v, want [1]", stored)
+	}
+}
+
 func TestDecisionIsRemembered(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -192,7 +237,8 @@ func TestDecisionIsRemembered(t *testing.T) {
 	}
 }
 
-// A rule for one folder does not apply to sessions in other folders.
+// A rule for a folder applies to sessions in that folder and in folders below
+// it, and to no others.
 func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -222,8 +268,9 @@ func TestRuleOfAFolderHoldsInItAndBelow(t *testing.T) {
 	}
 }
 
-// A program in the project may replace a folder by a link at any time. The
-// project check therefore uses the folder of the stored rule.
+// A client that is limited to a project cannot store a rule for a link that
+// leads out of the project. A program may also replace a folder by such a link
+// at any time, so the check uses the folder in the rule as it will be stored.
 func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -266,7 +313,8 @@ func TestThereAreOnlySoManyRules(t *testing.T) {
 	wantCode(t, err, runnel.RateLimited)
 }
 
-// A client may change a call, but not into one that a rule denies.
+// A client may change the arguments of a call that waits for approval, but not
+// to arguments that a deny rule matches.
 func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -287,9 +335,9 @@ func TestChangedArgumentsAreComparedWithDenyRules(t *testing.T) {
 	d.ends(t, sent)
 }
 
-// A secret is removed from the arguments that are shown, together with anything
-// that an agent writes in its place. A rule must not allow arguments that
-// nobody sees.
+// The filter replaces a secret in the arguments that people see. It may also
+// hide other text that the agent wrote in place of a secret. A rule must not
+// allow arguments that nobody sees.
 func TestRuleAllowsNothingThatIsTakenOutAsASecret(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) {

@@ -50,7 +50,8 @@ func TestForcedBootForgetsTheConversationAtOnce(t *testing.T) {
 	}
 }
 
-// A booter opens scripted agents, or fails to.
+// A booter is a source of providers that open scripted agents. It records the
+// options of each start and lets refuse make a start fail.
 type booter struct {
 	opened []runnel.Options
 	refuse func(runnel.Options) error
@@ -103,7 +104,8 @@ func TestBootReasons(t *testing.T) {
 	first := boots(t, g, id, false, Boot{Reason: "already_booted"})
 	d.ends(t, send(t, g, id, "text"))
 
-	// Changed settings of a running agent do not restart it.
+	// Boot does not restart a running agent whose settings have changed while
+	// it ran.
 	if _, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModePlan}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestBootReasons(t *testing.T) {
 		t.Errorf("first %+v, then %+v, %d agents", first, same, len(b.opened))
 	}
 
-	// The options of the next agent have changed.
+	// Change the options with which the next agent would start.
 	settings(t, d.dir, "model: another\n")
 	changed := boots(t, g, id, false, Boot{Started: true, Resumed: true, Reason: "fingerprint_changed"})
 	if last := b.opened[len(b.opened)-1]; last.Model != "another" || last.Resume == "" {
@@ -234,8 +236,8 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 	}
 }
 
-// A new option that is not in the JSON of Options must be added to one of the
-// lists.
+// The JSON of Options is part of the fingerprint. A new field of Options
+// without JSON must be added to one of the two lists.
 func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
 	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session

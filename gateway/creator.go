@@ -66,7 +66,7 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 		n.rec.ID = n.agent.ID
 	}
 	if err := g.creator.create(ctx, n); err != nil {
-		return Status{}, res.rules.profile.Blame(err, res.by)
+		return Status{}, err
 	}
 	st, err := g.Status(ctx, n.rec.ID)
 	if err == nil {
@@ -213,7 +213,9 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	if n.agent == nil {
 		return nil
 	}
-	e, err := c.opener.start(ctx, n.provider, resolution{n.agent.Options, n.res.by, n.res.rules}, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
+	res := n.res
+	res.Options = n.agent.Options
+	e, err := c.opener.start(ctx, n.provider, res, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()
@@ -241,7 +243,8 @@ func createError(err error) error {
 }
 
 // newRecord returns the record of a new session. given are the session's own
-// options, and res is what they were resolved to.
+// options; res adds those from other sources, such as profiles and the
+// configuration.
 func newRecord(s Sealer, p runnel.Provider, dir string, given runnel.Options, res resolution) (store.Session, error) {
 	kept, err := encodeOptions(s, given)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// The directory of an imported conversation is the one that the agent's file
-// names.
-func TestForkRejectsDataDirectory(t *testing.T) { // C08
+// The project directory of an imported conversation comes from the agent's own
+// file, so it may be the server's data directory. Fork must then fail before an
+// agent starts there.
+func TestForkRejectsDataDirectory(t *testing.T) {
 	d := newDisk(t)
 	data := t.TempDir()
 	for _, dir := range []string{data, filepath.Join(data, "uploads"), filepath.Dir(data)} {
@@ -34,7 +35,7 @@ func TestForkRejectsDataDirectory(t *testing.T) { // C08
 	}
 }
 
-// keeping can fork and stores conversations.
+// keeping is a provider that can fork and that stores conversations.
 type keeping struct {
 	forking
 	fake
@@ -46,8 +47,9 @@ func (k *keeping) Open(ctx context.Context, o runnel.Options) (runnel.Conn, erro
 	return k.forking.Open(ctx, o)
 }
 
-// On a case-insensitive file system a directory has more than one name.
-func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) { // C08
+// A directory has other names through links and, on a case-insensitive file
+// system, in other case.
+func TestDataDirectoryIsRejectedUnderOtherNames(t *testing.T) {
 	parent := t.TempDir()
 	data := filepath.Join(parent, "data")
 	if err := os.MkdirAll(filepath.Join(data, "sub"), 0o700); err != nil {

@@ -44,6 +44,7 @@ type entry struct {
 	rec      store.Session
 	resolved profile.Resolved // options with their sources, of the running agent or else the next one; nil: unknown
 	started  runnel.Options   // options with which the running agent was started, or the next one will be
+	sources  profile.Sources  // of these options; nil: they are all the session's own
 	waiting  int              // prompts in the queue
 	folded   int64            // position of the newest checkpoint that the log has or soon will have
 	turns    []span           // oldest first; see maxSpans
@@ -65,7 +66,9 @@ type span struct {
 }
 
 // recorded implements runnel.Config.Recorded: the session calls it with the
-// events that it has appended to the log. It does not block.
+// events that it has appended to the log. It updates the record, notifies
+// watchers and starts queued prompts after the end of a turn. It does not
+// block.
 func (e *entry) recorded(evs []event.Event) {
 	e.mu.Lock()
 	visible, urgent, ended := false, false, false
@@ -90,7 +93,8 @@ func (e *entry) recorded(evs []event.Event) {
 }
 
 // reserve implements runnel.Config.Reserve: the session calls it before its
-// agent starts. If running is true, the session takes over an agent that an
+// agent starts. It fails if a limit allows no further agent, and counts the
+// start otherwise. If running is true, the session takes over an agent that an
 // earlier server process started.
 func (e *entry) reserve(running bool) (release func(), err error) {
 	if release, err = e.limits.agent(e.credential, running); err != nil {
@@ -109,7 +113,7 @@ func (e *entry) reserve(running bool) (release func(), err error) {
 }
 
 // asked implements runnel.Config.Asked: the session calls it when people may
-// answer an approval.
+// answer an approval. It notifies watchers of the session list.
 func (e *entry) asked() { e.feed.touch(e.rec.ID) }
 
 // index records which part of the log each turn occupies; e.mu is held.
@@ -276,8 +280,9 @@ func (e *entry) end() {
 	e.rec.State = event.StateDead
 }
 
-// catchUp folds the events after a position of the log into the record. A crash
-// may have come before the record with them was written.
+// catchUp folds the events after a position of the log into the record. The
+// record may lack them, because a crash can come between the append of events
+// and the write of the record.
 func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error {
 	for ev, err := range log.Read(ctx, e.rec.ID, after) {
 		if err != nil {
@@ -290,9 +295,9 @@ func (e *entry) catchUp(ctx context.Context, log runnel.Log, after int64) error 
 	return nil
 }
 
-// exceeded implements runnel.Config.Exceeded: it returns an error if the
-// running turn or the session has stored too much. The turn then ends with that
-// error.
+// exceeded implements runnel.Config.Exceeded: it returns an error if the events
+// of the running turn or of the session are larger than their limit. The turn
+// then ends with that error.
 func (e *entry) exceeded(turn string) *runnel.Error {
 	e.mu.Lock()
 	stored, size := e.stored, int64(0)
@@ -305,8 +310,8 @@ func (e *entry) exceeded(turn string) *runnel.Error {
 	return e.limits.stored(size, stored)
 }
 
-// room returns an error if the session has stored too much to start another
-// turn; e.sending is held.
+// room returns an error if the session's events are already larger than their
+// limit, so that no other turn may start; e.sending is held.
 func (e *entry) room(ctx context.Context, log runnel.Log) error {
 	if sizer, ok := log.(store.Sizer); ok && !e.sized {
 		size, err := sizer.Size(ctx, e.rec.ID)

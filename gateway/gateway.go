@@ -51,8 +51,9 @@ type Config struct {
 	ProfilesDir string // folder of the profiles that every project can use. Default: none
 	Profile     string // profile in ProfilesDir for new sessions that choose none. Default: none
 
-	// GovernedDelegation lets sessions with governed delegation start a
-	// subagent that passes every gate. Default: they start no subagents.
+	// GovernedDelegation lets the agents of sessions with governed delegation
+	// start a subagent if every check of package profile (every gate) permits
+	// it. Default: these agents start no subagents.
 	GovernedDelegation bool
 
 	Limits Limits // Default: none
@@ -143,17 +144,17 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	book, err := loadRules(ctx, cfg.Catalogue)
+	stored, err := loadRules(ctx, cfg.Catalogue)
 	if err != nil {
 		uploads.close()
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: book, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
-	book.log, book.ctx, book.work = cfg.Logger, g.ctx, &g.work
+	stored.log, stored.ctx, stored.work = cfg.Logger, g.ctx, &g.work
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)
@@ -249,10 +250,10 @@ func (g *Gateway) Upload(r io.Reader, name string) (attach.Upload, error) {
 type Agent = detect.Agent
 
 // Agents returns the kinds of agents in the order of Config.Providers, with
-// what is known about each on this machine. Without now, results may be some
-// minutes old; with now, all agents are probed again. See
-// [detect.Detector.Agents] for how long it waits; if ctx is done, it returns at
-// once.
+// what is known about each on this machine. If now is set, all agents are
+// probed again; otherwise results may be some minutes old. See
+// [detect.Detector.Agents] for how long Agents waits. If ctx is done, Agents
+// returns at once.
 func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	list := g.detector.Agents(ctx, now)
 	if !g.cfg.AllowBypass {

@@ -199,7 +199,7 @@ func TestCreateRefusals(t *testing.T) {
 	}
 }
 
-func TestSecondTurnIsRejected(t *testing.T) { // G14
+func TestSecondTurnIsRejected(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -236,7 +236,7 @@ func TestSecondTurnIsRejected(t *testing.T) { // G14
 	}
 }
 
-func TestTurnLockIsFreeAfterEveryEnd(t *testing.T) { // G14
+func TestTurnLockIsFreeAfterEveryEnd(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -296,7 +296,7 @@ func (d *disk) untilIdle(t *testing.T, g *Gateway, id string) {
 	}
 }
 
-func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
+func TestStaleAndForeignDecisionsAreRejected(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)
@@ -346,7 +346,7 @@ func TestStaleAndForeignDecisionsAreRejected(t *testing.T) { // E01
 	}
 }
 
-func TestFirstOfTwoApproversWins(t *testing.T) { // E02
+func TestFirstOfTwoApproversWins(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	defer closeIt(t, g)

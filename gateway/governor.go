@@ -22,8 +22,9 @@ const (
 	DelegationRefused = "DELEGATION_REFUSED"
 )
 
-// A governor enforces a session's profile and the gates of delegation. It is
-// safe for concurrent use and never blocks.
+// A governor enforces a session's profile and decides, by the gates of package
+// profile, whether the session may delegate to a subagent. It is safe for
+// concurrent use and never blocks.
 type governor struct {
 	log     *slog.Logger
 	session string
@@ -203,7 +204,8 @@ func subagentIn(args json.RawMessage) string {
 	return ""
 }
 
-// reasonOf describes a decision, for people and for the agent.
+// reasonOf returns the reason for a decision about delegation as text. People
+// read it in a notice, and the agent receives it with a refusal.
 func reasonOf(p profile.Permit) string {
 	switch {
 	case p.Allowed && p.Warning != "":
@@ -267,8 +269,8 @@ func (g *governor) watch(call, name string) {
 	}
 }
 
-// expect remembers that a call should not run, so that finished reports it if
-// it does; g.mu is held.
+// expect remembers that a call should not run; g.mu is held. If the call runs
+// nevertheless, finished returns a notice about it.
 func (g *governor) expect(call, name string) {
 	if len(g.watched) >= maxWatched { // entries of calls that never ended
 		clear(g.watched)

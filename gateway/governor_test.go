@@ -84,8 +84,8 @@ func TestSubagentIsFoundInTheArguments(t *testing.T) {
 	}
 }
 
-// The number of calls that a governor remembers is limited, whatever the agent
-// does.
+// The number of calls that a governor remembers is limited, even if the agent
+// never ends its calls.
 func TestGovernorForgetsWhatIsOver(t *testing.T) {
 	g := newGovernor(slog.New(slog.DiscardHandler), "s", script.New())
 	g.begin(constraints{profile: &profile.Profile{Name: "p", DisallowedTools: []string{"Bash"}}})

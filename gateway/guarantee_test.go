@@ -56,7 +56,7 @@ func (l *listing) Sessions(ctx context.Context, f store.SessionFilter) ([]store.
 }
 
 // There may be tens of thousands of sessions, and a client may give each a
-// megabyte of options.
+// megabyte of options. The lists must not contain these options.
 func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
 	d := newDisk(t)
 	for range 10 {
@@ -175,7 +175,8 @@ func TestSessionIsFoundByTheAgentsIDBeforeItsRecordIsWritten(t *testing.T) {
 	}
 }
 
-// slowDeletion is a catalogue whose DeleteSession waits for a gate.
+// slowDeletion is a catalogue whose DeleteSession waits until the test lets it
+// continue.
 type slowDeletion struct {
 	store.Catalogue
 	begun, gate chan struct{}
@@ -231,7 +232,8 @@ func TestDeletedSessionStaysDeleted(t *testing.T) {
 	}
 }
 
-// Only after the transition is it known whether a turn runs.
+// While a session is being opened or closed, Cancel cannot know whether a turn
+// runs. It waits for the end of the transition.
 func TestCancelWaitsForTransition(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)

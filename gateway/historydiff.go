@@ -38,6 +38,7 @@ type historyDiff struct {
 	facts   map[string]bool // keys of the log's out-of-turn events; see factKey
 	next    int             // index in logged of the first turn that the next turn of the history can match
 	matched bool            // some turn of the history is known
+	begun   bool            // the history has a turn with the id of the log's first turn
 
 	turns map[string]*keptTurn // turns of the history after the last known one
 	held  []event.Event        // events of these turns and between them
@@ -85,9 +86,10 @@ func (t *keptTurn) note(ev event.Event) {
 	t.cut = t.cut || runnel.IsCutShort(ev.Body)
 }
 
-// isOurs reports whether a turn was started in the session. The ids of other
-// turns are made from native ids and are UUIDs of version 5; the ids of our
-// turns have other versions.
+// isOurs reports whether the id of a turn shows that the turn was started in
+// the session. The ids of other turns are made from native ids and are UUIDs of
+// version 5. The ids of our turns have other versions, unless a client chose
+// such an id.
 func (t *keptTurn) isOurs() bool {
 	id, err := uuid.Parse(t.id)
 	return err == nil && id.Version() != 5
@@ -118,8 +120,8 @@ func factKey(b event.Body) string {
 }
 
 // isOurOwn reports whether the conversation is positional and its log starts
-// with one of our turns. The session then started the conversation, and ids do
-// not tell which turns of the history are in the log.
+// with a turn whose id shows that it is ours. The session then started the
+// conversation, and ids do not tell which turns of the history are in the log.
 func (n *historyDiff) isOurOwn() bool {
 	return n.positional && len(n.logged) > 0 && n.logged[0].isOurs()
 }
@@ -140,6 +142,7 @@ func (n *historyDiff) historyHas(ev event.Event) {
 		}
 		return
 	}
+	n.begun = n.begun || len(n.logged) > 0 && n.logged[0].id == ev.Turn
 	t := n.turns[ev.Turn]
 	if t == nil {
 		t = newKeptTurn(ev.Turn)
@@ -163,7 +166,9 @@ func (n *historyDiff) match(t *keptTurn) *keptTurn {
 		return k
 	}
 	for _, k := range n.logged[n.next:] {
-		if k.isOurs() && k.isLike(t) {
+		// A turn that is not ours matches by its id too, later in the history.
+		// Until then the match only makes t known, and t is older.
+		if (k.isOurs() || !k.cut) && k.isLike(t) {
 			return k
 		}
 	}
@@ -230,8 +235,9 @@ func (n *historyDiff) rest(k, t *keptTurn) []event.Event {
 	return moved(n.held, t.id, id, more)
 }
 
-// restID returns the id of a rest of a turn. items is the number of the turn's
-// items that the log already has.
+// restID returns the id of the new turn that holds the rest of a turn; see
+// [historyDiff]. items is the number of the turn's items that the log already
+// has.
 func restID(turn string, items int) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "runnel rest %s %d", turn, items)).String()
 }
@@ -272,8 +278,8 @@ func moved(evs []event.Event, from, to string, items map[string]bool) (out []eve
 
 // found returns the events to append to the log, in order.
 func (n *historyDiff) found() []event.Event {
-	if len(n.logged) > 0 && !n.matched {
-		return nil
+	if len(n.logged) > 0 && (!n.matched || n.positional && !n.begun) {
+		return nil // of a positional history without the log's first turn: the session started the conversation
 	}
 	from := slices.IndexFunc(n.held, func(ev event.Event) bool { return ev.Turn != "" && n.turns[ev.Turn].prompted })
 	if from < 0 {

@@ -58,9 +58,9 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 	return e.status(), nil
 }
 
-// Resolve returns the id of a session. ref is that id or cliType:agentId. If
-// dir is not empty, Resolve finds an agentId only among the sessions of that
-// project.
+// Resolve returns the id of an existing session. ref is that id or
+// cliType:agentId. If dir is not empty, Resolve finds an agentId only among the
+// sessions of that project.
 func (g *Gateway) Resolve(ctx context.Context, ref, dir string) (string, error) {
 	return g.importer.resolveIn(ctx, ref, "", dir, false)
 }
@@ -188,8 +188,9 @@ func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, fil
 	}
 }
 
-// copyConversation returns the session of a conversation that an agent stores.
-// If there is none, it copies the conversation into a new session.
+// copyConversation returns the id of the session that continues a conversation
+// of an agent. If there is none, copyConversation copies the conversation from
+// the agent's own files into a new session.
 func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // another call has copied it meanwhile

@@ -34,8 +34,8 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 			p.kept = append(p.kept, runnel.Conversation{AgentSessionID: id, Dir: d.dir, File: "/agent/" + id})
 		}
 		g := d.open(t, func(c *Config) { c.Providers = []runnel.Provider{p} })
-		// load lets this many clients load ref concurrently. Each gives up
-		// after a millisecond.
+		// load lets the given number of clients load ref concurrently. Each
+		// client gives up after a millisecond.
 		load := func(ref string, clients int) {
 			var all sync.WaitGroup
 			for range clients {
@@ -55,8 +55,8 @@ func TestCopyOutlivesItsCallers(t *testing.T) {
 		before := runtime.NumGoroutine()
 		const clients = 200
 		load("script:one", clients)
-		// One goroutine copies. The runtime and earlier tests may have a few of
-		// their own.
+		// One goroutine copies for all clients. The limit is higher, because
+		// the runtime and earlier tests may have a few goroutines of their own.
 		if n := runtime.NumGoroutine() - before; n > clients/10 {
 			t.Errorf("%d goroutines are left of %d callers that have gone", n, clients)
 		}

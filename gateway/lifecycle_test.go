@@ -40,8 +40,8 @@ func TestRestart(t *testing.T) {
 		q.Input, _ = d.cat.QueuedInput(t.Context(), q.Session, q.Turn)
 		_ = dead.cat.Enqueue(t.Context(), q)
 	}
-	// A prompt whose turn has started but that is still in the queue, and a
-	// session whose creation was not completed.
+	// Add a queued prompt whose turn has already started, and a session whose
+	// creation was not completed.
 	_ = dead.cat.Enqueue(t.Context(), store.Queued{Session: id, Turn: first.TurnID, Input: json.RawMessage(`{"input":{"text":"hang"}}`)})
 	half := rec
 	half.ID, half.State = "00000000-0000-7000-8000-000000000001", event.StateLoading
@@ -97,7 +97,8 @@ func (d *disk) copied(t *testing.T, id string) (*disk, store.Session) {
 	return dead, rec
 }
 
-// The agent dies with the gateway, during a turn that has its own settings.
+// The gateway and the agent end during a turn that has its own settings. The
+// next agent starts with the settings of the session.
 func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -132,7 +133,9 @@ func TestCrashLeavesTheSettingsOfTheSession(t *testing.T) {
 		t.Errorf("after the crash: %+v, %v", st, err)
 	}
 	dead.ends(t, send(t, g, id, "text"))
-	// The agent may have stored the model and the effort of the turn.
+	// The agent may have stored the model and the effort of the interrupted
+	// turn in its conversation, so the session's own values must be given
+	// explicitly.
 	if o := started; o.Model != "scripted" || o.ReasoningEffort != "medium" || o.PermissionMode != "" || !maps.Equal(o.Config, runnel.Values{"thoughts": "false"}) {
 		t.Errorf("the next agent was started with %+v", o)
 	}
@@ -170,7 +173,8 @@ func TestKillAndLoad(t *testing.T) {
 	d.ends(t, send(t, g, id, "text"))
 }
 
-// A session is reopened only if its agent could start in its directory.
+// An ended session can be reopened only if its directory still exists and an
+// agent may start there.
 func TestEndedSessionStaysEndedWithoutItsDirectory(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -432,7 +436,7 @@ func TestCloseEndsTurns(t *testing.T) {
 	wantCode(t, err, runnel.StoreUnavailable)
 }
 
-// tidy marks the prompts that it prepares.
+// tidy is a provider that prepares each prompt by adding a mark to its text.
 type tidy struct{ forking }
 
 func (*tidy) Prepare(_ context.Context, in runnel.Input) (runnel.Input, error) {

@@ -109,8 +109,8 @@ func (l *limiter) session(credential string, open, own int) error {
 // beyond reports whether n has reached the limit most, where 0 means no limit.
 func beyond(n, most int) bool { return most > 0 && n >= most }
 
-// stored returns an error if a turn or its session has stored too much. The
-// arguments are approximate sizes in bytes.
+// stored returns an error if the events of a turn or of its session are larger
+// than their limit. The arguments are approximate sizes in bytes.
 func (l *limiter) stored(turn, session int64) *runnel.Error {
 	switch {
 	case l.TurnBytes > 0 && turn > l.TurnBytes:

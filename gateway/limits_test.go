@@ -15,8 +15,9 @@ func reached(err error) any {
 	return d["limit"]
 }
 
-// A running agent counts for the credential that opened its session, however it
-// was started.
+// A running agent counts towards the limit of the credential that opened its
+// session, even if another client's prompt starts the agent. It counts until
+// its process has ended.
 func TestAgentCountsUntilItHasGone(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Limits = Limits{Agents: 2, AgentsPerCredential: 1} })
@@ -77,7 +78,7 @@ func waitForAgents(g *Gateway, n int) {
 	}
 }
 
-// A rejected session leaves no record.
+// A session that is rejected because of a limit leaves no record.
 func TestSessionBeyondTheLimitLeavesNothing(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t, func(c *Config) { c.Limits = Limits{Sessions: 2, SessionsPerCredential: 1} })

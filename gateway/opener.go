@@ -55,8 +55,8 @@ func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 	return rec, nil
 }
 
-// open opens an existing session without starting its agent. credential is the
-// id of the credential that counts towards the limits. open fails with
+// open opens an existing session without starting its agent. The session counts
+// towards the limits of credential, which is an id. open fails with
 // SESSION_DEAD if the session was ended.
 func (o *opener) open(id, credential string) (*entry, error) {
 	ctx := WithCredential(o.ctx, credential)
@@ -87,9 +87,10 @@ func (o *opener) open(id, credential string) (*entry, error) {
 // start opens a session for the credential of ctx. The caller adds it to the
 // open sessions. waiting is the number of queued prompts. cfg contains the
 // fields that differ between sessions; start sets the other fields. On an error
-// start has closed cfg.Conn.
+// start has closed cfg.Conn. If the agent rejected an option, the error names
+// the source of the option.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -105,7 +106,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded, cfg.Asked, cfg.AgentStarted = e.exceeded, e.asked, e.agentStarted
+	cfg.Exceeded, cfg.Asked, cfg.AgentStarted, cfg.StartFailed = e.exceeded, e.asked, e.agentStarted, e.startFailed
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
@@ -115,7 +116,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
-		return nil, err
+		return nil, res.sources.Blame(err)
 	}
 	if !cfg.Dormant { // the caller of start writes the record
 		e.boot(res.Options)

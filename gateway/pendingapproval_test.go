@@ -8,8 +8,9 @@ import (
 	"github.com/runnel-dev/runnel/gateway/policy"
 )
 
-// The status has the approval only after all policy sources have passed it.
-// Watchers then read the status once more.
+// The status lists an approval only after every policy source has left the
+// decision to a person. Watchers of the session list are then notified, so that
+// they read the status again.
 func TestWatchersLearnThatAnApprovalWaitsForPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)

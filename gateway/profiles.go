@@ -18,7 +18,7 @@ type Profile struct {
 	AutoApproveTools []string `json:"autoApproveTools,omitempty" doc:"Tools that are allowed without asking a person."`
 	AgentType        string   `json:"agentType,omitempty" doc:"2 permits delegation to this profile; any other value forbids it."`
 	AgentClass       string   `json:"agentClass,omitempty" doc:"Class of the profile, such as TASK."`
-	Project          bool     `json:"project" doc:"Whether the profile is one of the project's own."`
+	Project          bool     `json:"project" doc:"Whether the profile belongs to the project."`
 	Default          bool     `json:"default,omitempty" doc:"Whether new sessions that choose no profile get this one."`
 	Path             string   `json:"path" doc:"Path of the profile's file."`
 	Error            string   `json:"error,omitempty" doc:"Why sessions cannot choose the profile, with the line of the file."`

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // ProjectID returns the id of a project directory. It depends only on the
@@ -127,7 +128,7 @@ func Untrusted(trusted, dirs []string) (out []string) {
 // It also compares the directories themselves, because a file system may have
 // several names for one directory, for example in different case.
 func within(dir, root string) bool {
-	if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
+	if subpath.Within(dir, root) {
 		return true
 	}
 	want, err := os.Stat(root)

@@ -9,7 +9,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// plainly is a scripted agent whose conversation cannot be resumed.
+// plainly is a provider of scripted agents whose conversations cannot be
+// resumed.
 type plainly struct{ p *started }
 
 func (f plainly) Name() string { return f.p.Name() }

@@ -31,8 +31,8 @@ func (c *slowRecords) PutSession(ctx context.Context, s store.Session) error {
 	return c.Catalogue.PutSession(ctx, s)
 }
 
-// A server that stops withdraws the open questions. The records that change by
-// that are still being written when the server's context ends.
+// A server that stops withdraws the approvals that wait for a person. It writes
+// the records of their sessions, even if its context ends during the write.
 func TestStopWithOpenQuestionWritesTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type recovery struct {
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	incomplete, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{State: event.StateLoading, Trim: described}) // their creation was not completed
+	incomplete, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{State: event.StateLoading, Trim: Described}) // their creation was not completed
 	if err != nil {
 		return storeError(err)
 	}
@@ -147,8 +148,11 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	r.sessions.add(id, e)
 	e.feed.touch(id)
 	e.records.mark(e, true)
+	if err := e.session.NotAdopted(); err != nil {
+		return cmp.Or(errors.Unwrap(err), err)
+	}
 	if !e.session.Status().AgentAlive {
-		return errors.New("its supervisor has ended, or has not stored its turn")
+		return errors.New("it has ended")
 	}
 	return nil
 }

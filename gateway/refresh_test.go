@@ -56,7 +56,8 @@ type placed struct{ *keeper }
 
 func (placed) PositionalTurns() {}
 
-// derived returns the turn id that is made from an agent's own id.
+// derived returns the turn id that a history reader makes from an agent's
+// native id.
 func derived(native string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(native)).String() }
 
 // turnWith returns the events of a turn with a prompt and items. An item is a

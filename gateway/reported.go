@@ -57,9 +57,9 @@ type reports struct {
 	log       runnel.Log
 }
 
-// read returns what was reported in a session. kept reports whether it came
-// from the catalogue. Sessions of a server version that stored no reports have
-// them only in the log.
+// read returns what the agents of a session have reported. kept is true if the
+// catalogue has it. An older server version stored no reports in the catalogue,
+// so the reports of its sessions are only in the log.
 func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, err error) {
 	rec, err := rs.catalogue.Report(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -94,8 +94,9 @@ func orNull(data json.RawMessage) []byte {
 	return data
 }
 
-// write writes what was reported in the session of e, if the catalogue does not
-// have all of it. The caller prevents concurrent writes for this session.
+// write writes what the agents of e's session have reported to the catalogue,
+// if the catalogue does not have all of it. The caller prevents concurrent
+// writes for this session.
 func (rs reports) write(ctx context.Context, e *entry) error {
 	e.mu.Lock()
 	unwritten := e.unwritten
@@ -122,8 +123,8 @@ func (rs reports) write(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// recall reads what was reported before the session was opened. After the first
-// success it does nothing.
+// recall reads what the session's agents reported before the session was
+// opened, and adds it to e.reported. After the first success it does nothing.
 func (e *entry) recall(ctx context.Context, rs reports) error {
 	e.mu.Lock()
 	done := e.recalled

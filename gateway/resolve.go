@@ -14,8 +14,9 @@ import (
 // each option.
 type resolution struct {
 	runnel.Options
-	by    profile.Resolved // nil: all options are the session's own
-	rules constraints      // for the calls of the agent
+	by      profile.Resolved // nil: all options are the session's own
+	sources profile.Sources  // nil: all options are the session's own
+	rules   constraints      // for the calls of the agent
 }
 
 // resolve returns the options with which an agent of p starts in dir. given are
@@ -32,15 +33,16 @@ func (o *opener) resolve(p runnel.Provider, dir string, given runnel.Options, k 
 		prof = &found
 	}
 	given.Dir, given.Trusted, given.AllowBypass = dir, o.projects.trusts(dir), o.cfg.AllowBypass
-	opt, by, err := profile.ForAgent(p, given, prof, o.detector.Last(p.Name()), o.cfg.Options)
+	sources, err := profile.ForAgent(p, given, prof, o.detector.Last(p.Name()), o.cfg.Options)
 	if err != nil {
 		return resolution{}, err
 	}
+	opt, by := profile.Resolve(sources...)
 	if opt, err = o.complete(opt, dir); err != nil {
 		return resolution{}, err
 	}
 	opt, r := o.govern(p, dir, k, prof, opt)
-	return resolution{opt, by, r}, nil
+	return resolution{opt, by, sources, r}, nil
 }
 
 // renew resolves the options of a session again if the next prompt starts its
@@ -67,7 +69,7 @@ func (o *opener) renewWith(ctx context.Context, e *entry, res resolution) error 
 	}
 	e.gov.begin(res.rules)
 	e.mu.Lock()
-	e.started = res.Options
+	e.started, e.sources = res.Options, res.sources
 	e.mu.Unlock()
 	if reflect.DeepEqual(res.by, e.resolvedNow()) {
 		return nil
@@ -108,6 +110,14 @@ func modeOf(opt runnel.Options) runnel.PermissionMode {
 		return runnel.ModeDefault
 	}
 	return opt.PermissionMode
+}
+
+// startFailed implements runnel.Config.StartFailed: it adds the source of the
+// option that the agent rejected.
+func (e *entry) startFailed(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sources.Blame(err)
 }
 
 // resolvedNow returns the resolved options of the session.
@@ -165,8 +175,9 @@ func withOptions(kept, changes json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(members)
 }
 
-// shownResolved returns the resolved options that clients see: by, with the
-// settings of the running turn and the model that the agent chose.
+// shownResolved returns the resolved options that clients see. by has the
+// resolved options of the session. shownResolved adds the settings of the
+// running turn, and the model that the agent chose.
 func shownResolved(by profile.Resolved, st Status, turn runnel.Settings) profile.Resolved {
 	if by == nil {
 		return nil

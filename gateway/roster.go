@@ -146,7 +146,7 @@ func (r *roster) readAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	recs, err := r.catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: described})
+	recs, err := r.catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func TestExplainedGatesAreInTheOrderOfThePolicy(t *testing.T) {
 
 func TestExplanationDecidesAsThePolicyOfTheRules(t *testing.T) {
 	list := []store.Rule{
-		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git *"}, // cannot be made, and allows nothing
+		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git *"}, // too wide to be accepted by Check, so it allows nothing
 		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git log *"},
 		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "git status"},
 		{Effect: store.EffectAllow, Kind: store.RuleExecute, Pattern: "env ls", CLIType: "claude"},

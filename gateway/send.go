@@ -154,6 +154,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 		if set, err = g.opener.checkSettings(rec.CLIType, st, set); err == nil {
 			err = e.session.CheckSettings(ctx, set)
 		}
+		err = profile.Of(*choice.profile).Blame(err)
 	}
 	if err != nil {
 		return Sent{}, err
@@ -254,7 +255,7 @@ func (g *Gateway) Set(ctx context.Context, ref string, opt runnel.Options) (Stat
 	if err == nil && !set.IsZero() {
 		err = e.session.Set(ctx, set)
 	}
-	if err == nil { // what the answer says is on disk
+	if err == nil { // the answer must not report options that the record lacks
 		err = g.records.write(context.WithoutCancel(ctx), e)
 	}
 	if err != nil {

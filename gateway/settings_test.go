@@ -15,8 +15,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// The status has the settings whether or not the agent runs, even if the
-// gateway has only the session's record.
+// The status has the options that clients have set, even after a restart, when
+// the gateway has only the session's record.
 func TestStatusReportsGivenSettings(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
@@ -73,8 +73,8 @@ func TestStatusReportsLastConfigAfterRestart(t *testing.T) {
 	same("while it is open without an agent")
 }
 
-// The status has the files that an agent names as soon as it names them. After
-// a restart the gateway reads them from the log.
+// A session keeps each file that its agents report once, in the order of the
+// reports, and at most maxFiles files.
 func TestReportedFilesAreKeptOnce(t *testing.T) {
 	plan := event.AgentFile{Path: "/home/u/.agent/plan.md", Kind: "plan"}
 	skill := event.AgentFile{Path: "/p/skill.md", Kind: "skill"}

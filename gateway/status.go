@@ -20,7 +20,7 @@ type Status struct {
 	ProjectID      string             `json:"projectId"`
 	ProjectDir     string             `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
 	Title          string             `json:"title"`
-	State          event.SessionState `json:"state" enum:"open,loading,dead" doc:"open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it."`
+	State          event.SessionState `json:"state" enum:"open,loading,dead" doc:"open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it."`
 	Status         event.SessionState `json:"status" enum:"open,loading,dead" doc:"Same as state."`
 	IsAlive        bool               `json:"isAlive" doc:"Whether the agent's process runs."`
 	Activity       event.Activity     `json:"activity" enum:"idle,working,waiting" doc:"waiting: the agent waits for an answer to an approval."`
@@ -38,7 +38,7 @@ type Status struct {
 
 	Resolved profile.Resolved `json:"resolved,omitempty" doc:"The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists."`
 
-	Files []event.AgentFile `json:"files,omitempty" doc:"The agent's own files that it reported, such as its plan. Absent in lists."`
+	Files []event.AgentFile `json:"files,omitempty" doc:"Files that the agent reported, such as its plan. Absent in lists."`
 
 	LastLine         string           `json:"lastLine,omitempty" doc:"One line of text from the newest activity, for lists."`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error" doc:"Outcome of the newest turn that has ended."`
@@ -91,7 +91,7 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	if !ok {
 		return []Status{}, nil
 	}
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: described})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: Described})
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -177,9 +177,9 @@ func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, er
 	return st, nil
 }
 
-// described returns the part of a record's options that [Describe] shows. The
+// Described returns the part of a record's options that [Describe] shows. The
 // rest, such as the text for the system prompt, may have a megabyte.
-func described(options json.RawMessage) json.RawMessage {
+func Described(options json.RawMessage) json.RawMessage {
 	var shown struct {
 		Persona    json.RawMessage `json:"persona,omitempty"`
 		Delegation json.RawMessage `json:"delegation,omitempty"`

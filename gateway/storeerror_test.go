@@ -9,7 +9,8 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// Every kind of log explains why it rejects an event.
+// storeError keeps the reason with which a log rejects an invalid event.
+// Clients do not see the text of other errors.
 func TestStoreErrorKeepsTheReasonOfARefusedEvent(t *testing.T) {
 	var log memory.Log
 	refused := log.Append(t.Context(), "s", 0, event.Event{Session: "s", Seq: 1, Body: event.ItemStart{}})

@@ -29,7 +29,8 @@ type AgentStart struct {
 	How   string // new, resumed or taken_over
 }
 
-// A Tally counts events of all sessions since the gateway was opened.
+// A Tally counts the ends of turns, the resolved approvals and the agent starts
+// of all sessions since the gateway was opened.
 type Tally struct {
 	Turns     map[TurnEnd]int64
 	Approvals map[ApprovalEnd]int64
@@ -51,7 +52,7 @@ type tally struct {
 	codes map[string]bool
 }
 
-// Tally returns the counts of all sessions since the gateway was opened.
+// Tally returns the counts since the gateway was opened; see the type [Tally].
 func (g *Gateway) Tally() Tally {
 	t := g.opener.tally
 	t.mu.Lock()

@@ -25,7 +25,7 @@ import (
 )
 
 // The server closes a connection whose client sends a request very slowly, or
-// sends nothing (B07).
+// sends nothing.
 func TestSlowloris(t *testing.T) {
 	for name, tt := range map[string]struct {
 		head   string
@@ -72,7 +72,7 @@ func TestSlowloris(t *testing.T) {
 }
 
 // The server closes the connection of a client that reads one byte a second.
-// Other readers of the stream notice nothing (B07).
+// Other readers of the stream notice nothing.
 func TestSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
@@ -106,8 +106,7 @@ func TestSlowReader(t *testing.T) {
 }
 
 // The server closes a WebSocket whose client reads one byte a second, and a
-// connection whose client reads nothing of an answer that is not a stream
-// (B07).
+// connection whose client reads nothing of an answer that is not a stream.
 func TestSlowReaderOfOthers(t *testing.T) {
 	for name, request := range map[string]string{
 		"WebSocket": "GET /api/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
@@ -171,7 +170,7 @@ func TestSlowReaderOfOthers(t *testing.T) {
 }
 
 // The server closes a WebSocket whose client sends malformed, huge or too many
-// frames, and uses little memory for them (B10).
+// frames, and uses little memory for them.
 func TestWebSocketAbuse(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

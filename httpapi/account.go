@@ -23,7 +23,7 @@ type (
 		Kind   store.TokenKind `json:"kind" enum:"api,browser,local" doc:"api: a token. browser: a login of the page. local: a caller on the server's own socket."`
 		Name   string          `json:"name,omitempty" doc:"Name of the credential."`
 
-		ProjectDir string `json:"projectDir,omitempty" doc:"The only directory whose sessions this credential can access. Absent: it can access all."`
+		ProjectDir string `json:"projectDir,omitempty" doc:"The only directory whose sessions this credential can access. Absent: no limit."`
 	}
 	tokenRequest struct {
 		Name     string   `json:"name" doc:"Name for people, 1 to 100 bytes."`
@@ -43,7 +43,7 @@ type (
 		Kind       store.TokenKind `json:"kind" enum:"api,browser" doc:"api: a token. browser: a login of the page."`
 		Name       string          `json:"name" doc:"Name of the credential."`
 		Scopes     []string        `json:"scopes" doc:"What the credential permits."`
-		ProjectDir string          `json:"projectDir,omitempty" doc:"The only directory whose sessions the credential can access. Absent: it can access all."`
+		ProjectDir string          `json:"projectDir,omitempty" doc:"The only directory whose sessions the credential can access. Absent: no limit."`
 		Parent     string          `json:"parent,omitempty" doc:"Id of the credential that created this one. Revoking the parent revokes this credential, too."`
 		CreatedAt  time.Time       `json:"createdAt"`
 		LastUsedAt time.Time       `json:"lastUsedAt"`

@@ -54,7 +54,7 @@ func tool(at string) int {
 }
 
 // An agent that has every existing credential still cannot answer its own
-// approvals (A11).
+// approvals.
 func TestAgentSelfApprove(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)

@@ -95,7 +95,7 @@ func TestDocumentNeedsNoCredential(t *testing.T) {
 }
 
 // The golden file has the status of every route for a request without a
-// credential. Every answer has the security headers (A01).
+// credential. Every answer has the security headers.
 func TestNoTokenEveryRoute(t *testing.T) {
 	rg := newRig(t)
 	var b strings.Builder
@@ -113,8 +113,7 @@ func TestNoTokenEveryRoute(t *testing.T) {
 	golden(t, "anonymous.txt", b.String())
 }
 
-// A token in any wrong form is rejected, and the answer does not contain it
-// (A02).
+// A token in any wrong form is rejected, and the answer does not contain it.
 func TestWrongTokenShapes(t *testing.T) {
 	rg := newRig(t)
 	shapes := map[string]func(*http.Request){
@@ -169,7 +168,7 @@ func TestErrorTellsAWrongCredentialFromAMissingOne(t *testing.T) {
 }
 
 // Only the server decides the scopes of a credential. A client cannot add
-// scopes in a request (A08).
+// scopes in a request.
 func TestScopesAreTheServers(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -200,7 +199,7 @@ func TestScopesAreTheServers(t *testing.T) {
 }
 
 // After ten wrong credentials from an address, further wrong ones from it are
-// throttled. A valid credential is still accepted (A10).
+// throttled. A valid credential is still accepted.
 func TestWrongCredentialsAreThrottledAndValidOnesAreNot(t *testing.T) {
 	rg := newRig(t)
 	got := map[int]int{}
@@ -240,7 +239,7 @@ func TestGuessesBehindAProxyCountByForwardedAddress(t *testing.T) {
 }
 
 // A second credential, valid or not, changes nothing about the count. The
-// position of the first credential does not matter either (A10).
+// position of the first credential does not matter either.
 func TestThrottleWithASecondCredential(t *testing.T) {
 	rg := newRig(t)
 	page := rg.login()
@@ -273,7 +272,7 @@ func TestThrottleWithASecondCredential(t *testing.T) {
 }
 
 // A page that reaches the server through its own host name (DNS rebinding) can
-// use no route (B01).
+// use no route.
 func TestReboundHostIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -300,7 +299,7 @@ func TestReboundHostIsRejected(t *testing.T) {
 	}
 }
 
-// Requests with an unusual target or Host are rejected (B03).
+// Requests with an unusual target or Host are rejected.
 func TestTargetForms(t *testing.T) {
 	rg := newRig(t)
 	absolute := func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", "own.localhost:7777" }
@@ -324,7 +323,7 @@ func TestTargetForms(t *testing.T) {
 }
 
 // The golden file has the answers to requests with each form of an Origin
-// header (B04).
+// header.
 func TestOriginTable(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) {
 		c.Origins = []string{"https://runnel.example"}
@@ -388,7 +387,7 @@ func TestOriginTable(t *testing.T) {
 }
 
 // No route accepts a body with a Content-Type that a page of another site can
-// send without a preflight request (B05).
+// send without a preflight request.
 func TestFormPostsAreRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -411,7 +410,7 @@ func TestFormPostsAreRejected(t *testing.T) {
 }
 
 // Pages of other origins can read answers only if the operator listed their
-// origin (B06).
+// origin.
 func TestNoCORS(t *testing.T) {
 	preflight := func(rg *rig, origin string) http.Header {
 		w := rg.do("OPTIONS", "/api/session/create", "", anonymous, header("Origin", origin), header("Access-Control-Request-Method", "POST"))
@@ -441,8 +440,7 @@ func TestNoCORS(t *testing.T) {
 	}
 }
 
-// A page of another site can neither log the browser in nor use its cookie
-// (A13, A15).
+// A page of another site can neither log the browser in nor use its cookie.
 func TestCookieAndLoginCSRF(t *testing.T) {
 	rg := newRig(t)
 	login := func(edit ...func(*http.Request)) *http.Response {
@@ -517,8 +515,7 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 	}
 }
 
-// Behind a proxy that terminates TLS, the cookie has the attribute Secure
-// (A13).
+// Behind a proxy that terminates TLS, the cookie has the attribute Secure.
 func TestSecureBehindTLS(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) {
 		c.Proxied = true
@@ -532,7 +529,7 @@ func TestSecureBehindTLS(t *testing.T) {
 }
 
 // A handler that panics gives an internal error. Neither the answer nor the log
-// contains the value of the panic (H04).
+// contains the value of the panic.
 func TestPanicPath(t *testing.T) {
 	rg := newRig(t)
 	rg.router.add(&route{method: "GET", path: "/api/boom", scope: auth.Read, serve: func(http.ResponseWriter, *http.Request) error { panic("sk-ant-canary") }})

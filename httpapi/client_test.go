@@ -373,8 +373,8 @@ func timed(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { timer.Stop() })
 }
 
-// minute is long enough for every test on an idle machine; a loaded machine
-// gets more.
+// minute is the deadline of a test. Tests take less than a minute on an idle
+// machine, so the deadline of four leaves time for a loaded one.
 const minute = 4 * time.Minute
 
 // all reads a body to its end.

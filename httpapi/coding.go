@@ -27,9 +27,10 @@ var (
 // neither it nor *. It is below every weight that a header can give.
 const unlisted = 0.0001
 
-// negotiate returns the coding that the client prefers for a file that is
-// stored in these codings and as it is. It reports false if the client accepts
-// none of them. The values are those of the request's Accept-Encoding headers.
+// negotiate returns the coding that the client prefers for a file. The file is
+// stored uncompressed and in the codings of stored. negotiate reports false if
+// the client accepts none of them. values are those of the request's
+// Accept-Encoding headers.
 func negotiate(values []string, stored []coding) (best coding, ok bool) {
 	weights := make(map[string]float64)
 	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {

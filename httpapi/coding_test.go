@@ -174,8 +174,9 @@ func TestEveryCodingHasItsOwnHeaders(t *testing.T) {
 			t.Errorf("%s: a range past the end gets %d %v %q", c, past.Code, ph, past.Body)
 		}
 	}
-	// A part of one coding does not continue another, and the tag of one coding
-	// does not confirm another.
+	// A range request that names the ETag of one coding gets the whole body of
+	// another coding. A request with the ETag of one coding gets no 304 for
+	// another.
 	for tag, of := range tags {
 		for c, body := range map[string]string{"identity": plainScript, "gzip": gzipScript, "br": brotliScript} {
 			if c == of {
@@ -212,7 +213,8 @@ func TestPageIsConfirmedOnlyWithinOneStart(t *testing.T) {
 	}
 }
 
-// The length of a compressed answer would reveal secrets in it, see coding.
+// Answers of the API are never compressed, because their length could reveal
+// secrets in them; see [coding].
 func TestAnswersOfTheAPIHaveNoCoding(t *testing.T) {
 	rg := newCodedRig(t)
 	id := rg.create()

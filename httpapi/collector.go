@@ -6,7 +6,8 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 )
 
-// A sessionCollector reads the gateway's metrics at each scrape.
+// A sessionCollector reads metrics from the gateway each time Prometheus
+// scrapes the server.
 type sessionCollector struct {
 	gw     *gateway.Gateway
 	limits *limitCounts

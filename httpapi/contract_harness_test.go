@@ -147,7 +147,8 @@ func TestEveryFatalErrorEndsATurnAlike(t *testing.T) {
 	}
 }
 
-// Every other route of the harness, with each of its errors.
+// The harness routes other than that of turns return each of their errors with
+// its status, code and details.
 func TestHarnessRoutesAnswerAsPromised(t *testing.T) {
 	agent := &keyed{Provider: script.New()}
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{agent} })

@@ -30,7 +30,7 @@ func (rg *rig) login() auth.Halves {
 }
 
 // A browser sends the cookie to every port of the host. A program that listens
-// there can send it back with every header of a page, except the key (A13).
+// there can send it back with every header of a page, except the key.
 func TestCookieAloneIsWorthNothing(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -95,9 +95,9 @@ func TestCookieAloneIsWorthNothing(t *testing.T) {
 	}
 }
 
-// Any program on another port of the page's host can set cookies for the host,
-// also for a narrower path, which the browser sends first. They must not lock
-// the user out.
+// Any program on another port of the page's host can set cookies for the host.
+// Browsers send such a cookie before ours if its path is narrower. These
+// cookies must not lock the user out.
 func TestTossedCookiesLockNobodyOut(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

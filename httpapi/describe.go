@@ -349,7 +349,7 @@ func (d describer) serverMessages() *huma.Schema {
 		if p := s.Properties["entries"]; p != nil {
 			p.Items = d.reg.define("HistoryEntry", &huma.Schema{
 				OneOf:       []*huma.Schema{ref("Entry"), ref("Event")},
-				Description: "An event of the log in the family events-v1; an entry in the family upsert-v1.",
+				Description: "In the family events-v1, an event of the session's log. In the family upsert-v1, an entry.",
 			})
 		}
 		s.Description = d.carried.Meaning.Server[typ]

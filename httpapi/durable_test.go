@@ -31,7 +31,7 @@ func onDisk(t *testing.T, dir string) (func(*Config, *gateway.Config), *sqlite.S
 }
 
 // No credential is in a file of the data directory, in the log, in the
-// arguments, in the environment or in an answer of the server (A05).
+// arguments, in the environment or in an answer of the server.
 func TestNoSecretOnDiskOrInLogs(t *testing.T) {
 	timed(t, minute)
 	dir := filepath.Join(t.TempDir(), "data")

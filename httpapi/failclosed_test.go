@@ -20,16 +20,19 @@ import (
 	"github.com/runnel-dev/runnel/store/memory"
 )
 
-// ask makes an agent request an approval.
+// ask makes an agent request an approval, and returns once it waits for a
+// client. Before that, the gateway may decide it by a rule.
 func (rg *rig) ask() (id string, asked event.Approval) {
 	rg.t.Helper()
 	id = rg.create()
 	rg.prompt(id, "approve")
-	return id, rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	asked = rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	rg.untilPending(id)
+	return id, asked
 }
 
 // An approval is never granted because the clients that could answer disappear,
-// or because an answer is not one of the choices (E03).
+// or because an answer is not one of the choices.
 func TestFailClosed(t *testing.T) {
 	pending := ""
 	for name, tt := range map[string]struct {
@@ -152,7 +155,7 @@ func (rg *rig) notAllowed(id string, asked event.Approval, want string) {
 }
 
 // A restarted server knows an old approval only as one that was not answered,
-// because the agent that asked has ended (E03).
+// because the agent that asked has ended.
 func TestFailClosedOverARestart(t *testing.T) {
 	log := new(runnel.Memory)
 	cat := memory.New(log)
@@ -211,7 +214,7 @@ func TestFailClosedOverARestart(t *testing.T) {
 }
 
 // An approval that was requested while no client was connected is shown to the
-// next client, with the time of the request, and can be answered (E09).
+// next client, with the time of the request, and can be answered.
 func TestOfflineRequestVisible(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {

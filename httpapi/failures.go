@@ -52,14 +52,16 @@ func (rt *route) repeats() bool {
 	return slices.ContainsFunc(rt.params, func(p param) bool { return p.name == command.KeyHeader })
 }
 
-// sessionFails returns more, and the errors of a route that names a session.
-// The session may be a conversation that only the agent has stored so far.
+// sessionFails adds the errors of a route that names a session to the codes in
+// more. The session may be a conversation that only the agent has stored so
+// far.
 func sessionFails(more ...runnel.Code) []runnel.Code {
 	return append(more,
 		runnel.SessionNotFound, runnel.UnsupportedCLIType, runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict)
 }
 
-// agentFails returns more, and the errors of a route that may start an agent.
+// agentFails adds the errors of a route that may start an agent to the codes in
+// more.
 func agentFails(more ...runnel.Code) []runnel.Code {
 	return append(more,
 		runnel.UnsupportedCapability, runnel.WorkingRootInaccessible, runnel.WorkingRootConflict, runnel.SessionDead, runnel.PersonaNotFound,
@@ -67,7 +69,8 @@ func agentFails(more ...runnel.Code) []runnel.Code {
 		runnel.MissingAPIKey, runnel.AgentNotInstalled, runnel.AgentNotLoggedIn, runnel.Overloaded, runnel.Timeout)
 }
 
-// promptFails returns more, and the errors of a route that takes a prompt.
+// promptFails adds the errors of a route that takes a prompt to the codes in
+// more.
 func promptFails(more ...runnel.Code) []runnel.Code {
 	return agentFails(append(more, runnel.TurnInProgress, runnel.AttachmentFailure)...)
 }

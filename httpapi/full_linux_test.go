@@ -19,7 +19,7 @@ import (
 
 // TestTurnOnFullDisk fills the disk in the middle of a turn. The turn ends with
 // the reason, its recorded part can be read, and the next prompt succeeds as
-// soon as there is space (F04).
+// soon as there is space.
 func TestTurnOnFullDisk(t *testing.T) {
 	timed(t, minute)
 	disk := t.TempDir()

@@ -116,7 +116,8 @@ func (rg *rig) decided(id, turn string) (out []string) {
 		switch b := ev.Body.(type) {
 		case event.ApprovalRequested:
 			tools[b.Approval.ID] = b.Approval.ToolName
-			// The policy decides first, so a person's answer comes too late.
+			// This answer counts only if the policy has left the decision to a
+			// person.
 			rg.do("POST", "/api/session/"+id+"/approvals/"+b.Approval.ID, `{"choice":"deny"}`)
 		case event.ApprovalResolved:
 			line := tools[b.ApprovalID] + " " + b.Choice + " by " + string(b.By)
@@ -332,8 +333,8 @@ func (p *selectiveAsker) Takes() runnel.Takes {
 	return t
 }
 
-// The gates decide on the delegations about which such an agent asks. A
-// delegation without asking is reported.
+// A selectiveAsker asks before some delegations, and the gates decide those. A
+// delegation that it makes without asking is reported in a notice.
 func TestGatesDecideWheneverAnAgentAsks(t *testing.T) {
 	rg, _ := withAble(t, map[string]string{"lead": lead, "tester": tester, "plain": "---\n---\n"}, func(_ *Config, g *gateway.Config) {
 		g.GovernedDelegation = true

@@ -141,7 +141,8 @@ func TestRevokeEndsRequestsOfHTTP2ConnectionThatReadsNothing(t *testing.T) {
 }
 
 // Each connection has only one request, so the limits of a credential are not
-// reached. The limit of unread bytes is.
+// reached. The limit of unread bytes is reached, and the server closes
+// connections.
 func TestUnreadAnswersOfHTTP2AreBounded(t *testing.T) {
 	const clients, limit = 8, 2 << 20
 	for _, kind := range []string{"events", "items"} {

@@ -28,7 +28,7 @@ func (rg *rig) bind(dir string, scopes ...string) string {
 }
 
 // For a token of one project, a session of another project looks like one that
-// does not exist: the answers are the same to the byte (A14).
+// does not exist: the answers are the same to the byte.
 func TestSessionIsolation(t *testing.T) {
 	rg := newRig(t)
 	mine, theirs := t.TempDir(), t.TempDir()
@@ -37,6 +37,7 @@ func TestSessionIsolation(t *testing.T) {
 	rg.events(other, rg.prompt(other, "text")) // the conversation has an id of the agent
 	rg.prompt(other, "approve")
 	asked := rg.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	rg.untilPending(other)
 	rg.dir = mine
 	own := rg.create()
 	whole := rg.token
@@ -172,8 +173,8 @@ func TestSessionIsolation(t *testing.T) {
 	}
 }
 
-// A token stays bound to the directory that it was created for. An agent there,
-// or another client, could replace the directory by a link.
+// A token stays bound to the directory for which it was created, even if an
+// agent there or another client replaces the directory by a link.
 func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 	for _, replaced := range []string{"mine", "mine/project"} { // the parent directory, then the directory itself
 		t.Run(replaced, func(t *testing.T) {
@@ -230,7 +231,7 @@ func TestTokenDoesNotFollowAReplacedProject(t *testing.T) {
 	}
 }
 
-// As TestSessionIsolation, for messages on the WebSocket (A14).
+// As TestSessionIsolation, for messages on the WebSocket.
 func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -239,6 +240,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	other := s.create()
 	s.prompt(other, "approve")
 	asked := s.until(other, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	s.untilPending(other)
 	s.dir = mine
 	own := s.create()
 	s.token = s.bind(mine, "read", "send", "approve")

@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// Limits bound the resources that clients may use, so that a faulty client
+// Limits limits the resources that clients may use, so that a faulty client
 // cannot take them from the others. A zero field has its default.
 type Limits struct {
 	Sessions    int   // new sessions of one credential in a minute. Default: 600
@@ -82,7 +82,8 @@ func (b *budget) spend(id string, n, most int64, within time.Duration) bool {
 	return true
 }
 
-// refund returns n to the budget of id, which did not need it.
+// refund reduces what id has spent in the current period by n. It is for a
+// caller that has spent more than it needed.
 func (b *budget) refund(id string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

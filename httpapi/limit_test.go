@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
@@ -121,5 +122,53 @@ func TestItemsHaveALimit(t *testing.T) {
 		if n := len(call[stream.ItemsAnswer](rg, "GET", "/api/session/"+id+"/items?limit="+limit, "", 200).Items); n == 0 || n > 1000 {
 			t.Errorf("limit %s: %d items", limit, n)
 		}
+	}
+}
+
+// Each limit of subscriptions names its setting in the error and in the metric. A
+// subscription that ends makes room.
+func TestLimitsOfSubscriptions(t *testing.T) {
+	for setting, tt := range map[string]struct {
+		limit func(l *Limits)
+		other bool // another credential is limited, too
+	}{
+		"max-subscriptions":                {func(l *Limits) { l.Subscriptions = 2 }, true},
+		"max-subscriptions-per-credential": {func(l *Limits) { l.SubscriptionsPerCredential = 2 }, false},
+	} {
+		t.Run(setting, func(t *testing.T) {
+			timed(t, minute)
+			s := serve(t, func(c *Config, _ *gateway.Config) { tt.limit(&c.Limits) })
+			one, two, three := s.create(), s.create(), s.create()
+			refused := func(what string, want bool, f frame) {
+				t.Helper()
+				if got := f.Error != nil; got != want || want && (f.Error.Type != runnel.RateLimited || !strings.Contains(f.Error.Message, setting+": 2")) {
+					t.Errorf("%s: got %s %+v", what, f.Type, f.Error)
+				}
+			}
+			p := s.join(stream.FamilyUpsert)
+			subscribe := func(p *peer, id string) frame {
+				p.send(`{"type":"session:subscribe","requestId":%q,"sessionId":%q}`, id, id)
+				for {
+					if f := p.receive(); f.RequestID == id || f.SessionID == id && f.Type == "session:history" {
+						return f
+					}
+				}
+			}
+			refused("the first", false, subscribe(p, one))
+			refused("the second", false, subscribe(p, two))
+			refused("the third", true, subscribe(p, three))
+			own := s.token
+			s.token = s.mint(auth.All()...)
+			other := s.join(stream.FamilyUpsert)
+			refused("of another credential", tt.other, subscribe(other, three))
+			s.token = own
+			p.send(`{"type":"session:unsubscribe","requestId":"off","sessionId":%q}`, one)
+			for p.receive().RequestID != "off" {
+			}
+			refused("after one has ended", false, subscribe(p, one))
+			if got := s.do("GET", "/metrics", "").Body.String(); !strings.Contains(got, `runnel_limit_reached_total{limit="`+setting+`"}`) {
+				t.Error("it was not counted")
+			}
+		})
 	}
 }

@@ -18,9 +18,9 @@ type identified struct{ *runnel.Memory }
 
 func (identified) LogID() string { return "this" }
 
-// A client whose position belongs to another log starts again at zero, even if
-// the position exists in this log, too: the data was restored from a backup and
-// has grown since.
+// The data of a server may have been restored from a backup and have grown
+// since. A client whose position belongs to the log from before the restore
+// starts again at zero, even if the restored log has that position, too.
 func TestPositionOfAnotherLogIsReset(t *testing.T) {
 	timed(t, minute)
 	s := serve(t, func(_ *Config, g *gateway.Config) { g.Log = identified{g.Log.(*runnel.Memory)} })

@@ -132,8 +132,8 @@ func (m *metrics) answered(code runnel.Code) {
 	m.answers.WithLabelValues(knownCode(string(code))).Inc()
 }
 
-// knownCode returns a code that has a status unchanged, and one common name for
-// all other codes.
+// knownCode returns code unchanged if it is one of the codes with an HTTP
+// status, and gateway.OtherCode otherwise.
 func knownCode(code string) string {
 	if code != "" && reply.StatusOf(runnel.Code(code)) == 0 {
 		return gateway.OtherCode

@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
-// Every route that takes options rejects the same ones with the same code. No
-// agent is started, and a running agent gets no settings.
+// All routes that take options reject the same options with the same code. They
+// start no agent, and change no setting of a running agent.
 func TestEveryRouteRefusesOptionsAlike(t *testing.T) {
 	timed(t, minute)
 	p := new(recordingAgent)

@@ -18,14 +18,10 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
-// A page is the built page; files may be nil. Its scripts and styles are in a
-// folder whose name is random and new at each start of the server. A program
-// that had our port and name while the server was down can have left files in
-// the browser's cache, but not under a name that did not exist yet.
-//
-// For the same reason the random name is part of every ETag. A file that such a
-// program left, with the ETag that the file had before, is not confirmed. The
-// files do not change while the server runs, so an ETag needs no hash.
+// For the same reason the random name is part of every ETag. The server then
+// does not answer 304 for a file that such a program left with an ETag of an
+// earlier start. The files do not change while the server runs, so an ETag
+// needs no hash.
 type page struct {
 	files fs.FS
 	start string // name of that folder

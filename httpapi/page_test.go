@@ -12,8 +12,8 @@ import (
 )
 
 // A program that had 127.0.0.1 and our port before may have left a service
-// worker or cookies there. So programs can use this address with a token, but
-// browsers get nothing there.
+// worker or cookies for that address in a browser. The server therefore answers
+// programs with a token there, but serves neither the page nor its login.
 func TestPageAndLoginOnlyUnderThePagesHost(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Origins = []string{"https://runnel.example"} })
 	half := rg.login()
@@ -155,8 +155,8 @@ func TestNewOriginLogsBrowsersOut(t *testing.T) {
 	}
 }
 
-// A server whose page has no address makes no login links. The error says what
-// to do.
+// A server whose page has no address rejects requests for login links. The
+// error says what to do.
 func TestNoLinkWithoutAnAddress(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Page = nil })
 	w := rg.do("POST", "/api/login/code", `{}`, host("localhost"))

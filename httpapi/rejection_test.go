@@ -26,9 +26,9 @@ import (
 type picky struct {
 	*script.Provider
 
-	mu     sync.Mutex
-	starts []runnel.Options  // options of each start
-	told   []runnel.Settings // settings that running agents got
+	mu      sync.Mutex
+	starts  []runnel.Options  // options of each start
+	changes []runnel.Settings // settings that running agents received
 }
 
 func (p *picky) Open(ctx context.Context, opt runnel.Options) (runnel.Conn, error) {
@@ -67,7 +67,7 @@ func (p *picky) Prototype() runnel.Conn { return (*pickyConn)(nil) }
 func (p *picky) settings() ([]runnel.Options, []runnel.Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]runnel.Options(nil), p.starts...), append([]runnel.Settings(nil), p.told...)
+	return append([]runnel.Options(nil), p.starts...), append([]runnel.Settings(nil), p.changes...)
 }
 
 type pickyConn struct {
@@ -81,7 +81,7 @@ func (c *pickyConn) Settings() runnel.Settings { return c.Conn.(runnel.SettingsR
 func (c *pickyConn) note(s runnel.Settings) error {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
-	c.p.told = append(c.p.told, s)
+	c.p.changes = append(c.p.changes, s)
 	return nil
 }
 
@@ -177,8 +177,8 @@ var sendWays = map[string]func(s *site, r refusal, id string, opts map[string]an
 	},
 }
 
-// body returns the request for the prompt, in which the text has the given
-// name.
+// body returns the JSON body of a request with the prompt. text is the name of
+// the field for the prompt's text. also has further fields.
 func (r refusal) body(text string, opts, also map[string]any) string {
 	opts = maps.Clone(opts)
 	maps.Copy(opts, r.opts)
@@ -192,7 +192,7 @@ func (r refusal) body(text string, opts, also map[string]any) string {
 }
 
 // A prompt that is rejected changes neither its session nor the settings of the
-// agent (C11).
+// agent.
 func TestRefusedTurnLeavesTheSessionUnchanged(t *testing.T) {
 	timed(t, minute)
 	for _, alive := range []bool{true, false} {
@@ -258,16 +258,16 @@ func (s *site) refusedTurn(p *picky, r refusal, alive bool, send func(id string)
 		call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
 		s.events(id, busy)
 	}
-	starts, told := p.settings()
+	starts, changes := p.settings()
 	next := s.prompt(id, "text")
 	for _, ev := range s.events(id, next) {
 		if b, ok := ev.Body.(event.ResponseStart); ok && ev.Turn == next && b.ModelID != "scripted" {
 			t.Errorf("the next turn runs with %q", b.ModelID)
 		}
 	}
-	startsNow, toldNow := p.settings()
-	if len(toldNow) != len(told) {
-		t.Errorf("with the next turn the agent was told %+v", toldNow[len(told):])
+	startsNow, changesNow := p.settings()
+	if len(changesNow) != len(changes) {
+		t.Errorf("with the next turn the agent received %+v", changesNow[len(changes):])
 	}
 	for _, opt := range startsNow[len(starts):] {
 		if opt.Model != "" || opt.PermissionMode != "" || opt.ReasoningEffort != "" || len(opt.Config) != 0 {
@@ -284,17 +284,17 @@ func (s *site) snapshot(id string, p *picky) map[string]string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	starts, told := p.settings()
+	starts, changes := p.settings()
 	return map[string]string{
 		"status":  s.do("GET", "/api/session/"+id+"/status", "").Body.String(),
 		"options": string(rec.Options),
 		"starts":  fmt.Sprintf("%+v", starts),
-		"told":    fmt.Sprintf("%+v", told),
+		"changes": fmt.Sprintf("%+v", changes),
 	}
 }
 
 // A rejected attachment is dropped with a warning, and the prompt continues. If
-// all are rejected and the prompt has no text, the prompt is rejected (C12).
+// all are rejected and the prompt has no text, the prompt is rejected.
 func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{&picky{Provider: script.New()}} })
 	pdf := filepath.Join(rg.dir, "a.pdf")
@@ -333,8 +333,8 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 	}
 }
 
-// The notice of the turn is the only report; warnings about options are
-// separate.
+// A harness turn reports rejected attachments once, by a notice of the turn.
+// They are not also among the warnings about options.
 func TestHarnessTurnReportsRejectedAttachmentsOnce(t *testing.T) {
 	rg := newRig(t)
 	w := rg.do("POST", "/api/harness/turn", fmt.Sprintf(`{"sessionId":%q,"message":"text","attachments":[{"path":"/etc/passwd"}]}`, rg.create()))

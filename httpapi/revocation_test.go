@@ -32,7 +32,7 @@ func (rg *rig) doomed() (secret string, end func()) {
 
 // TestRevokeEndsRequests revokes a credential while its requests hang, either
 // because half of a body is missing or because the client does not read the
-// answer (A09).
+// answer.
 func TestRevokeEndsRequests(t *testing.T) {
 	const half = "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 	const slow = "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\n\r\n"

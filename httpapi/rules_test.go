@@ -123,7 +123,9 @@ func TestADecisionBecomesARule(t *testing.T) {
 	call[command.DecideAnswer](rg, "POST", "/api/session/"+id+"/approvals/"+url.PathEscape(b.ID), `{"choice":"deny"}`, 200)
 }
 
-// A credential that may not answer approvals cannot have a rule answer them.
+// The event of a decision that was remembered contains the number of the rule
+// that was stored with it. A remembered decision that comes too late stores no
+// rule.
 func TestEventOfARememberedDecisionNamesTheStoredRule(t *testing.T) {
 	rg := newRig(t)
 	rg.addRule(`{"effect":"deny","kind":"tool","tool":"other"}`, 201)

@@ -114,7 +114,7 @@ func (s *schemas) MarshalJSON() ([]byte, error) { return json.Marshal(s.named) }
 
 func ref(name string) *huma.Schema { return &huma.Schema{Ref: componentPrefix + name} }
 
-// reach calls f once for each schema that roots contain or refer to. Name is
+// reach calls f once for each schema that roots contain or refer to. name is
 // the component that contains the schema; "" if none does.
 func (s *schemas) reach(roots []*huma.Schema, f func(name string, s *huma.Schema)) {
 	seen := make(map[string]bool)

@@ -8,8 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The document is made when a server starts. If types contradict each other in
-// it, the error names them.
+// The OpenAPI document is made from Go types. If two types contradict each
+// other in it, describe returns an error that names them.
 func TestDocumentOfContradictingTypesIsAnError(t *testing.T) {
 	type shared struct{ Field string }
 	one := func() any {

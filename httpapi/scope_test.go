@@ -31,7 +31,7 @@ func (rg *rig) refusesInAdvance(id string, options ...string) {
 }
 
 // A credential without the scope approve must neither answer approvals in
-// advance nor have a command run without an approval (A08).
+// advance nor have a command run without an approval.
 func TestNoAnswersInAdvance(t *testing.T) {
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.AllowBypass = true })
 	id := rg.create()
@@ -53,7 +53,7 @@ func TestNoAnswersInAdvance(t *testing.T) {
 	}
 }
 
-// As TestNoAnswersInAdvance, for messages on the WebSocket (A08).
+// As TestNoAnswersInAdvance, for messages on the WebSocket.
 func TestNoAnswersInAdvanceOnTheWebSocket(t *testing.T) {
 	s := serve(t)
 	id := s.create()

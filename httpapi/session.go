@@ -47,7 +47,7 @@ type (
 	}
 	overviewAnswer struct {
 		Sessions []gateway.Status  `json:"sessions" doc:"The sessions of all projects, ended ones included, newest activity first."`
-		Agents   []gateway.Agent   `json:"agents" doc:"The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent."`
+		Agents   []gateway.Agent   `json:"agents" doc:"The kinds of agents that this server can run, with the results of the checks so far. GET /api/agents waits for the first check of an agent."`
 		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
 	}
 )
@@ -68,7 +68,7 @@ func (s *sessions) routes() []route {
 		repeatable(s.commands, route{path: "/api/session/create", scope: auth.Send, bound: true, name: "createSession", status: http.StatusCreated,
 			summary: "Create a session", about: "Starts an agent in a directory.", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
-			summary: "Open a session", about: "Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
+			summary: "Open a session", about: "Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
 			fails: agentFails(runnel.TurnInProgress)}, s.load),
 		{method: http.MethodGet, status: http.StatusOK, out: listAnswer{}, serve: s.listSessions,
 			path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
@@ -85,27 +85,27 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/{id}/cancel", scope: auth.Send, name: "cancelTurn",
 			summary: "Cancel the running turn", about: "The session stays usable. Has no effect if no turn runs.", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
-			summary: "End a session", about: "Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session."}, s.kill),
+			summary: "End a session", about: "Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session."}, s.kill),
 		handle(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Read, name: "getApproval",
-			summary: "Get a pending approval", about: "Also returns suggested rules that would allow calls like it.",
+			summary: "Get a pending approval", about: "Also returns suggested rules that would allow similar calls.",
 			fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, s.approval),
 		handleJSON(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Approve, name: "decideApproval",
 			summary: "Answer an approval", about: "The first answer wins; a later one fails with APPROVAL_GONE.",
 			fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
-			summary: "Change a session's options", about: "If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
+			summary: "Change a session's options", about: "If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
-		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.",
-			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened.", required: true}},
+		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
+			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.", required: true}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
-		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents", about: "Includes whether each is installed and logged in on the server's machine, and its models.",
-			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
+		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents", about: "Returns whether each agent is installed and logged in on the server's machine, and which models it offers.",
+			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
 		{method: http.MethodGet, status: http.StatusOK, out: overviewAnswer{}, serve: s.overview,
 			path: "/api/overview", scope: auth.Read, bound: true, name: "overview",
-			summary: "Get sessions, agents and projects", about: "All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true."},
+			summary: "Get sessions, agents and projects", about: "Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true."},
 	}
 }
 

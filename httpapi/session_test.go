@@ -161,7 +161,7 @@ func TestUploadsAndAttachments(t *testing.T) {
 }
 
 // The server rejects bodies that are too large, and does not keep them in
-// memory (B09).
+// memory.
 func TestOversize(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -226,7 +226,7 @@ func (e *endlessBody) Read(p []byte) (int, error) {
 }
 
 // Text that is not valid JSON or Unicode, or contains NUL, is rejected with the
-// reason. Any other text arrives unchanged (C05).
+// reason. Any other text arrives unchanged.
 func TestHostileText(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) {
@@ -264,8 +264,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A body that JSON parsers could understand in different ways is rejected
-// (C15).
+// A body that JSON parsers could understand in different ways is rejected.
 func TestJSONStrict(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -359,7 +358,7 @@ func members(n int) string {
 }
 
 // Only the first of concurrent decisions counts. A decision about another
-// session, approval or argument digest is rejected (E01).
+// session, approval or argument digest is rejected.
 func TestDecisionsOverHTTP(t *testing.T) {
 	rg := newRig(t)
 	id, other := rg.create(), rg.create()
@@ -396,8 +395,7 @@ func TestDecisionsOverHTTP(t *testing.T) {
 	}
 }
 
-// Of 100 concurrent prompts, one begins a turn and the others are rejected
-// (G14).
+// Of 100 concurrent prompts, one begins a turn and the others are rejected.
 func TestSecondTurnIsRejected(t *testing.T) {
 	rg := newRig(t)
 	id := rg.create()
@@ -430,7 +428,7 @@ func TestSecondTurnIsRejected(t *testing.T) {
 	rg.events(id, rg.prompt(id, "text"))
 }
 
-// A turn continues to its end when all its clients have disconnected (G10).
+// A turn continues to its end when all its clients have disconnected.
 func TestAllClientsLeaveMidTurn(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

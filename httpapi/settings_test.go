@@ -205,7 +205,7 @@ func TestSettingsReachTheAgentOverTheWebSocket(t *testing.T) {
 }
 
 // An agent's own settings may decide what it does without asking; the effort of
-// its model does not (A08).
+// its model does not.
 func TestOwnSettingsNeedTheScopeApprove(t *testing.T) {
 	p := new(recordingAgent)
 	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.Providers = []runnel.Provider{p} })

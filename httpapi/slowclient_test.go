@@ -31,8 +31,7 @@ func (s *site) stalled(n int, id string) {
 }
 
 // Other clients receive everything while some clients read nothing. The test
-// measures the speed but does not check it, because it depends on the machine
-// (G07).
+// measures the speed but does not check it, because it depends on the machine.
 func TestSlowClients(t *testing.T) {
 	timed(t, minute)
 	for _, n := range []int{0, 1, 20} {
@@ -69,7 +68,7 @@ func TestSlowClients(t *testing.T) {
 }
 
 // The memory for a client that reads nothing is bounded, however many events
-// there are (G08).
+// there are.
 func TestStalledClientHoldsLittle(t *testing.T) {
 	timed(t, minute)
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.WriteStall = time.Minute })
@@ -105,8 +104,7 @@ func heap() int64 {
 }
 
 // A client that reads late gets fewer messages, and finally the state of each
-// item as in the log. It gets all ends of turns and all approvals in order
-// (G09).
+// item as in the log. It gets all ends of turns and all approvals in order.
 func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +188,7 @@ func TestSlowReaderGetsFewerUpserts(t *testing.T) {
 }
 
 // A connection subscribes to a session again. The old subscription then sends
-// nothing more (G11).
+// nothing more.
 func TestNewSubscriptionEndsTheOldOne(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

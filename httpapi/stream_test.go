@@ -57,7 +57,8 @@ func sameLog(t *testing.T, got, want []event.Event) {
 	}
 }
 
-// readSSE reads the events of a session from a position up to one.
+// readSSE reads the events of a session after position after, up to position
+// to. raw has the bytes of the stream.
 func (s *site) readSSE(id string, after, to int64) (evs []event.Event, raw []byte) {
 	s.t.Helper()
 	res := s.get("/api/session/"+id+"/events", header("Last-Event-ID", fmt.Sprint(after)))
@@ -90,8 +91,7 @@ func (t *teeReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A client whose stream is cut at any byte resumes and gets every event once
-// (G02).
+// A client whose stream is cut at any byte resumes and gets every event once.
 func TestEveryCutOfSSE(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -206,7 +206,7 @@ func wsPayloads(raw []byte) (out [][]byte) {
 	return out
 }
 
-// As TestEveryCutOfSSE, for events on the WebSocket (G02).
+// As TestEveryCutOfSSE, for events on the WebSocket.
 func TestEveryCutOfWebSocketEvents(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -358,7 +358,7 @@ func (s *site) resume(id string, sc *screen) {
 	}
 }
 
-// As TestEveryCutOfSSE, for whole items on the WebSocket (G02).
+// As TestEveryCutOfSSE, for whole items on the WebSocket.
 func TestEveryCutOfWebSocketUpserts(t *testing.T) { everyCut(t, false) }
 
 func TestEveryCutOfWebSocketAppends(t *testing.T) { everyCut(t, true) }
@@ -431,7 +431,7 @@ func TestAppendsNeedTheFamilyOfItems(t *testing.T) {
 }
 
 // A stream begins after the client's cursor. A cursor that the log does not
-// have is reset, and one that is not a number is rejected (G03).
+// have is reset, and one that is not a number is rejected.
 func TestCursorAtTheEdges(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

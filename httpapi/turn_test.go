@@ -227,8 +227,7 @@ func TestTurnOnDisconnect(t *testing.T) {
 	}
 }
 
-// Every reader of a turn gets exactly one end of it, however the turn ends
-// (G06).
+// Every reader of a turn gets exactly one end of it, however the turn ends.
 func TestTurnEndsOnceForEveryReader(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -58,8 +58,9 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswerIsCountedOnceAsUnread requests answers that are within the limit
-// once, but would exceed it twice.
+// TestAnswerIsCountedOnceAsUnread requests answers that are smaller than the
+// limit of unread bytes, but larger than half of it. They would exceed the
+// limit if their bytes counted twice.
 func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
 	id := s.create()

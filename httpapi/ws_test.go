@@ -24,8 +24,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// The first message selects the family of messages for the whole connection
-// (G13).
+// The first message selects the family of messages for the whole connection.
 func TestHelloFamily(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -101,7 +100,7 @@ func TestHelloFamily(t *testing.T) {
 	}
 }
 
-// The WebSocket rejects pages of other hosts and origins (B02).
+// The WebSocket rejects pages of other hosts and origins.
 func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -130,7 +129,7 @@ func TestReboundHostIsRejectedByWebSocket(t *testing.T) {
 	}
 }
 
-// Each message on the WebSocket needs the scope of its command (A08).
+// Each message on the WebSocket needs the scope of its command.
 func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -153,7 +152,7 @@ func TestWebSocketVerbsNeedScopes(t *testing.T) {
 }
 
 // When a credential is revoked, its streams end, and no later event reaches its
-// client (A09).
+// client.
 func TestRevokeClosesStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -202,7 +201,7 @@ func TestRevokeClosesStreams(t *testing.T) {
 }
 
 // A client that reads nothing does not delay a turn. The server closes its
-// connection (G08).
+// connection.
 func TestStalledClientIsClosed(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +230,7 @@ func TestStalledClientIsClosed(t *testing.T) {
 	})
 }
 
-// A reader that disconnects and resumes sees the same as one that stays (G01).
+// A reader that disconnects and resumes sees the same as one that stays.
 func TestTwoClientsOneReconnecting(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -287,7 +286,7 @@ func TestTwoClientsOneReconnecting(t *testing.T) {
 	}
 }
 
-// Fifty readers of one session receive the same events (G12).
+// Fifty readers of one session receive the same events.
 func TestFiftyTabs(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
@@ -370,7 +369,7 @@ func TestWatchSessions(t *testing.T) {
 }
 
 // When the server shuts down, every WebSocket closes with the code for that,
-// and every turn ends in the log (G16).
+// and every turn ends in the log.
 func TestShutdownEndsStreams(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -12,9 +12,9 @@ import (
 // Governance is what a client states about the work that an agent may delegate.
 // A field counts only if it has exactly the value that its gate requires.
 type Governance struct {
-	ContextSealed       bool   `json:"contextSealed" required:"false" doc:"Delegation requires true."`
-	PipelineRunApproved bool   `json:"pipelineRunApproved" required:"false" doc:"Delegation requires true."`
-	ApprovalRef         string `json:"approvalRef" required:"false" doc:"Reference of the approval. Delegation requires one that is not blank."`
+	ContextSealed       bool   `json:"contextSealed" required:"false" doc:"Must be true for delegation."`
+	PipelineRunApproved bool   `json:"pipelineRunApproved" required:"false" doc:"Must be true for delegation."`
+	ApprovalRef         string `json:"approvalRef" required:"false" doc:"Reference of the approval. Must not be blank for delegation."`
 }
 
 // ParseGovernance returns the governance object in data, or nil if data is not

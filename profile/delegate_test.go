@@ -24,8 +24,8 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 			t.Fatalf("got %+v", got)
 		}
 	}
-	// Each row breaks one gate. That gate still decides if all gates below it
-	// are broken as well.
+	// In each row one gate refuses. The test also makes every later gate
+	// refuse, and checks that the gate of the row still decides.
 	type row struct {
 		gate  Gate
 		why   string
@@ -81,7 +81,7 @@ func TestDelegationPassesEveryGateInOrder(t *testing.T) {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
-	// A missing class is only a warning.
+	// A target profile without AGENT_CLASS: TASK leads only to a warning.
 	d := permitted()
 	d.Target.AgentClass = ""
 	if got := d.Decide(); !got.Allowed || got.Warning != `the profile "tester" does not declare AGENT_CLASS: TASK` {

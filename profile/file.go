@@ -51,8 +51,8 @@ func (e *FileError) Error() string {
 	return e.File + ":" + strconv.Itoa(e.Line) + ": " + e.Why
 }
 
-// Parse parses the file of a profile. Name is the profile's name. Every error
-// is a *FileError, in which the file is called name.md. Parse is strict:
+// Parse parses data, the file of a profile. name is the profile's name. Every
+// error is a *FileError, in which the file is called name.md. Parse is strict:
 // unknown keys, repeated keys and values of the wrong kind are errors.
 func Parse(name string, data []byte) (Profile, error) {
 	p, file := Profile{Name: name}, name+".md"
@@ -283,8 +283,8 @@ func readCount(n *yaml.Node, into *int) *problem {
 	return nil
 }
 
-// readList reads a list of names. For each name check returns what is wrong
-// with it, or "".
+// readList reads a list of names. It calls check with each name; check returns
+// what is wrong with the name, or "".
 func readList(n *yaml.Node, into *[]string, check func(string) string) *problem {
 	if n.Kind != yaml.SequenceNode {
 		return wrong(n.Line, "must be a list such as [one, two], not %s", kindOf(n))

@@ -89,7 +89,8 @@ func TestFindSaysWhyAProfileCannotBeUsed(t *testing.T) {
 	}
 }
 
-// An entry that is not a plain file is listed with an error and never read.
+// List never opens an entry that is not a plain file, such as a pipe or a link.
+// It lists the entry with an error.
 func TestListReadsPlainFilesOnly(t *testing.T) {
 	config, project, secret := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "secret.md")
 	put(t, filepath.Dir(secret), map[string]string{"secret.md": small})

@@ -11,16 +11,16 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// ForAgent returns the options with which an agent of p starts, and the source
-// of each. The sources are, strongest first: given, which are the session's
+// ForAgent returns the sources of the options with which an agent of p starts,
+// for [Resolve]. They are, strongest first: given, which are the session's
 // options; prof, the session's profile, unless it is nil; the settings file of
-// the project in given.Dir, if given.Trusted; and global, which is in order.
+// the project in given.Dir, if given.Trusted; and global, strongest first.
 //
 // The session's options were validated when the client gave them. ForAgent
 // validates those of the other sources. An option that the agent does not take,
-// or a value that it cannot have, is an error that names the source. Known is
+// or a value that it cannot have, is an error that names the source. known is
 // the result of the last probe of the agent, or nil.
-func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (runnel.Options, Resolved, error) {
+func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *runnel.Installation, global []Source) (Sources, error) {
 	var others []Source
 	if prof != nil {
 		s := Of(*prof)
@@ -30,7 +30,7 @@ func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *run
 	if given.Trusted {
 		s, ok, err := Project(given.Dir)
 		if err != nil {
-			return given, nil, err
+			return nil, err
 		}
 		if ok {
 			others = append(others, s)
@@ -41,19 +41,18 @@ func ForAgent(p runnel.Provider, given runnel.Options, prof *Profile, known *run
 			others = append(others, s)
 		}
 	}
-	sources := []Source{{From: FromSession, Options: given}}
+	sources := Sources{{From: FromSession, Options: given}}
 	for _, s := range others {
 		s, err := s.Checked(func(opt runnel.Options) (runnel.Options, error) {
 			opt.AllowBypass = given.AllowBypass
 			return runnel.CheckOptions(p, opt, known)
 		})
 		if err != nil {
-			return given, nil, err
+			return nil, err
 		}
 		sources = append(sources, s)
 	}
-	opt, by := Resolve(sources...)
-	return opt, by, nil
+	return sources, nil
 }
 
 // ProjectFile is the settings file of a project, as a path in the project.

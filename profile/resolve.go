@@ -53,9 +53,10 @@ type ResolvedOption struct {
 // autoApproveTools, which only a profile can have.
 type Resolved map[string]ResolvedOption
 
-// ends has the options that Resolved holds even if no source has them. Only the
-// agent knows its default model. Its default set of tools is called default.
-// Agents start in the permission mode default.
+// ends has the options that Resolved holds even if no source has them, with the
+// agent's defaults. The default model has no value, because only the agent
+// knows it. The default set of tools is called default, and so is the
+// permission mode in which agents start.
 var ends = Resolved{
 	"model":          {From: FromAgent},
 	"tools":          {Value: "default", From: FromAgent},
@@ -351,11 +352,12 @@ func Of(p Profile) Source {
 }
 
 // refusal returns the text of an error about an option that the profile sets.
-// Agent is the display name of the agent.
+// Agent is the display name of the agent; if it is empty, the agent takes the
+// option, but not now.
 func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	name := "the profile " + strconv.Quote(p.Name)
 	switch {
-	case e.Code != runnel.UnsupportedCapability:
+	case e.Code != runnel.UnsupportedCapability, agent == "":
 		return name + ": " + e.Message
 	case keys[option] == textKey:
 		return name + " has a text, but " + agent + " does not support an additional system prompt; choose another agent, or remove the text below the settings"
@@ -363,18 +365,38 @@ func (p *Profile) refusal(agent, option string, e *runnel.Error) string {
 	return name + " sets " + keys[option] + ", which " + agent + " does not support; choose another agent, or remove the setting from the profile"
 }
 
-// Blame adds the profile to the error of an agent that did not start because of
-// an option from the profile. By has the source of each option. Blame returns
-// any other error unchanged; p may be nil.
-func (p *Profile) Blame(err error, by Resolved) error {
+// Blame adds the source to the error of an agent that rejected an option, if s
+// has the option. It returns any other error unchanged.
+func (s Source) Blame(err error) error { return Sources{s}.Blame(err) }
+
+// Sources are the sources of a session's options, strongest first. The agent of
+// the session takes all options that they have.
+type Sources []Source
+
+// Blame adds the source of an option to the error of an agent that rejected the
+// option when it started. It returns any other error unchanged, also one about
+// an option of the session itself, which has no name, and one about an option
+// to which several sources contribute.
+func (list Sources) Blame(err error) error {
 	e, ok := errors.AsType[*runnel.Error](err)
-	if !ok || p == nil {
+	if !ok || e.Code != runnel.InvalidRequest && e.Code != runnel.UnsupportedCapability {
 		return err
 	}
-	for option := range keys {
-		if by[option].From == FromProfile && strings.HasPrefix(e.Message, option+": ") {
-			return Of(*p).wrong(option, err)
+	name, _, _ := strings.Cut(e.Message, ": ")
+	base, id, _ := strings.Cut(name, ".")
+	i := slices.IndexFunc(options, func(o option) bool { return o.name == base })
+	if i < 0 {
+		return err
+	}
+	var having Sources
+	for _, s := range list {
+		if options[i].given(&s.Options) && (base != "config" || id == "" || s.Options.Config[id] != "") {
+			having = append(having, s)
 		}
 	}
-	return err
+	contributes := base == "systemPromptAppend" || base == "disallowedTools" || base == "config" && id == ""
+	if len(having) == 0 || contributes && len(having) > 1 {
+		return err
+	}
+	return having[0].wrong(base, err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// chain has the sources, strongest first.
+// chain has the kinds of sources, strongest first.
 var chain = []From{FromTurn, FromSession, FromProfile, FromProject, FromEnvironment, FromGlobal}
 
 // with returns options that have one option, by its name in JSON.
@@ -217,23 +217,50 @@ func TestOptionsOfATurnAreAddedToTheResolved(t *testing.T) {
 	}
 }
 
-func TestErrorOfAnAgentNamesTheProfileWhoseOptionItRejects(t *testing.T) {
-	p, err := Parse("reviewer", []byte("---\nmax_turns: 3\nmodel: gone\n---\n"))
+func TestErrorOfAnAgentNamesTheSourceOfTheOptionThatItRejects(t *testing.T) {
+	p, err := Parse("reviewer", []byte("---\nmax_turns: 3\nmodel: gone\n---\nText\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.Path = "/profiles/reviewer.md"
-	rejected := runnel.Fail(runnel.InvalidRequest, "model: Gemini CLI does not accept gone")
-	_, by := Resolve(Source{From: FromSession}, Of(p))
-	if got, want := runnel.Safe(p.Blame(rejected, by)).Message, `/profiles/reviewer.md:3: the profile "reviewer": model: Gemini CLI does not accept gone`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	project, err := parseProject("/p/.runnel/config.yaml", []byte("reasoningEffort: huge\nsystemPromptAppend: more\n"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, by = Resolve(Source{From: FromSession, Options: runnel.Options{Model: "gone"}}, Of(p))
-	if got := p.Blame(rejected, by); got != error(rejected) {
-		t.Errorf("the session's own model: got %v", got)
+	global, err := Global("config.yaml", []byte("config:\n  pace: fast\n"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := (*Profile)(nil).Blame(rejected, by); got != error(rejected) {
-		t.Errorf("without a profile: got %v", got)
+	variable := Source{From: FromEnvironment, Name: "RUNNEL_MODEL", Options: runnel.Options{Model: "gone"}}
+	own := Source{From: FromSession, Options: runnel.Options{Model: "gone"}}
+	none := Source{From: FromSession}
+	for _, tt := range []struct {
+		sources        Sources
+		rejected, want string // want is empty if the error must not change
+	}{
+		{Sources{none, Of(p)}, "model: Gemini CLI does not accept gone", `/profiles/reviewer.md:3: the profile "reviewer": model: Gemini CLI does not accept gone`},
+		{Sources{none, Of(p), project, variable}, "model: gone", `/profiles/reviewer.md:3: the profile "reviewer": model: gone`},
+		{Sources{none, project, variable}, "model: gone", `RUNNEL_MODEL: model: gone`},
+		{Sources{none, project, variable}, "reasoningEffort: huge", `/p/.runnel/config.yaml:1: reasoningEffort: huge`},
+		{Sources{none, project, global}, "config.pace: fast", `config.yaml:1: config.pace: fast`},
+		{Sources{none, project, global}, "config: there is no setting pace", `config.yaml:1: config: there is no setting pace`},
+		{Sources{none, project, global}, "config.other: fast", ""},
+		{Sources{none, Of(p), project}, "systemPromptAppend: too long", ""},
+		{Sources{own, Of(p)}, "model: gone", ""},
+		{Sources{none, Of(p)}, "the agent did not start", ""},
+		{nil, "model: gone", ""},
+	} {
+		rejected := runnel.Fail(runnel.InvalidRequest, tt.rejected)
+		got := tt.sources.Blame(rejected)
+		if tt.want == "" {
+			if got != error(rejected) {
+				t.Errorf("%s: got %v", tt.rejected, got)
+			}
+			continue
+		}
+		if text := runnel.Safe(got).Message; text != tt.want {
+			t.Errorf("got  %s\nwant %s", text, tt.want)
+		}
 	}
 }
 

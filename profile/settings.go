@@ -49,8 +49,8 @@ var refusedInProjects = map[string]string{
 	"addDirs": "leads out of the project; set it in the server's configuration, or for the session",
 }
 
-// parseProject parses the settings file of a project. In errors the file is
-// called name.
+// parseProject parses the settings file of a project. name is the name of the
+// file in errors.
 func parseProject(name string, data []byte) (Source, error) {
 	s := Source{From: FromProject, Name: name}
 	root, err := settingsOf(data)
@@ -71,9 +71,9 @@ func parseProject(name string, data []byte) (Source, error) {
 	return s, nil
 }
 
-// Global parses a section of the server's configuration, such as options. Path
-// has the names of the settings that lead to the section. If there is no such
-// section, the source is empty. In errors the file is called name.
+// Global parses a section of the server's configuration, such as options. path
+// has the keys that lead to the section. If there is no such section, the
+// source is empty. name is the name of the file in errors.
 func Global(name string, data []byte, path ...string) (Source, error) {
 	s := Source{From: FromGlobal, Name: name}
 	root, err := settingsOf(data)

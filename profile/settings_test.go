@@ -89,7 +89,8 @@ func TestProjectFileIsStrict(t *testing.T) {
 	}
 }
 
-// A repository can contain any link, so a link must not lead out of it.
+// A repository can contain any link. Project must not follow a link that leads
+// out of the project.
 func TestProjectFileThatIsALinkOutOfTheProjectIsRefused(t *testing.T) {
 	other := project(t, "model: stolen")
 	for name, link := range map[string]func(dir string) error{

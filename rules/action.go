@@ -27,10 +27,10 @@ type action struct {
 	located map[string]location  // of paths and dir, as far as a rule needed them; see locate
 	files   map[string]*diskFile // see existing
 
-	// unclear says for people which argument we do not understand; "" if we
-	// understand all of them. An unknown argument may ask for more than the fields
-	// here show, such as to run a command outside of the agent's sandbox. No rule
-	// allows an unclear action.
+	// unclear says for people which argument Runnel does not understand; "" if
+	// it understands all of them. An unknown argument may ask for more than the
+	// fields here show, such as to run a command outside of the agent's
+	// sandbox. No rule allows an unclear action.
 	unclear string
 
 	// hidden reports that the arguments shown differ from those that would run: a
@@ -38,7 +38,7 @@ type action struct {
 	hidden bool
 }
 
-// plain reports whether we understand every argument.
+// plain reports whether Runnel understands every argument.
 func (a *action) plain() bool { return a.unclear == "" }
 
 // need records why as the reason that the action is unclear, unless ok. The
@@ -68,7 +68,7 @@ var (
 	fetchTools = []string{"WebFetch", "webfetch", "web_fetch", "fetch"}
 )
 
-// The arguments of these tools, grouped by meaning.
+// The names of the arguments of the tools above, grouped by meaning.
 var (
 	pathKeys  = []string{"file_path", "filepath", "filePath", "fileName", "notebook_path", "path", "absolute_path"}
 	dirKeys   = []string{"cwd", "workdir", "directory", "dir_path"}
@@ -145,7 +145,8 @@ func isHidden(a event.Approval) bool {
 	return slices.ContainsFunc(a.Changes, func(c event.Change) bool { return strings.Contains(c.Path+c.MovedTo, redact.Marker) })
 }
 
-// readDir sets a.dir to the directory in the arguments, if there is one.
+// readDir sets a.dir to the working directory that the arguments name, if they
+// name one. It marks the action as unclear if the agent may use another one.
 func (a *action) readDir(args map[string]json.RawMessage) {
 	for _, key := range dirKeys {
 		raw, ok := args[key]
@@ -165,8 +166,8 @@ func (a *action) readDir(args map[string]json.RawMessage) {
 	}
 }
 
-// readPaths adds the paths in the arguments to a.paths. It reports false if we
-// cannot understand one of them.
+// readPaths adds the paths in the arguments to a.paths. It reports false if
+// Runnel cannot understand one of them.
 func (a *action) readPaths(args map[string]json.RawMessage) bool {
 	ok := true
 	for _, key := range pathKeys {
@@ -211,10 +212,10 @@ func (a *action) readChanges(changes []event.Change) bool {
 }
 
 // addPath adds a path to a.paths. It reports false if the agent may mean
-// another file than the path names: some agents expand ~ and variables, or read
-// the text as a URL or as a list of files. A relative path is not always
-// relative to the session's folder; it may be relative to the repository's
-// root.
+// another file than the path names. Some agents expand ~ and variables, or read
+// the text as a URL or as a list of files. A relative path always gives false,
+// because an agent may resolve it from another folder than the session's, such
+// as the repository's root.
 func (a *action) addPath(path string) bool {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return false
@@ -231,8 +232,9 @@ func isClear(path string) bool {
 	return shown(path, maxPattern) && strings.TrimSpace(path) == path && (filepath.Separator == '\\' || !strings.Contains(path, `\`))
 }
 
-// notOfNames reports whether r is a character that may give a relative path
-// another meaning for an agent, such as a home directory.
+// notOfNames reports whether r is a character that names of files seldom have,
+// and that an agent may interpret. For example, an agent may replace ~ by the
+// home directory.
 func notOfNames(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._-/ ", r)
 }
@@ -253,8 +255,8 @@ func isNothing(raw json.RawMessage) bool {
 	return slices.Contains([]string{"null", "false", `""`, "0", "[]", "{}"}, string(raw))
 }
 
-// sameCommands reports whether a list of commands holds only the given command.
-// Some agents send such a list beside the command.
+// sameCommands reports whether a list of commands is empty or holds only the
+// given command. Some agents send such a list beside the command.
 func sameCommands(raw json.RawMessage, command string) bool {
 	if isNothing(raw) || len(raw) == 0 {
 		return true

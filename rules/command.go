@@ -170,8 +170,8 @@ func parse(text string) (file *syntax.File, err error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 }
 
-// literal returns the value of a word without its quotes, if every POSIX shell
-// reads the word as that value.
+// literal returns the value of a word without its quotes. It reports false if a
+// POSIX shell may read the word as another value.
 func literal(w *syntax.Word) (string, bool) {
 	var b strings.Builder
 	for i, part := range w.Parts {
@@ -199,8 +199,8 @@ func literal(w *syntax.Word) (string, bool) {
 	return b.String(), true
 }
 
-// doubleQuoted returns the value of a text in double quotes that contains no
-// expansions. It rejects "!", which interactive shells expand.
+// doubleQuoted returns the value of a text in double quotes. It reports false
+// if the text contains an expansion, or "!", which interactive shells expand.
 func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	var b strings.Builder
 	for _, part := range q.Parts {

@@ -114,7 +114,8 @@ func TestPatternAllows(t *testing.T) {
 	}
 }
 
-// An earlier version, or another program, may have stored such a rule.
+// An earlier version or another program may have stored a rule that Check
+// rejects. Such a rule allows nothing.
 func TestStoredWildcardOfACommandThatRunsOrWritesOthersAllowsNothing(t *testing.T) {
 	for pattern, text := range map[string]string{
 		"*":                 "ls",
@@ -235,7 +236,9 @@ func TestUnwrapped(t *testing.T) {
 	}
 }
 
-// After a command that runs others, such as env, each word may begin a command.
+// Each word after a command that runs other commands, such as env, may begin a
+// command. The memory for parsing must nevertheless grow only with the length
+// of the text.
 func TestScriptOfManyWordsTakesMemoryOfItsLength(t *testing.T) {
 	text := "env" + strings.Repeat(" a", maxCommand/2-2)
 	var before, after runtime.MemStats

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/strictjson"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -58,7 +59,7 @@ type Explanation struct {
 	Rules   []Explained // about such tools or sessions: deny rules, allow rules, then rules that this version does not understand
 }
 
-// A Gate is what one gate does with a call.
+// A Gate reports whether one gate decides a call, and why.
 type Gate struct {
 	Name    GateName
 	Decides bool
@@ -172,7 +173,7 @@ func (s *Set) Explain(c Call) Explanation {
 // sessions in this folder.
 func (r compiled) isAbout(a *action, c Call) bool {
 	return r.Kind == a.kind && (r.Kind != store.RuleTool || r.Tool == a.tool) || r.Tool == a.tool && r.Tool != "" ||
-		r.ProjectDir != "" && Within(c.Dir, r.ProjectDir)
+		r.ProjectDir != "" && subpath.Within(c.Dir, r.ProjectDir)
 }
 
 // explained returns the explanation of a call from the matches of deny and

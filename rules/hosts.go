@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// hosts are commands that run other commands, which their arguments or their
-// input name. A rule that allowed them with any arguments would allow every
-// command.
+// hosts are commands that run other commands. Their arguments or their input
+// name the command to run. A rule that allowed them with any arguments would
+// therefore allow every command.
 var hosts = strings.Fields(`
 	. ash at awk batch bash builtin bunx busybox chroot chrt command coproc crontab csh dash dc deno doas docker
 	ed elixir emacs env erl eval ex exec expect fakeroot fd fdfind find fish flock gawk gdb git-shell gnuplot groovy guile
@@ -45,8 +45,9 @@ var scriptCommands = map[string][]string{
 	"yarn": {"run"},
 }
 
-// writerCommands is like hostCommands for the subcommands that write to any
-// file that their arguments name, or put programs where others are found.
+// writerCommands is like hostCommands, for two other groups of subcommands:
+// those that write to any file that their arguments name, and those that
+// install programs.
 var writerCommands = map[string][]string{
 	"bun":     {"build"},
 	"git":     {"bundle", "checkout-index", "fast-import", "index-pack", "mailinfo", "mailsplit", "merge-file", "pack-objects", "worktree"},
@@ -123,7 +124,7 @@ var sameAs = map[string]string{"gmake": "make", "gradlew": "gradle", "mvnw": "mv
 // options. Some of their options have parts, such as --outputFile.json.
 var unabbreviated = []string{"bun", "eslint", "jest", "prettier", "ruff", "uv", "vitest"}
 
-// tableName returns the name under which the tables list a command.
+// tableName returns the name of a command in the tables of this file.
 func tableName(command string) string {
 	name := path.Base(command)
 	if same := sameAs[name]; same != "" {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // A location is where a path of a call leads.
@@ -55,7 +57,7 @@ func (a *action) existing(path string) *diskFile {
 // link replaces the folder later, paths through the link do not match.
 func (a *action) within(paths []string, folder string) bool {
 	for _, path := range paths {
-		if l := a.locate(path); l.err != nil || !Within(l.real, folder) {
+		if l := a.locate(path); l.err != nil || !subpath.Within(l.real, folder) {
 			return false
 		}
 	}
@@ -79,7 +81,7 @@ func (a *action) touches(folder string) tri {
 			found = unknown
 			continue
 		}
-		if Within(l.real, folder) || a.existing(l.real).below(folder) {
+		if subpath.Within(l.real, folder) || a.existing(l.real).below(folder) {
 			return yes
 		}
 	}

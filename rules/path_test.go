@@ -13,8 +13,8 @@ import (
 // allocations returns the number of allocations of f.
 func allocations(f func()) int { return int(testing.AllocsPerRun(1, f)) }
 
-// A client and an agent choose these paths. The work of resolving one must not
-// depend on how long it is.
+// Clients and agents choose the paths in rules and calls. The work of resolving
+// a path must be bounded, however long the path is.
 func TestLongPathIsNotResolved(t *testing.T) {
 	long := strings.Repeat("/a", 5_000)
 	n := allocations(func() {
@@ -48,7 +48,8 @@ func TestLongPathIsNotResolved(t *testing.T) {
 	}
 }
 
-// There may be a thousand rules, and a call may name many deep paths.
+// There may be a thousand rules, and a call may name many deep paths. Each path
+// is resolved once, and not once for each rule.
 func TestPathIsResolvedOnceForAllRules(t *testing.T) {
 	dir := realDir(t)
 	c := call(dir, "Write", args{"file_path": filepath.Join(dir, strings.Repeat("a/", 1000)+"x")})
@@ -67,7 +68,8 @@ func TestPathIsResolvedOnceForAllRules(t *testing.T) {
 	}
 }
 
-// An agent can make folders as deep as it likes.
+// An agent can make deep folders. If a path below them has missing folders, the
+// existing folders are resolved once, and not once for each missing folder.
 func TestMissingFoldersBelowDeepOnesAreResolvedOnce(t *testing.T) {
 	dir := realDir(t)
 	deep := filepath.Join(dir, strings.Repeat("a/", 100))

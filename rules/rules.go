@@ -10,11 +10,11 @@ package rules
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -125,17 +125,10 @@ func (r compiled) elsewhere(c Call) string {
 	switch {
 	case r.CLIType != "" && r.CLIType != c.CLIType:
 		return "is for another agent"
-	case r.ProjectDir != "" && !Within(c.Dir, r.ProjectDir):
+	case r.ProjectDir != "" && !subpath.Within(c.Dir, r.ProjectDir):
 		return "is for another folder"
 	}
 	return ""
-}
-
-// Within reports whether path is dir or lies below it. It compares only the
-// names.
-func Within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // A tri is the result of matching a deny rule with a call.
@@ -191,8 +184,8 @@ const (
 	whyHidden = "a part of the call is hidden, and may be what the rule denies"
 )
 
-// denies reports whether a rule denies any part of the call, and why not or why
-// it only might. s is the parsed command of a.
+// denies reports whether a rule denies any part of the call. If it does not, or
+// if that is unknown, why is the reason. s is the parsed command of a.
 func (r compiled) denies(a *action, s script) (match tri, why string) {
 	if r.Tool != "" && r.Tool != a.tool {
 		return no, whyTool

@@ -115,8 +115,9 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-// Redaction also hides any text that an agent puts in the place of a secret. A
-// rule must not allow text that it cannot see.
+// Redaction hides every text that stands where a secret usually stands, such as
+// a command that an agent writes there. A rule must not allow text that it
+// cannot see.
 func TestRulesDecideNothingThatIsHiddenFromThem(t *testing.T) {
 	const hidden = `curl "https://u:[redacted]@example.com/"` // the secret was x$(reboot)
 	for name, c := range map[string]Call{
@@ -215,7 +216,7 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		t.Error("a file may be moved out of the folder")
 	}
 
-	// These links lead each process to a different file.
+	// Links such as /proc/self/cwd lead each process to a different file.
 	cwd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -239,8 +240,8 @@ func TestPathsMatchAfterLinksAreResolved(t *testing.T) {
 		}
 	}
 
-	// The folder of the rule is replaced by a link, so the original folder no
-	// longer has the path of the rule.
+	// Replace the folder of the rule by a link. The rule then no longer matches
+	// paths through the folder's old name.
 	if err := os.Rename(in("src"), in("old")); err != nil {
 		t.Fatal(err)
 	}
@@ -331,9 +332,9 @@ func TestDenyRulesAskAboutWhatTheyCannotRead(t *testing.T) {
 	}
 }
 
-// Rules do not know what every tool does with a path; a search tool, for
-// instance, reads there. A deny rule for the path prevents that another rule
-// allows such a call.
+// A rule does not know what every tool does with a path in its arguments. For
+// example, a search tool reads there. If a deny rule covers the path of such a
+// call, a person is asked, even if another rule allows the call.
 func TestDenyRulesAskAboutPathsOfOtherTools(t *testing.T) {
 	for _, kind := range []store.RuleKind{store.RuleRead, store.RuleEdit} {
 		list := []store.Rule{deny(kind, "/etc")}

@@ -45,7 +45,9 @@ type Log interface {
 // position is valid only in the log from which it was read, since a restored
 // copy continues with other events.
 type Identified interface {
-	// LogID returns the id of the log. It stays the same over restarts.
+	// LogID returns the id of the log. It stays the same over restarts, unless
+	// the log may have lost events that readers saw, for example by a power
+	// loss.
 	LogID() string
 }
 

@@ -1,16 +1,17 @@
-// Package supervise gives every agent a supervisor of its own: one line at the
-// top of main.
+// Package supervise gives every agent a supervisor of its own. A program needs
+// one line at the top of main:
 //
 //	func main() {
 //		supervise.Main()
 //		// …
 //	}
 //
-// A supervisor is your program, executed again, about 3 MiB each. It ends an
-// agent and everything the agent started, also what detached itself, when your
-// program ends, also by SIGKILL. On systems other than Linux it does nothing,
-// and what an agent leaves behind is found as well as the system's process
-// table allows.
+// A supervisor is a second process of your program, which needs about 3 MiB.
+// When your program ends, even by SIGKILL, the supervisor ends the agent and
+// everything that the agent started, including processes that have detached
+// themselves. Supervisors run on Linux only. On other systems Main does
+// nothing, and the processes that an agent leaves behind are found only as far
+// as the process table of the system shows them.
 package supervise
 
 import "github.com/runnel-dev/runnel/internal/supervisor"
@@ -19,6 +20,6 @@ import "github.com/runnel-dev/runnel/internal/supervisor"
 // a supervisor it does not return.
 func Main() { supervisor.Main() }
 
-// Enabled reports whether agents get supervisors: Main was called, on a system
-// where there are some.
+// Enabled reports whether agents get supervisors: whether Main was called on a
+// system that supports them.
 func Enabled() bool { return supervisor.Enabled() }

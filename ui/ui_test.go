@@ -42,8 +42,9 @@ func TestDist(t *testing.T) {
 	}
 }
 
-// What is embedded is served under a policy that allows no inline script and
-// nothing from elsewhere: the page must not need them.
+// The server serves the page with a content security policy that allows no
+// inline script and nothing from other origins. The page must work under this
+// policy.
 func TestPageNeedsNoInlineScript(t *testing.T) {
 	page, _ := Dist()
 	html, err := fs.ReadFile(page, "index.html")

@@ -94,10 +94,10 @@ func encode(v any) json.RawMessage {
 
 // tool describes the call of an item.
 func (s *Stream) tool(it event.Item, callID string) ToolInfo {
-	call := s.calls[callID]
+	c := s.calls[callID]
 	return ToolInfo{
 		BackendItemID: known(cmp.Or(it.Native["itemId"], it.Native["messageId"])), ThreadID: known(s.thread), TurnID: known(it.Turn),
-		Kind: cmp.Or(string(call.Kind), string(event.KindOther)), ToolName: known(cmp.Or(call.Name, it.Name)), ToolUseID: known(callID),
+		Kind: cmp.Or(string(c.kind), string(event.KindOther)), ToolName: known(cmp.Or(c.name, it.Name)), ToolUseID: known(callID),
 		ParentUseID: known(it.ParentCallID),
 	}
 }

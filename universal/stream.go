@@ -3,6 +3,7 @@ package universal
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -33,7 +34,13 @@ type Stream struct {
 
 	thread string // the agent's id of the conversation
 	items  event.Transcript
-	calls  map[string]event.FunctionCall // by call id, without arguments
+	calls  map[string]call // by call id; only calls that can still have an output
+}
+
+// A call is what a Stream remembers of a tool call.
+type call struct {
+	turn, name string
+	kind       event.ToolKind
 }
 
 // ExternalSandbox is the code of the notice that a run has disabled the agent's
@@ -78,7 +85,7 @@ func (s *Stream) convert(ev event.Event) []Event {
 	case event.ItemStart:
 		s.items.Apply(ev)
 		if b.ItemType == event.TypeFunctionCall {
-			s.remember(event.FunctionCall{CallID: b.CallID, Name: b.Name})
+			s.remember(ev.Turn, event.FunctionCall{CallID: b.CallID, Name: b.Name})
 		}
 		return nil
 	case event.ItemDelta:
@@ -86,7 +93,7 @@ func (s *Stream) convert(ev event.Event) []Event {
 		return nil
 	case event.ItemDone:
 		s.items.Apply(ev)
-		out := s.item(b)
+		out := s.item(ev.Turn, b)
 		s.items.Release(b.ItemID)
 		return out
 	case event.ItemError:
@@ -98,10 +105,10 @@ func (s *Stream) convert(ev event.Event) []Event {
 	case event.ResponseStart:
 		return status(b, "started")
 	case event.ResponseDone:
-		s.items.DropTurn(ev.Turn)
+		s.drop(ev.Turn)
 		return status(b, string(b.Status))
 	case event.ResponseError:
-		s.items.DropTurn(ev.Turn)
+		s.drop(ev.Turn)
 		return []Event{{Kind: ErrorInfo, Channel: event.Type(b), Message: Pinned(cmp.Or(b.Error.Message, b.Error.Code)), Data: body(b)}}
 	case event.ApprovalRequested:
 		return s.asked(b)
@@ -121,8 +128,8 @@ func (s *Stream) convert(ev event.Event) []Event {
 	return []Event{{Kind: Unknown, Channel: event.Type(ev.Body), Data: body(ev.Body)}}
 }
 
-// item returns the events for a finished item.
-func (s *Stream) item(b event.ItemDone) []Event {
+// item returns the events for a finished item of a turn.
+func (s *Stream) item(turn string, b event.ItemDone) []Event {
 	it, _ := s.items.Item(b.ItemID)
 	switch f := b.FinalItem.(type) {
 	case event.Message:
@@ -130,12 +137,13 @@ func (s *Stream) item(b event.ItemDone) []Event {
 	case event.Reasoning:
 		return texts(Reasoning, f.Content, parent(it))
 	case event.FunctionCall:
-		s.remember(f)
+		s.remember(turn, f)
 		tool := s.tool(it, f.CallID)
 		tool.Phase, tool.Status = "start", "running"
 		return []Event{{Kind: ToolCall, Channel: Tool, Data: s.facet(tool, ResultsFacet{Title: f.Title, Arguments: f.Arguments})}}
 	case event.FunctionCallOutput:
 		tool := s.tool(it, f.CallID)
+		delete(s.calls, f.CallID)
 		tool.Phase, tool.Status = "complete", "completed"
 		if f.IsError {
 			tool.Phase, tool.Status = "fail", "failed"
@@ -184,6 +192,7 @@ func (s *Stream) broken(ev event.Event, id string, end Event) []Event {
 		return append(texts(Reasoning, it.Content, parent(it)), end)
 	case event.TypeFunctionCall, event.TypeFunctionCallOutput:
 		tool := s.tool(it, it.CallID)
+		delete(s.calls, it.CallID)
 		tool.Phase, tool.Status = "fail", "failed"
 		return []Event{{Kind: ToolResult, Channel: Tool, Message: end.Message, Data: s.facet(tool, ResultsFacet{})}}
 	}
@@ -222,11 +231,17 @@ func (s *Stream) asked(b event.ApprovalRequested) []Event {
 	return status(b, message)
 }
 
-func (s *Stream) remember(f event.FunctionCall) {
+func (s *Stream) remember(turn string, f event.FunctionCall) {
 	if s.calls == nil {
-		s.calls = make(map[string]event.FunctionCall)
+		s.calls = make(map[string]call)
 	}
-	s.calls[f.CallID] = event.FunctionCall{Name: f.Name, Kind: f.Kind}
+	s.calls[f.CallID] = call{turn, f.Name, f.Kind}
+}
+
+// drop forgets the items and calls of a turn that has ended.
+func (s *Stream) drop(turn string) {
+	s.items.DropTurn(turn)
+	maps.DeleteFunc(s.calls, func(_ string, c call) bool { return c.turn == turn })
 }
 
 func status(b event.Body, message string) []Event {

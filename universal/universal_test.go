@@ -104,7 +104,8 @@ func TestUnfinishedTextIsKept(t *testing.T) {
 	}
 }
 
-// calls are two tool calls: one that succeeds, and one that is cancelled.
+// calls are the events of two tool calls, one that succeeds and one that is
+// cancelled, and of an approval that is answered.
 func calls() []event.Body {
 	code := 0
 	return []event.Body{

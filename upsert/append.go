@@ -80,7 +80,7 @@ func (p *Pacer) growth(e *entry) (Append, bool) {
 	return a, true
 }
 
-// showed records that the reader receives the whole of e.
+// showed records that the whole of e is sent to the reader.
 func (p *Pacer) showed(e *entry) {
 	e.reshaped, e.shown = false, shown{}
 	if !p.Append {

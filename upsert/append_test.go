@@ -55,8 +55,9 @@ func appendsAddUp(t *rapid.T) {
 	}
 }
 
-// A busy reader, which receives several events at once, ends with the same
-// items as the history, and gets no more frames than another reader.
+// A busy reader receives several events at once. It ends with the same items as
+// the history, and gets no more frames than a reader that receives the events
+// one by one.
 func TestAppendsOfABusyReaderAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		evs := events(t)

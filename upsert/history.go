@@ -73,8 +73,9 @@ func (p *Pacer) Changes(events iter.Seq2[event.Event, error], now time.Time) ([]
 // turn that has not ended.
 func (p *Pacer) Open(o Out) bool { return p.reducer.open(o) }
 
-// Unfinished reports whether any item has not ended. A stretch that ends here
-// returns such an item, and so does the later stretch in which it ends.
+// Unfinished reports whether any item has not ended. If a stretch ends here,
+// its result contains such an item as it is now, and the stretch in which the
+// item ends contains it again.
 func (p *Pacer) Unfinished() bool {
 	for _, t := range p.reducer.turns {
 		for _, e := range t.entries {

@@ -482,7 +482,7 @@ func TestUpsertTimes(t *testing.T) {
 }
 
 // Between two approvals, a busy reader gets each item at most once. It gets
-// every approval and turn event. (G09)
+// every approval and turn event.
 func TestCoalesce(t *testing.T) {
 	var r reader
 	evs := []event.Event{r.event(begin), r.event(message("i"))}

@@ -43,8 +43,9 @@ func events(t *rapid.T) []event.Event {
 
 var itemTypes = []event.ItemType{event.TypeMessage, event.TypeReasoning, event.TypeFunctionCall, event.TypeFunctionCallOutput, event.TypePlan}
 
-// step draws one event of a turn. The id of an item contains its type. If liar
-// is drawn, the event has a random type instead.
+// step draws one event of a turn. The id of an item contains its type. In one
+// of ten draws the event has a random type instead, as from an agent that
+// contradicts itself.
 func step(t *rapid.T, turn string) event.Body {
 	typ := rapid.SampledFrom(itemTypes).Draw(t, "type")
 	id := fmt.Sprintf("%s:%s%d", turn, typ, rapid.IntRange(0, 2).Draw(t, "item"))
@@ -193,7 +194,8 @@ func cancelledIn(evs []event.Event) map[string]bool {
 	return gone
 }
 
-// A live reader finally has the same items as the history.
+// After the last event, a reader that received the frames live has the same
+// items as a reader of the history.
 func TestLiveIsHistory(t *testing.T) { rapid.Check(t, liveIsHistory) }
 
 func FuzzLiveIsHistory(f *testing.F) { f.Fuzz(rapid.MakeFuzz(liveIsHistory)) }
@@ -295,7 +297,7 @@ func TestResumeMissesNothing(t *testing.T) {
 	})
 }
 
-// A live reader finally has the items of the Transcript.
+// After the last event, a live reader has the items that event.Transcript has.
 func TestFinalStateIsTheTranscript(t *testing.T) { rapid.Check(t, finalState) }
 
 func FuzzFinalState(f *testing.F) { f.Fuzz(rapid.MakeFuzz(finalState)) }
@@ -366,7 +368,7 @@ func TestTextWaitsAtMostBatchTimeout(t *testing.T) {
 }
 
 // Deltas may split a rune. No upsert ends within a rune, and the complete text
-// arrives. (G15)
+// arrives.
 func TestRuneSplitAcrossDeltasIsNotShownInPart(t *testing.T) {
 	full := strings.Repeat("é世😀 ", 40)
 	for size := 1; size <= 7; size++ {

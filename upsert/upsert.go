@@ -77,8 +77,8 @@ const (
 	KindPlan     Kind = "plan"
 )
 
-// Status is the progress of the item in an upsert. After create and update more
-// may follow; complete and error are final.
+// Status is the progress of the item in an upsert. Further upserts of the item
+// may follow after create and update; complete and error are final.
 type Status string
 
 // The states of upserts.

@@ -59,11 +59,11 @@ func (a *app) agentsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "agents [NAME]",
-		Short: "List agents: what is installed, and what to do about the others",
-		Long: `List the agents that runnel knows, whether each is installed and logged in, and
-what to do if it is not. The last lines state which processes of an agent may be
-left on this system when the agent has ended. The command waits up to 20 seconds
-for each agent.
+		Short: "List agents, and how to install or log in to each",
+		Long: `List the agents that runnel supports. For each agent, the list shows whether it
+is installed and logged in, and what to do if it is not. The text below the list
+says whether processes that an agent started may keep running on this system
+after the agent has ended. The command waits up to 20 seconds for each agent.
 
 With NAME, show the details of one agent: its models, permission modes and
 settings, and what it supports.

@@ -21,7 +21,7 @@ import (
 // changes known ones. It has no flag.
 const agentsKey = "agents"
 
-// agentsHelp is the part of help texts about that section.
+// agentsHelp is the part of help texts about the section agents.
 func (a *app) agentsHelp() string {
 	return `The configuration file can add agents and change known ones:
 

@@ -113,7 +113,7 @@ func TestLineTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 		"allowed":            {"", "1\n", exitOK},
 		"denied":             {"", "3\n", exitNotDone},
 		"a line before":      {"1\n", "3\n", exitNotDone},
-		"half a line before": {"1\n1", "\n", -1}, // an empty line chooses nothing
+		"half a line before": {"1\n1", "\n", -1}, // the unfinished line is discarded, so the answer is an empty line, which chooses nothing
 		"many lines before":  {strings.Repeat("1\n", 50), "3\n", exitNotDone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,24 +14,25 @@ import (
 func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Back up the data directory, also while the server runs",
-		Long: `Copy the sessions, events, queued prompts, rules and credentials (as hashes) of
-the data directory into a new file, which only you can read. A running server
-continues meanwhile. The backup contains everything that the server had
-acknowledged before the command started.
+		Short: "Back up the data directory, even while the server runs",
+		Long: `Copy the database of the data directory into a new file that only you can read.
+It contains the sessions, events, queued prompts, rules, and hashes of the
+credentials. The server can keep running. The backup contains everything that
+the server acknowledged before the command started.
 
-To restore a backup, stop the server and make the backup the database of an
-empty data directory, as in the examples. The backup does not contain uploaded
-files: prompts that were sent no longer need them, and the server deletes them
-after some time.
+To restore a backup, stop the server, copy the backup into an empty directory as
+runnel.db, and start the server with that directory, as in the examples.
 
-The definitions of MCP servers contain credentials, so they are encrypted with
-the key in the file of 'runnel serve --key-file'. Copy that file to another
-place: without it, restored sessions with MCP servers can be read, but not
-continued.
+The backup contains no uploaded files. Prompts that were already sent do not
+need them, and the server deletes each upload after 24 hours.
 
-Deleting a session removes every byte of it from the data directory, but not
-from backups. Delete these backups, too, if no copy may remain.`,
+Definitions of MCP servers can contain credentials, so the server encrypts them
+with the key in the file of 'runnel serve --key-file'. Keep a copy of that file
+in another place. Without the key, you can read restored sessions that have MCP
+servers, but you cannot continue them.
+
+Deleting a session removes all its data from the data directory, but not from
+backups. If no copy may remain, also delete the backups that contain it.`,
 		Example: `  runnel backup /backups/runnel-$(date +%F).db
   mkdir -m 700 restored && cp /backups/runnel-2026-11-21.db restored/runnel.db
   runnel serve --data restored`,

@@ -38,7 +38,7 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 		"missing: agents have no supervisors, and the unix socket accepts nobody without a token", "use Linux 5.4 or newer, or a container that allows pidfd_open")
 	add("SO_PEERPIDFD", hasPeerPidfd(),
 		"a process that reuses the number of an ended process cannot impersonate it",
-		"missing: the server identifies callers of the unix socket only by process number, which the system may reuse", "use Linux 6.5 or newer")
+		"missing: the unix socket accepts only callers that show their open files, and in rare cases an agent can imitate the server to the command line", "use Linux 6.5 or newer")
 	add("cgroup", proc.CanFence(),
 		"processes that an agent started end with it, even if the server and the supervisor are killed at once",
 		"runnel may not create cgroups: if the server and the supervisor are killed at once, processes of an agent may be left", "start the server as a systemd user service with Delegate=yes")

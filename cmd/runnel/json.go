@@ -11,8 +11,9 @@ import (
 // escapes to the same text.
 func (a *app) encoder() *json.Encoder { return json.NewEncoder(visibleJSON{a.out}) }
 
-// visibleJSON escapes such characters in the JSON that passes. No write may
-// split a character; a json.Encoder never does.
+// visibleJSON writes JSON to w. It escapes characters that would control the
+// terminal or be invisible. No call of Write may split a character; a
+// json.Encoder never does.
 type visibleJSON struct{ w io.Writer }
 
 // Write implements [io.Writer].

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/runnel-dev/runnel/internal/seal"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -36,7 +36,7 @@ func errKeyInData(path string) error {
 func within(file, dir string) bool {
 	for _, path := range []string{file, resolved(file)} {
 		for _, top := range []string{dir, resolved(dir)} {
-			if rel, err := filepath.Rel(top, path); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			if subpath.Within(path, top) {
 				return true
 			}
 		}

@@ -109,8 +109,8 @@ const (
 )
 
 // connections returns how many connections the address and the socket may each
-// have at once, for a process that may open so many descriptors. It fails if
-// max-connections is too high for that.
+// have at once, for a process that may open this number of descriptors. It
+// fails if max-connections is too high for that number.
 func (l *limits) connections(descriptors int) (address, socket int, err error) {
 	reserve := min(descriptors/2, maxReserve)
 	room := descriptors - reserve

@@ -36,13 +36,15 @@ func (a *app) loginCommand() *cobra.Command {
 	var newOrigin, open bool
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Print a new link to the page of the running server",
+		Short: "Print a link that logs a browser in to the page",
 		Long: `Print a link that logs one browser in to the page of the running server. The
-link works once, within one minute. The server recognises you on its unix
-socket; agents that it started get no link.
+link works once and expires after one minute. You need no password: the server
+recognises your user on its unix socket. It gives no link to agents that it
+started.
 
-Do not pass the link to another program as an argument, because other users of
-the machine can read arguments. --open opens the link in your browser instead.`,
+Do not pass the link as an argument to another program, because other users of
+the machine can see a program's arguments. Use --open to open the link in your
+browser.`,
 		Example: "  runnel login\n  runnel login --open\n  runnel login --new-origin",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,7 +74,7 @@ the machine can read arguments. --open opens the link in your browser instead.`,
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "open the link in your browser instead of printing it")
-	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "first give the page a new host name, which no program has used before; this logs out every browser")
+	cmd.Flags().BoolVar(&newOrigin, "new-origin", false, "first move the page to a new host name that no program has used; this logs out every browser")
 	placeFlags(cmd.Flags())
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 // of sessions. The section of an agent may contain a section options, too.
 const optionsKey = "options"
 
-// optionsHelp is the part of help texts about these options.
+// optionsHelp is the part of help texts about the section options.
 const optionsHelp = `The file can also set default options of sessions, for all agents as here, or
 below one agent. The variable RUNNEL_MODEL sets the default model:
 
@@ -110,9 +110,9 @@ func (a *app) checkOptions(allowBypass bool) error {
 	return nil
 }
 
-// resolve returns the options with which the agent of a prompt starts, and the
-// source of each option. prof is the profile of the prompt, or nil.
-func (a *app) resolve(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (runnel.Options, profile.Resolved, error) {
+// sources returns the sources of the options with which the agent of a prompt
+// starts. prof is the profile of the prompt, or nil.
+func (a *app) sources(p runnel.Provider, opt runnel.Options, prof *profile.Profile) (profile.Sources, error) {
 	return profile.ForAgent(p, opt, prof, nil, a.options)
 }
 

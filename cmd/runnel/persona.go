@@ -40,7 +40,7 @@ func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profi
 	return nil, runnel.Fail(runnel.PersonaNotFound, why)
 }
 
-// maxNames is the maximum length of that list, in bytes.
+// maxNames is the maximum length of the list of profiles in an error, in bytes.
 const maxNames = 1000
 
 // enforce adds to options what a profile enforces, and the subagents that the

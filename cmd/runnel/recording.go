@@ -22,17 +22,17 @@ import (
 //	{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"…\",\"startedAt\":\"…\"}"}
 //	{"t":12,"dir":"in","line":"{\"type\":\"user\",…"}
 type recorded struct {
-	T    float64    `json:"t"` // milliseconds since the start; a recorder writes whole ones
+	T    float64    `json:"t"` // milliseconds since the start; a recorder writes whole milliseconds
 	Dir  runnel.Dir `json:"dir"`
 	Line string     `json:"line,omitzero"`
 	Raw  string     `json:"base64,omitzero"` // the line in base64, if it is not UTF-8
 }
 
-// recordingHead is the content of the first line.
+// recordingHead is the content of the first line of a recording.
 type recordingHead struct {
 	Recording int       `json:"recording"` // version of the format: 1
 	Agent     string    `json:"agent"`
-	Version   string    `json:"version,omitzero"` // of the agent
+	Version   string    `json:"version,omitzero"` // version of the agent
 	StartedAt time.Time `json:"startedAt"`
 }
 

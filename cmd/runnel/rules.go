@@ -38,7 +38,7 @@ type ruleKeeper interface {
 	list(ctx context.Context) ([]ruleRow, error)
 	add(ctx context.Context, r ruleRow) (ruleRow, error)
 	remove(ctx context.Context, id int64) error
-	explain(ctx context.Context, in explainRequest, c rules.Call) (explanation, error) // c is what in describes
+	explain(ctx context.Context, in explainRequest, c rules.Call) (explanation, error) // c is the call that in describes
 }
 
 func (a *app) rulesCommand() *cobra.Command {
@@ -215,8 +215,8 @@ func (a *app) rulesRemove() *cobra.Command {
 	return cmd
 }
 
-// withRules calls f with the rules of the data directory: the running server's,
-// which has locked them, or else our own.
+// withRules calls f with the rules of the data directory. It uses the running
+// server, which has locked the directory, or opens the directory itself.
 func withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {

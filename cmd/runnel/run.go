@@ -36,11 +36,11 @@ type runFlags struct {
 	maxTurns         int
 	timeout          time.Duration
 	bypass, trust    bool
-	extensions       []string // run only
-	persona          string   // run only
-	output           string   // run only
-	ask, answers     bool     // run only
-	quiet, chats     bool     // run only
+	extensions       []string // not for `record`
+	persona          string   // not for `record`
+	output           string   // not for `record`
+	ask, answers     bool     // not for `record`
+	quiet, chats     bool     // not for `record`
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
@@ -284,10 +284,11 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 		}
 		opt = enforce(folders, prof, p, opt)
 	}
-	opt, by, err := a.resolve(p, opt, prof)
+	sources, err := a.sources(p, opt, prof)
 	if err != nil {
 		return failure(err)
 	}
+	opt, by := profile.Resolve(sources...)
 	if others := listed(by); f.chats && others != "" {
 		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}
@@ -307,7 +308,7 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 		s := newAnswers(a.in, a.stderrf)
 		opt.Approve, out = s.approve, announcing{out, s}
 	}
-	return a.drive(ctx, p, opt, text, out)
+	return a.drive(ctx, p, opt, sources, text, out)
 }
 
 const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own approval, or change what you see of it. " +
@@ -336,15 +337,16 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 	return nil
 }
 
-// drive runs a prompt and shows its events. The exit code of its error depends
+// drive runs a prompt and shows its events. An error about an option names the
+// source of the option, if it is one of sources. The exit code of its error depends
 // on how the run ended.
-func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, text string, out sink) error {
+func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, sources profile.Sources, text string, out sink) error {
 	if undo, err := adoptOrphans(); err == nil { // without it fewer processes that an agent leaves behind are found
 		defer undo()
 	}
 	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
 	if err != nil {
-		return failure(err)
+		return failure(sources.Blame(err))
 	}
 	stop := a.onInterrupt(
 		func() {
@@ -378,7 +380,7 @@ func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, 
 	case res.Status == event.StatusCancelled:
 		return &exitError{exitNotDone, errors.New("cancelled")}
 	case err != nil:
-		return failure(err)
+		return failure(sources.Blame(err))
 	case denied.n > 0:
 		return &exitError{exitNotDone, fmt.Errorf("the turn completed, but %s; use --ask to answer approvals, or --permission-mode to change what needs one", denied.count())}
 	}

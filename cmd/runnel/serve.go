@@ -29,27 +29,29 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the server: the web page and the API",
-		Long: `Start the server with the web page and the API. It prints a link that logs one
-browser in; 'runnel login' prints another one. All data is stored in one data
-directory, which only one server can use at a time.
+		Long: `Start the server with the web page and the API. The server prints a link that
+logs one browser in; 'runnel login' prints another link. The server stores all
+data in one data directory. Only one server at a time can use that directory.
 
-Each setting is a flag, a variable such as RUNNEL_LISTEN, or a line such as
-"listen: 127.0.0.1:7317" in the configuration file. A flag overrides a variable,
-and a variable overrides the file.
+You can give each setting as a flag, as an environment variable such as
+RUNNEL_LISTEN, or as a line such as "listen: 127.0.0.1:7317" in the
+configuration file. A flag overrides a variable, and a variable overrides the
+file.
 
 ` + a.agentsHelp() + `
 
 ` + optionsHelp + `
 
 By default, the server listens on this machine only: on 127.0.0.1 and, if the
-machine has IPv6, on [::1]. The page has its own host name there, such as
-http://RANDOM.localhost:7317, which no other program has used before. Programs
-use http://127.0.0.1:7317 and a token. A browser that cannot resolve that name
-(Safari before macOS 26), or that runs on another machine, needs --origin with
-the URL of the page.
+machine has IPv6, on [::1]. Browsers open the page at a random host name that no
+other program has used, such as http://RANDOM.localhost:7317. Programs use
+http://127.0.0.1:7317 and a token. If your browser cannot resolve the random
+name (Safari before macOS 26) or runs on another machine, set --origin to a URL
+at which it can open the page.
 
-To listen beyond this machine, the server needs a certificate (or --proxied) and
-a token that 'runnel token create' made before the server starts.`,
+To accept connections from other machines, the server needs a certificate (or
+--proxied) and a token. Create the token with 'runnel token create' before you
+start the server.`,
 		Example: `  runnel serve
   runnel serve --listen 127.0.0.1:0 --data /tmp/try
   RUNNEL_LOG_LEVEL=info runnel serve

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store"
-	"github.com/runnel-dev/runnel/store/sqlite"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -361,10 +361,18 @@ func (noSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, 
 }
 func (noSessions) items(_ context.Context, _ string, _ func(frame) error) error { return nil }
 
-type localSessions struct{ st *sqlite.Store }
+// localSessions reads the sessions of a data directory that no server uses.
+type localSessions struct{ st stored }
+
+// stored is the part of a store that localSessions reads.
+type stored interface {
+	Sessions(ctx context.Context, f store.SessionFilter) ([]store.Session, error)
+	State(ctx context.Context, session string) (store.LogState, error)
+	Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error]
+}
 
 func (l localSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
-	recs, err := l.st.Sessions(ctx, store.SessionFilter{Dead: all})
+	recs, err := l.st.Sessions(ctx, store.SessionFilter{Dead: all, Trim: gateway.Described})
 	if err != nil {
 		return nil, err
 	}

@@ -260,7 +260,7 @@ func TestEntriesForTheAgentsOwnScreenAreNoPrompts(t *testing.T) {
 	}
 }
 
-// Some versions do not mark the text that the harness adds for a skill.
+// Some versions of Claude Code do not mark the text that they add for a skill.
 func TestTextOfASkillIsNoPrompt(t *testing.T) {
 	for _, recording := range []string{"skill@2.1.197", "skill@2.1.330"} {
 		unchanged(t, recording, func(tr *transcript) {

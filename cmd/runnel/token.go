@@ -56,10 +56,10 @@ use the running server, or the data directory if no server runs.
 
 A token has one or more scopes. No scope includes another one:
 
-  read     see sessions
-  send     create, prompt and end sessions
-  approve  answer approvals, also in advance: by a permission mode, an option or
-           an MCP server that lets an agent act without asking
+  read     read sessions and their events
+  send     create, prompt, cancel and end sessions
+  approve  answer approvals, manage rules, and choose settings that let an agent
+           act without asking: a permission mode, an option or an MCP server
   admin    create, list and revoke credentials`,
 		Example: `  runnel token create ci --scope read,send --days 30
   runnel token list
@@ -81,16 +81,16 @@ func (a *app) tokenCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print it",
-		Long: `Create a token for a program and print it. Only its hash is stored, so the token
-cannot be shown again. The program sends it in a header:
+		Long: `Create a token for a program and print it. Save the token: runnel stores only
+its hash and cannot show it again. The program sends the token in the header
 "Authorization: Bearer TOKEN".
 
-A token with the scope admin can create other tokens, which expire or are
-revoked together with it. With --project, a token can use only the sessions in
-one directory and cannot see others.
+A token with the scope admin can create other tokens. They expire or are revoked
+together with it. A token created with --project can see and use only the
+sessions in one directory.
 
 Processes that an agent started cannot answer approvals or manage credentials,
-whatever the scopes of their token are.`,
+whatever scopes their token has.`,
 		Example: "  runnel token create dashboard\n  runnel token create ci --scope read,send --days 30\n  runnel token create bot --scope read,send --project ~/src/site",
 		Args:    exactly(1, "a name is needed, which says what the token is for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -272,7 +272,7 @@ func (r remoteKeyring) create(ctx context.Context, in tokenRequest) (string, *ti
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	err := r.ad.post(ctx, "/api/tokens", in, &out)
-	if err == nil && !auth.IsSecret(out.Token) { // the server may not be ours
+	if err == nil && !auth.IsSecret(out.Token) { // another program than runnel may have answered
 		err = errors.New("the server's response contains no token; check that RUNNEL_URL is the address of a runnel server")
 	}
 	return out.Token, out.ExpiresAt, err

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// These systems offer no call here to flush a terminal or to get its width.
-// Lines typed before a question are still dropped when they are read.
+// On these systems runnel can neither flush a terminal nor get its width. Lines
+// typed before a question are still dropped when they are read.
 
 func discardTyped(*os.File) {}
 

@@ -122,7 +122,8 @@ func (d *Detector) Last(name string) *runnel.Installation {
 }
 
 // start starts the probes that are due. It returns the channels that Agents
-// waits for: of all running probes with refresh, and otherwise of first probes.
+// waits for: with refresh those of all running probes, and otherwise those of
+// agents that were never probed before.
 func (d *Detector) start(refresh bool) (wait []<-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

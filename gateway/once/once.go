@@ -42,8 +42,8 @@ type Request struct {
 	Digest     [32]byte // hash of the content; the same requests must have the same content
 }
 
-// A Binding is what a request binds: the session that it creates, or its turn
-// and the session of that turn.
+// A Binding is what a request binds: the new session that it creates, or else
+// the new turn and the session of that turn.
 type Binding struct {
 	Session string // session. When run starts: the one that an earlier run bound, or ""
 	Turn    string
@@ -180,9 +180,9 @@ func (c *call) wait(ctx context.Context) (Answer, error) {
 	}
 }
 
-// first answers a request that has no running call, unless its answer is
-// stored. client is the context of the request; it ends when the client
-// disconnects.
+// first answers a request for which no other call is running. It returns the
+// stored answer if there is one, and otherwise calls run. client is the context
+// of the request; it ends when the client disconnects.
 func (r *Requests) first(client context.Context, req Request, ids []id, run func(context.Context, *Binding) (any, error)) (Answer, error) {
 	ctx := context.WithoutCancel(client)
 	running, end := context.WithCancelCause(ctx)

@@ -179,7 +179,8 @@ func TestFailedRequestIsNotKept(t *testing.T) {
 	})
 }
 
-// If the store fails after the turn was bound, the turn may be in the log.
+// If the store fails after the turn was bound, the turn may be in the log. The
+// binding is kept, so that a repeated request can find the turn.
 func TestRequestOfUnknownOutcomeIsKept(t *testing.T) {
 	for _, code := range []runnel.Code{runnel.StoreUnavailable, runnel.Internal} {
 		r, _ := requests()

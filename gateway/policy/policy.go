@@ -59,7 +59,8 @@ func (s Sources) Decide(ctx context.Context, c Call) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Forbid returns the verdict of the sources that deny, or false if none of them
+// Forbid returns the first verdict of the sources that can deny a call:
+// Forbidden, Delegation and DenyRules. It returns false if none of them
 // decides.
 func (s Sources) Forbid(ctx context.Context, c Call) (Verdict, bool) {
 	for _, source := range []Source{s.Forbidden, s.Delegation, s.DenyRules} {

@@ -26,9 +26,10 @@ func (k Key) equal(other Key) bool {
 	return ok && set.IsZero()
 }
 
-// settings returns the settings to change in an agent of k so that it becomes
-// an agent of want. It returns false if no change of model, permission mode,
-// effort and configuration is enough.
+// settings returns the settings to change in an agent of k so that it equals an
+// agent of want. It can change the model, the permission mode, the effort and
+// entries of the configuration. It returns false if the agents also differ in
+// something else.
 func (k Key) settings(want Key) (set runnel.Settings, ok bool) {
 	if k.Provider.Name() != want.Provider.Name() || k.Options.Dir != want.Options.Dir {
 		return set, false

@@ -9,6 +9,7 @@ package prewarm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -170,9 +171,9 @@ func (p *Pool) drop(s *slot) {
 
 // Take returns a prewarmed agent for a new session with this key, or nil if no
 // agent fits. It also returns the settings that the caller must change in the
-// agent; Take prefers an agent that needs no change. Take waits only for a stat
-// of the directory of the key, at most a few seconds for each agent that it
-// tries.
+// agent; Take prefers an agent that needs no change. Take waits only for stats
+// of the directory of the key. It returns nil if the file system does not
+// respond within a few seconds.
 func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	if p.cfg.Size == 0 {
 		return nil, runnel.Settings{}
@@ -180,11 +181,20 @@ func (p *Pool) Take(k Key) (*Agent, runnel.Settings) {
 	defer p.kick.Send()
 	for {
 		a, differs := p.claim(k)
-		if a == nil || p.inPlace(a) {
+		if a == nil {
+			p.count(nil)
+			return nil, differs
+		}
+		err := p.inPlace(a)
+		if err == nil {
 			p.count(a)
 			return a, differs
 		}
 		p.discard(a)
+		if errors.Is(err, errNoResponse) { // all other agents that fit work in the same directory
+			p.count(nil)
+			return nil, runnel.Settings{}
+		}
 	}
 }
 
@@ -245,11 +255,14 @@ func (p *Pool) discard(a *Agent) {
 	}
 }
 
-// inPlace reports whether the path of an agent's directory still refers to the
-// directory in which the agent was started.
-func (p *Pool) inPlace(a *Agent) bool {
+// inPlace returns an error unless the path of an agent's directory still refers
+// to the directory in which the agent was started.
+func (p *Pool) inPlace(a *Agent) error {
 	now, err := p.statDir(a.Options.Dir)
-	return err == nil && a.dir != nil && os.SameFile(now, a.dir)
+	if err == nil && (a.dir == nil || !os.SameFile(now, a.dir)) {
+		return errReplaced
+	}
+	return err
 }
 
 // A dirStat is one stat of a directory, for which several callers may wait.
@@ -289,7 +302,10 @@ func (p *Pool) statDir(dir string) (os.FileInfo, error) {
 	}
 }
 
-var errNoResponse = runnel.Fail(runnel.WorkingRootInaccessible, "the file system of the project directory does not answer")
+var (
+	errNoResponse = runnel.Fail(runnel.WorkingRootInaccessible, "the file system of the project directory does not answer")
+	errReplaced   = errors.New("prewarm: the directory was replaced")
+)
 
 func (a *Agent) isOld(maxAge time.Duration) bool { return time.Since(a.started) >= maxAge }
 
@@ -343,7 +359,7 @@ func (p *Pool) inspect() {
 		p.mu.Lock()
 		a := s.agent
 		p.mu.Unlock()
-		if a == nil || !a.ended() && !a.isOld(p.cfg.MaxAge) && p.inPlace(a) {
+		if a == nil || !a.ended() && !a.isOld(p.cfg.MaxAge) && p.inPlace(a) == nil {
 			continue
 		}
 		p.mu.Lock()

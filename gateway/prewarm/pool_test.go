@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A rig is a pool and the agents that it started.
+// A rig is a pool under test. It implements the start of agents and records the
+// agents.
 type rig struct {
 	*Pool
 	dir string
@@ -439,6 +440,32 @@ func TestHungDirectoryDelaysOnlyItsSessions(t *testing.T) {
 	}
 	close(release)
 	<-done
+}
+
+// The agents that fit a session work in the same directory, so one stat tells
+// whether it responds.
+func TestHungDirectoryIsWaitedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, 3)
+		for _, model := range []string{"", "one", "two"} {
+			r.created(runnel.Options{Model: model})
+		}
+		if st := r.Stats(); st.Ready != 3 {
+			t.Fatalf("%+v", st)
+		}
+		release := make(chan struct{})
+		r.stat = func(dir string) (os.FileInfo, error) {
+			<-release
+			return os.Stat(dir)
+		}
+		began := time.Now()
+		a, _ := r.Take(r.key(runnel.Options{Model: "three"}))
+		if took := time.Since(began); a != nil || took > statTimeout {
+			t.Errorf("took %+v after %v, want none within %v", a, took, statTimeout)
+		}
+		r.end()
+		close(release)
+	})
 }
 
 // Every option that affects how an agent starts is in the key, or is the same

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// If a host is accepted, the host that url.Parse finds in it is in the
-// allow-list too (J05).
+// If Judge accepts a Host header, the allow-list also has the host that
+// url.Parse finds in that header (J05).
 func FuzzHostOrigin(f *testing.F) {
 	for _, h := range []string{"localhost:7777", "127.0.0.1", "[::1]:1", "127.0.0.1.nip.io", "localhost.", "user@localhost", "[::ffff:127.0.0.1]", "LOCALHOST", "0.0.0.0", "127.1", "", "work.example"} {
 		f.Add(h, "http://"+h)

@@ -30,8 +30,8 @@ type Page interface {
 	// URL returns the address with which a login link begins, without a slash
 	// at its end, or "" if no browser can open the page.
 	URL() string
-	// Renew gives the page a new host name. The old one is refused from then
-	// on.
+	// Renew gives the page a new host name. The server then refuses the old
+	// name.
 	Renew() error
 }
 
@@ -95,8 +95,8 @@ func parseOrigin(origin string) (*url.URL, error) {
 	return u, nil
 }
 
-// Judge parses the value of a Host header and looks it up. It compares whole
-// names, never prefixes or suffixes.
+// Judge parses the value of a Host header and looks it up among the accepted
+// names and addresses. It compares whole names, never prefixes or suffixes.
 func (h Hosts) Judge(host string) Verdict {
 	name, addr, port, ok := parseHost(host)
 	switch {

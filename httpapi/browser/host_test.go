@@ -32,7 +32,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// Each form of a Host header has the verdict in the golden file (B03).
+// Each form of a Host header has the verdict in the golden file.
 func TestHostTable(t *testing.T) {
 	hosts := []string{
 		"localhost", "localhost:7777", "LOCALHOST", "LOCALHOST.", "localhost.", "localhost..", "127.0.0.1", "127.0.0.1:7777", "127.0.0.1.", "127.8.9.1",

@@ -64,10 +64,10 @@ type Accepted struct {
 	Replayed bool            // an earlier request was the same, and got the same answer
 }
 
-// Send begins a turn, or queues the prompt. Field is the client's name for the
-// content, and key is its Idempotency-Key. The whole request is validated
-// before the session is looked up. If the agent reports at its start that the
-// user is not logged in, Send fails before the turn begins.
+// Send begins a turn, or queues the prompt. field is the name of the prompt's
+// content in errors, and key is the client's Idempotency-Key. The whole request
+// is validated before the session is looked up. If the agent reports at its
+// start that the user is not logged in, Send fails before the turn begins.
 func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (Accepted, error) {
 	return c.send(r, id, field, key, in, true)
 }
@@ -82,10 +82,11 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
 		return out, err
 	}
-	// Requests are compared by the reference that VisibleRef returned for this
-	// caller. An agent's own id can belong to sessions in several projects, and
-	// a client that repeats a request gets the stream of the first request's
-	// turn.
+	// id is the reference that VisibleRef returned for this caller, and it is
+	// part of what Once compares. The reference that the client sent may be an
+	// agent's own id, which can belong to sessions in several projects. A
+	// client that repeats a request gets the stream of the first request's
+	// turn, so both requests must mean the same session.
 	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
 		var err error
 		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
@@ -215,7 +216,8 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 	return runnel.Fail(runnel.Forbidden, what+": changing this in a session can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
 }
 
-// SetOptions changes options of a session. In has the options as JSON.
+// SetOptions changes options of a session. in is a JSON object with the
+// options.
 func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (OptionsAnswer, error) {
 	opt, err := CallersOptions(r, "", in)
 	if err != nil {

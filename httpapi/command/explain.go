@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -78,7 +79,7 @@ func Explain(ctx context.Context, list []store.Rule, in ExplainRequest) (Explain
 func describedCall(ctx context.Context, in ExplainRequest) (rules.Call, error) {
 	own := access.Caller(ctx).Project
 	dir := cmp.Or(in.ProjectDir, own)
-	if own != "" && !rules.Within(dir, own) {
+	if own != "" && !subpath.Within(dir, own) {
 		return rules.Call{}, errNotAsked("projectDir", own)
 	}
 	c, err := rules.NewCall(in.CLIType, dir, in.Tool, in.Arguments)
@@ -88,11 +89,11 @@ func describedCall(ctx context.Context, in ExplainRequest) (rules.Call, error) {
 	if own == "" {
 		return c, nil
 	}
-	if !rules.Within(c.Dir, own) { // after its links are resolved
+	if !subpath.Within(c.Dir, own) { // after its links are resolved
 		return c, errNotAsked("projectDir", own)
 	}
 	for _, file := range c.Files() {
-		if !rules.Within(file, own) {
+		if !subpath.Within(file, own) {
 			return c, errNotAsked("arguments", own)
 		}
 	}

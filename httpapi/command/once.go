@@ -54,7 +54,8 @@ func (c Commands) SendMessage(r *http.Request, id, key string, in SendRequest) (
 	return c.send(r, id, "content", key, in, false)
 }
 
-// checkKey validates an Idempotency-Key. Name is the client's name for it.
+// checkKey validates an Idempotency-Key. name is the name of the key in the
+// error.
 func checkKey(name, key string) error {
 	if len(key) > maxKey {
 		return reply.Invalid(fmt.Sprintf("%s: has %d bytes; at most %d are allowed", name, len(key), maxKey))
@@ -78,8 +79,8 @@ func checkTurnID(id string) error {
 }
 
 // Once answers a request that the client may repeat under a key or a turn id;
-// see [once.Requests.Do]. What identifies the command and its target, and body
-// has its parameters.
+// see [once.Requests.Do]. what names the command and its target, and body has
+// its parameters.
 func (c Commands) Once(r *http.Request, key, turn, what string, body any, run func(ctx context.Context) (any, error)) (once.Answer, error) {
 	req := once.Request{Credential: access.Caller(r.Context()).ID, Key: key, Turn: turn}
 	if key != "" || turn != "" {

@@ -111,8 +111,8 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	return out, CheckMode(prefix+"mode", p.Mode)
 }
 
-// CheckMode rejects the mode of a session, because profiles have no modes.
-// Field is the client's name for it.
+// CheckMode rejects a mode for a session, because profiles have no modes. field
+// is the name of the mode in the error.
 func CheckMode(field, mode string) error {
 	if mode == "" {
 		return nil

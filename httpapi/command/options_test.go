@@ -9,7 +9,7 @@ import (
 )
 
 // Unknown options are ignored with a warning. Options in the wrong case, of the
-// wrong type or given twice are rejected (C15).
+// wrong type or given twice are rejected.
 func TestOptionsAreLenientOnlyWithWhatIsUnknown(t *testing.T) {
 	opt, err := decodeOptions("opts", json.RawMessage(`{"model":"m","maxTurns":2,"futureThing":{"a":1},"mode":"","subagentGovernance":null}`))
 	if err != nil || opt.Model != "m" || opt.MaxTurns != 2 || len(opt.Warnings) != 1 || !strings.Contains(opt.Warnings[0], "futureThing") {

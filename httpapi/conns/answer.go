@@ -21,10 +21,14 @@ func answer(status int, err *runnel.Error) []byte {
 	return append([]byte(head), body...)
 }
 
-// full returns the response to a connection beyond the limit.
-func full(limit int) []byte {
+// full returns the response to a connection beyond the limit of a setting.
+func full(setting string, limits Limits) []byte {
+	limit := limits.Open
+	if setting == MaxUnauthenticatedConnections {
+		limit = limits.Unauthenticated
+	}
 	return answer(http.StatusServiceUnavailable, runnel.Fail(runnel.Overloaded,
-		fmt.Sprintf("the server has as many connections as allowed (%s: %d), and all are in use; try again, or raise the setting", MaxConnections, limit)))
+		fmt.Sprintf("the server has as many connections as allowed (%s: %d), and all are in use; try again, or raise the setting", setting, limit)))
 }
 
 // plainHead is the middle of the responses that net/http itself writes to

@@ -28,8 +28,8 @@ const (
 // without a credential, a new connection replaces one of them: the oldest
 // connection of the address that has the most. At the limit for all
 // connections, it replaces such a connection too, or else the connection that
-// has been idle longest. If there is none, the new connection receives a 503
-// and is closed.
+// has been idle longest. If there is no connection to replace, the new
+// connection receives a 503 and is closed.
 type Listener struct {
 	net.Listener
 	limits  Limits
@@ -75,7 +75,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if ok {
 			return c, nil
 		}
-		_, _ = raw.Write(full(l.limits.Open)) // does not block: fits into the socket's empty send buffer
+		_, _ = raw.Write(full(reached, l.limits)) // does not block: fits into the socket's empty send buffer
 		_ = raw.Close()
 	}
 }
@@ -96,12 +96,12 @@ func (l *Listener) admit(c *Conn) (victim *Conn, reached string, ok bool) {
 				victim, _ = e.Value.(*Conn)
 			}
 		}
-		if victim == nil {
-			return nil, reached, false
-		}
 	}
-	if victim != nil {
+	switch {
+	case victim != nil:
 		l.remove(victim)
+	case reached != "":
+		return nil, reached, false
 	}
 	same := l.unauthenticated[c.from]
 	if same == nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A listener hands out connections of a test.
+// A listener accepts the connections that a test puts into its channel in.
 type listener struct{ in chan net.Conn }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -66,7 +66,8 @@ func (d *door) come(from string) int {
 	return len(d.conns) - 1
 }
 
-// knock connects from an address, and the connection is rejected.
+// knock connects from an address. It fails the test unless the Listener rejects
+// the connection.
 func (d *door) knock(from string) *conn {
 	d.t.Helper()
 	c := &conn{from: from}
@@ -132,6 +133,23 @@ func TestIdleConnectionMakesRoomAndABusyOneDoesNot(t *testing.T) {
 	_ = d.conns[0].Close() // closing twice counts once
 	if open, unauthenticated := d.l.Counts(); open != 1 || unauthenticated != 0 {
 		t.Errorf("%d open, %d without a credential", open, unauthenticated)
+	}
+}
+
+// A limit that admits nobody closes the new connection itself.
+func TestLimitOfZeroAdmitsNobody(t *testing.T) {
+	for setting, limits := range map[string]Limits{
+		MaxUnauthenticatedConnections: {Open: 2},
+		MaxConnections:                {Unauthenticated: 2},
+	} {
+		d := open(t, limits)
+		refused := d.knock("192.0.2.1")
+		if !refused.closed || !strings.Contains(refused.got.String(), setting+": 0") {
+			t.Errorf("%s: closed: %v, got %q", setting, refused.closed, refused.got.String())
+		}
+		if open, unauthenticated := d.l.Counts(); open != 0 || unauthenticated != 0 || len(d.reached) != 1 || d.reached[0] != setting {
+			t.Errorf("%s: %d open, %d without a credential; reached %v", setting, open, unauthenticated, d.reached)
+		}
 	}
 }
 

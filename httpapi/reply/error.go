@@ -96,7 +96,7 @@ func StatusOf(code runnel.Code) int { return statuses[code] }
 type Problem struct {
 	Type    runnel.Code `json:"type" doc:"Stable code of the error."`
 	Message string      `json:"message" doc:"What happened and what to do next, for people. It contains no secrets."`
-	Details any         `json:"details,omitempty" doc:"Further facts, such as the option that the agent does not accept."`
+	Details any         `json:"details,omitempty" doc:"Further facts about the error, such as the option that the agent rejected."`
 }
 
 // An ErrorBody is the JSON body of an error.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Number returns a query parameter that is a whole number of zero or more, or
-// absent if r does not have it.
+// Number returns the value of a query parameter that is a whole number of zero
+// or more. If r does not have the parameter, Number returns absent.
 func Number(r *http.Request, name string, absent int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -15,7 +15,8 @@ func Number(r *http.Request, name string, absent int64) (int64, error) {
 	return ParseNumber(name, text)
 }
 
-// ParseNumber parses a position or a count. Name is what the client calls it.
+// ParseNumber parses a position or a count, a whole number of zero or more.
+// name is the name of the number in the error.
 func ParseNumber(name, text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {

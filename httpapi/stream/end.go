@@ -34,8 +34,9 @@ type deletions struct {
 	by map[string]map[*context.CancelCauseFunc]struct{}
 }
 
-// add has end called with errDeleted once the session is deleted, unless forget
-// is called before.
+// add registers a stream of a session. When the session is deleted, the method
+// deleted calls end with errDeleted. The caller of add calls forget when the
+// stream has ended.
 func (d *deletions) add(session string, end context.CancelCauseFunc) (forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -63,9 +63,9 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An unreadWriter counts the bytes of each Write as unread until it returns.
-// This also counts a large Write that the buffer below splits into smaller
-// ones.
+// An unreadWriter counts the bytes of each Write as unread until Write returns;
+// see [Limits.UnreadBytes]. It counts a large Write as a whole, although the
+// buffer in out writes it to the client in smaller parts.
 type unreadWriter struct {
 	out *bufio.Writer
 	s   *Streams
@@ -201,8 +201,8 @@ func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status
 	return err
 }
 
-// describe returns the heading and the text of an entry for people. Code
-// reports that the text is preformatted.
+// describe returns the heading and the text of an entry for people. code
+// reports whether the text is preformatted.
 func describe(o upsert.Out) (head, text string, code bool) {
 	switch o := o.(type) {
 	case upsert.Upsert:

@@ -29,7 +29,7 @@ func (brokenLog) Read(context.Context, string, int64) iter.Seq2[event.Event, err
 	return func(yield func(event.Event, error) bool) { yield(event.Event{}, errDisk) }
 }
 
-// A brokenCatalogue is a catalogue without any session's record.
+// A brokenCatalogue is a catalogue whose records of sessions cannot be read.
 type brokenCatalogue struct{ *memory.Catalogue }
 
 func (brokenCatalogue) Session(context.Context, string) (store.Session, error) {

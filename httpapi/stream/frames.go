@@ -30,7 +30,7 @@ type (
 		About
 		SessionID string           `json:"sessionId"`
 		ModelID   string           `json:"modelId" doc:"The model in use; unknown until the agent has reported it."`
-		Resume    Resume           `json:"resume" doc:"Its status is always ok, because the stream begins with the turn."`
+		Resume    Resume           `json:"resume" doc:"The status is always ok: the stream starts at the turn's first event."`
 		Resolved  profile.Resolved `json:"resolved,omitempty" doc:"The turn's resolved options by name, each with its source."`
 	}
 	textFrame struct {
@@ -150,7 +150,7 @@ func (t *TurnFrames) Push(ev event.Event) (frames []TurnFrame) {
 	return frames
 }
 
-// init returns the first frame of the turn. First is the body of the turn's
+// init returns the first frame of the turn. first is the body of the turn's
 // first event.
 func (t *TurnFrames) init(a About, first event.Body) initFrame {
 	start, _ := first.(event.ResponseStart)

@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// A frame omits what an agent does not report; it never has null.
+// A frame has no field for what an agent does not report. No field is null.
 func TestFramesOfTurnHoldNoNull(t *testing.T) {
 	frames := NewTurnFrames("s", "t")
 	for _, b := range []event.Body{

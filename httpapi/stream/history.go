@@ -20,11 +20,11 @@ type entry struct {
 	Payload any    `json:"payload"`
 }
 
-// Bounds of the events that are folded into one chunk. Every chunk ends at
-// chunkEvents events or chunkBytes bytes. A chunk of a page of items ends
-// earlier, where no item is unfinished after pageChunk bytes; one of a
-// subscription does after followedBytes. Exports use the largest chunks,
-// because a client may have few exports at a time.
+// Bounds of the events that are folded into one chunk. A chunk has at most
+// about chunkEvents events or chunkBytes bytes. In an answer of Items, a chunk
+// already ends after pageChunk bytes if no item is unfinished there, and in a
+// subscription after followedBytes. Exports use the largest chunks, because a
+// client may have only a few exports at a time.
 const (
 	chunkEvents   = 2000
 	chunkBytes    = 1 << 20

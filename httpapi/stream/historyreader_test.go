@@ -46,8 +46,9 @@ func (st *state) take(outs []upsert.Out) {
 	}
 }
 
-// A reader ends with the same state wherever a history is cut and wherever the
-// reader resumes. It gets each event, approval and end of an item once.
+// A client ends with the same state wherever the history is divided into chunks
+// and wherever the client resumes. It gets each event, each approval and the
+// end of each item once.
 func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 	log, id := new(runnel.Memory), "s"
 	allow := func(_ context.Context, a event.Approval) runnel.Decision { return runnel.Decision{Choice: "allow"} }

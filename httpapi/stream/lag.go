@@ -17,8 +17,8 @@ func (s *Streams) lagOf(family string) lagMeter {
 	return lagMeter{time.Now(), s.cfg.Metrics.Lag(family)}
 }
 
-// wrote measures a batch of events that was written, oldest first, by its first
-// new event.
+// wrote measures a batch of events, ordered by position, that has been written.
+// It reports the age of the first event that is newer than the stream.
 func (m lagMeter) wrote(evs []event.Event) {
 	for _, ev := range evs {
 		if ev.At.After(m.since) {

@@ -15,7 +15,7 @@ func eventMeanings() map[string]string {
 		"response_done":      "A turn ended without failing. This is the turn's last event.",
 		"response_error":     "A turn failed. This is the turn's last event.",
 		"approval_requested": "The agent waits for an answer to an approval.",
-		"approval_resolved":  "The only answer to an approval. The choice is withdrawn if the approval can no longer be answered: the agent withdrew it, or its turn ended.",
+		"approval_resolved":  "An approval was answered or withdrawn. Each approval is resolved once. The choice is withdrawn if the agent withdrew the approval, or if its turn ended before an answer.",
 		"session_updated":    "Properties of the session changed. An absent field did not change.",
 		"usage_updated":      "The usage so far. usage is the sum over the turn; contextTokens belongs to the last message of the main thread.",
 		"notice":             "Information that a client may show and may ignore.",
@@ -25,7 +25,7 @@ func eventMeanings() map[string]string {
 // frameMeanings describes the frames of SSE streams, by name.
 func frameMeanings() map[string]string {
 	return map[string]string{
-		"stream:open":         "The first frame of an event stream. It has the position after which the stream starts, and reports whether the client gets every event that it lacks.",
+		"stream:open":         "The first frame of an event stream. It has the position after which the stream starts, and reports whether events between the client's position and the stream are missing.",
 		"stream:end":          "The last frame of a stream that the server ends. To continue, resume after seq.",
 		"session:init":        "The first frame of a turn's stream.",
 		"chat:delta":          "Text to append to a message.",
@@ -37,7 +37,7 @@ func frameMeanings() map[string]string {
 		"tool:result":         "A tool call ended.",
 		"plan:update":         "The agent's complete plan. It replaces the previous plan.",
 		"permission:request":  "The agent waits for an answer to an approval.",
-		"permission:resolved": "The only answer to a permission:request.",
+		"permission:resolved": "The approval of a permission:request was answered or withdrawn. Each approval is resolved once.",
 		"notice":              "Information that a client may show and may ignore.",
 		"turn:error":          "The turn failed, if fatal is true. Otherwise an item failed and the turn continues.",
 		"session:complete":    "The turn ended without failing.",
@@ -48,11 +48,11 @@ func frameMeanings() map[string]string {
 // clientMeanings describes the messages of a client of the WebSocket, by type.
 func clientMeanings() map[string]string {
 	return map[string]string{
-		"session:hello":       "Chooses the family of the connection. Allowed only as the first message.",
-		"session:subscribe":   "Subscribes to a session: the server sends its history after a position, and then what happens.",
+		"session:hello":       "Chooses the connection's family of messages. Allowed only as the first message.",
+		"session:subscribe":   "Subscribes to a session: the server sends its history after a position, and then every change as it happens.",
 		"session:unsubscribe": "Ends the subscription to a session.",
 		"session:items":       "Reads a page of a session's history backward, as GET /api/session/{id}/items does with before.",
-		"sessions:subscribe":  "Subscribes to the status of every session that the credential can access: the server sends it now and whenever it changes.",
+		"sessions:subscribe":  "Subscribes to the status of every session that the credential can access: the server sends each status at once, and again whenever it changes.",
 		"session:send":        "Sends a prompt, as POST /api/session/{id}/send does.",
 		"session:cancel":      "Cancels the running turn, as POST /api/session/{id}/cancel does.",
 		"session:kill":        "Ends the session, as POST /api/session/{id}/kill does.",

@@ -49,8 +49,7 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.meter, rw, nil
 }
 
-// smallFragment is the size of a payload, in bytes, from which a frame is not
-// small.
+// A frame whose payload has fewer than smallFragment bytes counts as small.
 const smallFragment = 64
 
 // A meter checks the frames of a client before the WebSocket library reads

@@ -109,7 +109,8 @@ func (k *socket) subscribe(data []byte) error {
 }
 
 // unsubscribe ends the subscription to a session, if there is one. Once it has
-// returned, nothing more is sent about the session.
+// returned, nothing more is sent about the session, except its status if the
+// connection watches all sessions.
 func (k *socket) unsubscribe(session string) {
 	if p := k.pumps[session]; p != nil {
 		p.stop()
@@ -183,8 +184,8 @@ func (k *socket) goodbye(ctx context.Context) {
 }
 
 // inTurn calls f while no other pump of the connection reads the log or writes.
-// So a connection whose client does not read holds only what one pump has read,
-// however many subscriptions it has.
+// If the client does not read, the connection therefore holds in memory only
+// what one pump has read, however many subscriptions it has.
 func (p *pump) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case p.k.turn <- struct{}{}:
@@ -250,11 +251,12 @@ func (p *pump) tail(ctx context.Context, limit int, verdict Resume) error {
 	return p.live(ctx, pacer, st.Head)
 }
 
-// history sends a chunk in one or more messages. The first message has oldest,
-// the position before which the log has older entries, unless it is 0. Entries are in the order in
-// which items appeared, not in which they changed. So only all entries together
-// bring the client to a new position in the log, and only the last message
-// moves the client's cursor.
+// history sends a chunk in one or more messages. oldest is the position before
+// which the log has older entries; the first message contains it, unless it is
+// 0. Entries are in the order in which items appeared in the log, not in which
+// they changed. The client therefore reaches a new position only when it has
+// all entries of the chunk, and only the last message moves the client's
+// cursor.
 func (p *pump) history(c chunk, before, after, oldest int64, first *Resume) error {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: before, First: oldest, Resume: first}
 	size := 0

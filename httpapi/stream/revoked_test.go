@@ -21,7 +21,7 @@ import (
 )
 
 // Closing a WebSocket waits for the client. Messages that the client sends
-// meanwhile have no effect (A09).
+// meanwhile have no effect.
 func TestRevokedSocketDecidesNothing(t *testing.T) {
 	log := new(memory.Log)
 	gw, err := gateway.Open(t.Context(), gateway.Config{Log: log, Catalogue: memory.New(log), Providers: []runnel.Provider{script.New()}})

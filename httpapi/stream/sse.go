@@ -172,10 +172,10 @@ func (s *Streams) logID() string {
 	return ""
 }
 
-// judgeCursor decides how a client resumes that has the events up to position
-// after. Log is the id of the log with these positions; without an id they
-// count as those of this log. It returns the decision and the position after
-// which the stream begins.
+// judgeCursor decides how a client resumes. The client has the events up to
+// position after. log is the id of the log to which that position belongs; ""
+// means the log of this server. judgeCursor returns the decision and the
+// position after which the stream begins.
 func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, log string) (Resume, int64, error) {
 	st, err := s.cfg.Gateway.Log().State(ctx, session)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Streams) judgeCursor(ctx context.Context, session string, after int64, 
 	own := s.logID()
 	switch {
 	case log != "" && after > 0 && log != own:
-		return Resume{Status: "reset", Reason: "the position belongs to another log: the server's data was restored from a backup", LogID: own}, 0, nil
+		return Resume{Status: "reset", Reason: "the position belongs to another log: the server's data was restored from a backup, or a power loss removed its newest events", LogID: own}, 0, nil
 	case after > st.Head:
 		return Resume{Status: "reset", Reason: "the position is beyond the end of this session's log", LogID: own}, 0, nil
 	}

@@ -36,7 +36,8 @@ type Config struct {
 	Reached       func(setting string) // called with the setting each time its limit is reached
 }
 
-// Limits bound streams. Each has a setting; all are required.
+// Limits bounds streams and what clients do not read. All limits are required.
+// The server's configuration has a setting for each.
 type Limits struct {
 	Exports                    int // exports of one credential at a time
 	Streams                    int // open streams of all credentials
@@ -54,10 +55,11 @@ type Metrics struct {
 	Message func(family string) (count func())
 	Stalled func() // called when a stream is closed because its client did not read
 
-	// Lag returns the function that is called with the age of a batch's oldest
-	// new event once the batch was written. An upsert of the batch may be held
-	// back longer. Events from before the stream began are history, and left
-	// out.
+	// Lag returns a function for the streams of a family. A stream calls it
+	// after each batch of events that it has written, with the age of the
+	// oldest event in the batch. The stream leaves out events that are older
+	// than the stream, because those are history. It may still hold back the
+	// upsert of an event whose batch is measured.
 	Lag func(family string) func(time.Duration)
 }
 

@@ -106,8 +106,8 @@ func (s *Streams) modelOf(ctx context.Context, sent gateway.Sent) string {
 	return st.ModelID
 }
 
-// turnGoodbye writes the last frames of a stream that err ended before its
-// turn.
+// turnGoodbye writes the last frames of a stream that ended with err before its
+// turn ended.
 func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 	e, known := errors.AsType[*runnel.Error](err)
 	if !known {

@@ -77,9 +77,9 @@ func (w *watcher) all() {
 	w.kick.Send()
 }
 
-// take returns the sessions whose status is to be sent now: those in fresh,
-// which it empties, and the watched ones of changed. First reports that the
-// whole list is to be sent.
+// take returns the sessions whose status is to be sent now: the sessions in
+// fresh, which it empties, and those in changed that are watched. If first is
+// true, the caller must send the whole list of sessions.
 func (w *watcher) take(changed []string) (ids []string, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

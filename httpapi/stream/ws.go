@@ -73,7 +73,8 @@ type socket struct {
 	mu    sync.Mutex       // held to change pumps, and by goroutines other than the reading one to read it
 	pumps map[string]*pump // by session
 
-	// Only the reading goroutine writes the rest, except for wrote.
+	// Only the goroutine that reads the connection writes the fields below,
+	// except wrote, which every goroutine may write.
 	family  string // "" until the first message
 	appends bool   // growing items are sent as appends
 	closed  func() // ends the counting of the connection in the metrics
@@ -300,7 +301,7 @@ type (
 		Type      string `json:"type"`
 		RequestID string `json:"requestId,omitempty"`
 		Result    any    `json:"result"`
-		Replayed  bool   `json:"replayed,omitempty" doc:"true: the message repeats an earlier one, and result is the stored answer to that."`
+		Replayed  bool   `json:"replayed,omitempty" doc:"true: the message repeats an earlier one, and result is the stored response to the earlier message."`
 	}
 	errorMessage struct {
 		Type      string        `json:"type"`
@@ -513,8 +514,8 @@ func (k *socket) send(data []byte) error {
 		k.end(errUnread)
 		browser.Cut(k.req)
 	})()
-	// Not k.ctx: its end would cut the connection before the close code is
-	// sent.
+	// The context is not k.ctx, whose end would cut the connection before the
+	// close code is sent.
 	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {
 		k.end(errGone)
 		return errGone
@@ -544,7 +545,8 @@ func (k *socket) ping() {
 			continue // a write detects a client that has vanished
 		}
 		watchdog := time.AfterFunc(pongStalls*k.s.cfg.WriteStall, k.stall)
-		// Not k.ctx, as in send. close ends the call.
+		// As in send, the end of k.ctx must not cut the connection.
+		// socket.close ends this call.
 		err := k.conn.Ping(context.Background())
 		watchdog.Stop()
 		if err != nil {

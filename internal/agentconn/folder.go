@@ -11,6 +11,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/gitconfig"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -184,16 +185,11 @@ func outside(folders []string) func(dir string) bool {
 	if real, err := filepath.EvalSymlinks(home); err == nil {
 		home = real
 	}
-	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && within(home, f) || filepath.Dir(f) == f })
+	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && subpath.Within(home, f) || filepath.Dir(f) == f })
 	return func(dir string) bool {
 		real, err := filepath.EvalSymlinks(dir)
-		return !slices.ContainsFunc(folders, func(f string) bool { return within(dir, f) || err == nil && within(real, f) })
+		return !slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(dir, f) || err == nil && subpath.Within(real, f) })
 	}
-}
-
-func within(path, root string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // checkDir fails if dir is not an accessible directory.

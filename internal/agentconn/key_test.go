@@ -17,10 +17,10 @@ func TestKeyDependsOnAuthMode(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		auth   runnel.Auth
-		env    []string // of the server
-		given  []string // in the options
+		env    []string // environment of the server
+		given  []string // environment in the options
 		read   func() (string, error)
-		want   []string // of the agent, in addition to PATH
+		want   []string // environment of the agent, without PATH
 		reason string   // part of the message of MISSING_API_KEY
 	}{
 		{name: "the agent chooses", env: []string{"A_KEY=k1", "A_TOKEN=t"}, want: []string{"A_KEY=k1", "A_TOKEN=t"}},

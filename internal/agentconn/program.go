@@ -12,7 +12,7 @@ type Program struct {
 	Command []string // program and first arguments; empty for the usual program
 	Env     []string // "K=V", further variables of the agent's environment
 
-	Source runnel.KeySource // of the API key
+	Source runnel.KeySource // source of the API key
 }
 
 // With returns a copy of the program with command in place of its command,

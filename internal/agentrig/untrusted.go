@@ -35,7 +35,7 @@ func (r *Rig) SetTrap() *Trap {
 func (r *Rig) Withstands(trap *Trap) {
 	r.T.Helper()
 	words, steps := realagents.ToolsetOf(r.Agent.Name), []fakemodel.Step(nil)
-	if words.Read != nil { // some agents read files for the model that are beside the file
+	if words.Read != nil { // when the model reads a file, some agents also show it instruction files in the same folder
 		steps = append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Read(r.File(realagents.Nested))}})
 	}
 	r.Play(append(steps, fakemodel.Step{Blocks: []fakemodel.Block{words.Ask("touch asked")}}, fakemodel.Step{Text: "Done."})...)

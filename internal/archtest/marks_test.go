@@ -1,9 +1,6 @@
 package archtest
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,36 +12,16 @@ import (
 // user. This also searches tests.
 func TestMarksAreWrittenOnce(t *testing.T) {
 	var found []string
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		file, err := filepath.Rel(root, p)
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && file != "." && skipDir(filepath.ToSlash(file)):
-			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(file) != ".go":
-			return nil
-		}
-		src, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
+	goFiles(t, func(file string, src []byte) {
 		for _, mark := range []string{procinfo.MarkSuffix, procinfo.SuperviseCommand} {
 			if strings.Contains(string(src), mark) {
 				found = append(found, file)
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const home = "internal/procinfo/marks.go"
 	for _, file := range found {
-		if filepath.ToSlash(file) != home {
+		if file != home {
 			t.Errorf("%s has a mark as a literal; use the constant of internal/procinfo", file)
 		}
 	}

@@ -170,6 +170,20 @@ func checkHosts(file string, src []byte) (problems []string) {
 // sources calls f with every source file that is neither a test nor generated.
 func sources(t *testing.T, f func(file string, src []byte)) {
 	t.Helper()
+	walk(t, func(dir string) bool { return skipDir(dir) || path.Base(dir) == "testdata" }, handWritten, f)
+}
+
+// goFiles calls f with every Go file of the tree, including tests, generated
+// files and programs in testdata.
+func goFiles(t *testing.T, f func(file string, src []byte)) {
+	t.Helper()
+	walk(t, skipDir, func(file string) bool { return path.Ext(file) == ".go" }, f)
+}
+
+// walk calls f with every file that want accepts, except in the folders that
+// skip accepts. Paths are relative to the root of the tree.
+func walk(t *testing.T, skip, want func(string) bool, f func(file string, src []byte)) {
+	t.Helper()
 	n := 0
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -181,12 +195,12 @@ func sources(t *testing.T, f func(file string, src []byte)) {
 		}
 		file = filepath.ToSlash(file)
 		if d.IsDir() {
-			if file != "." && skipDir(file) {
+			if file != "." && skip(file) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		if !handWritten(file) {
+		if !want(file) {
 			return nil
 		}
 		src, err := os.ReadFile(p)
@@ -207,7 +221,7 @@ func sources(t *testing.T, f func(file string, src []byte)) {
 
 func skipDir(dir string) bool {
 	base := path.Base(dir)
-	return base[0] == '.' || base == "node_modules" || base == "testdata" || dir == "ui/dist" || dir == "bin"
+	return base[0] == '.' || base == "node_modules" || dir == "ui/dist" || dir == "bin"
 }
 
 func handWritten(file string) bool {

@@ -313,7 +313,7 @@ func TestEveryAPIAppliesFaultsToAStream(t *testing.T) {
 		fault   fakemodel.Fault
 		text    string
 		stop    string
-		failed  bool // with an error event
+		failed  bool // the stream contains an error event
 		wantErr bool
 	}{
 		"malformed":   {fakemodel.Fault{Kind: fakemodel.Malformed, After: 1}, "ab", "", false, true},

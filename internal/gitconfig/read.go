@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -102,7 +103,7 @@ func (f *finder) mayHold(gitDir, worktree string) bool {
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real
 	}
-	if within(to, f.root) {
+	if subpath.Within(to, f.root) {
 		return true
 	}
 	own := filepath.Join(to, ".git")

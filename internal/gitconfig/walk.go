@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // Bounds of Find.
@@ -23,7 +25,7 @@ const (
 // A finder collects the findings of one folder.
 type finder struct {
 	ctx   context.Context
-	env   []string        // of the agent
+	env   []string        // environment of the agent
 	root  string          // folder that is judged
 	git   string          // path of the program, once it is needed
 	dirs  map[string]bool // folders already walked
@@ -64,7 +66,7 @@ func (f *finder) above(dir string) {
 		if bare {
 			f.gitDir(dir)
 		}
-		if _, err := os.Lstat(own); (err == nil || bare) && within(f.root, dir) {
+		if _, err := os.Lstat(own); (err == nil || bare) && subpath.Within(f.root, dir) {
 			f.outer = dir // the last is the outermost
 		}
 	}
@@ -115,7 +117,7 @@ func resolveRelative(file, to string) string {
 	if !filepath.IsAbs(to) {
 		to = filepath.Dir(file) + string(filepath.Separator) + to
 	}
-	dir, name := filepath.Split(to) // cleans nothing
+	dir, name := filepath.Split(to) // Split does not clean the path
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
@@ -168,7 +170,8 @@ var runLine = regexp.MustCompile(`(?m)^[ \t]*(exec|x)[ \t]`)
 const rebaseProblem = "git runs the programs in this file when the stopped rebase continues"
 
 // stoppedRebase reports the remaining steps of a stopped rebase if one of them
-// runs a program. The pins do not stop it.
+// runs a program. The pinned settings do not prevent git from running that
+// program.
 func (f *finder) stoppedRebase(dir string) {
 	path := filepath.Join(dir, "rebase-merge", "git-rebase-todo")
 	switch steps, err := readRegular(path, maxConfig); {
@@ -231,7 +234,7 @@ func (f *finder) link(path string) {
 		return
 	}
 	to, err := filepath.EvalSymlinks(path)
-	if err != nil || !within(to, f.outer) || within(to, f.root) {
+	if err != nil || !subpath.Within(to, f.outer) || subpath.Within(to, f.root) {
 		return
 	}
 	if st, err := os.Stat(to); err != nil || !st.IsDir() {
@@ -239,13 +242,6 @@ func (f *finder) link(path string) {
 	}
 	f.above(to)
 	f.later = append(f.later, to)
-}
-
-// within reports whether path is root or below it. Neither path may contain
-// links.
-func within(path, root string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // inGitDir reports whether dir, a folder below root, is inside a ".git" folder.

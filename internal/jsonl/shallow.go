@@ -18,7 +18,7 @@ func Shallow(line []byte) []byte {
 		return line
 	}
 	var out []byte
-	depth, quoted, kept := 0, false, 0 // kept: up to where line is in out
+	depth, quoted, kept := 0, false, 0 // line[:kept] is in out or was dropped
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
 		case quoted && c == '\\':
@@ -37,7 +37,7 @@ func Shallow(line []byte) []byte {
 			depth--
 		}
 	}
-	if out == nil || depth > MaxLevels { // the second is no JSON
+	if out == nil || depth > MaxLevels { // depth exceeds MaxLevels only if line is not valid JSON
 		return line
 	}
 	return append(out, line[kept:]...)

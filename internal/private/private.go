@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 // Access is what other users may do with a file.
@@ -79,7 +80,7 @@ func existing(path string) string {
 
 // CheckFile checks that other users have at most the access allowed to the file
 // at path, and that they cannot replace it. For that it checks every folder and
-// every link on the way to the file.
+// every link on the way to the file. It rejects anything but a regular file.
 func CheckFile(path string, allowed Access) error {
 	_, err := read(path, allowed, 0)
 	return err
@@ -100,7 +101,7 @@ func read(path string, allowed Access, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block us
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +109,9 @@ func read(path string, allowed Access, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{path, "is not a regular file", "put a regular file there, or name another file"}
 	}
 	if err := checkFile(path, info, allowed); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // lay creates a folder or, if content is not empty, a file. Its mode is exact,
@@ -107,4 +108,29 @@ func TestCheckFileRejectsOtherOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblem(t, CheckFile(file, Read), file, "belongs to user 12345", "chown -h 0")
+}
+
+// A pipe that nobody writes to must not block the caller.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, link(t, pipe, filepath.Join(dir, "link")), dir} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := ReadFile(path, Nothing, 10)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			wantProblem(t, err, path, "is not a regular file", "")
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: it waits", path)
+			if w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+				w.Close() // the read returns
+			}
+		}
+	}
 }

@@ -8,9 +8,9 @@ import (
 // Leftovers are the processes that outlived their supervisor or that it could
 // not end.
 type Leftovers struct {
-	Mark string // of the agent, as NAME=value; see Command.Mark
+	Mark string // mark of the agent, as NAME=value; see Command.Mark
 
-	Fence string // of the agent; see Process.Fence. Default: it had none
+	Fence string // fence of the agent; see Process.Fence. Default: it had none
 
 	// Under is the supervisor, if it still runs. Its descendants count as
 	// leftovers; the supervisor itself does not. Default: it has ended.

@@ -52,7 +52,7 @@ func play(role string, args []string) {
 			os.Stderr.Write(bytes.Repeat([]byte("0123456789abcde\n"), 1<<16))
 		}
 		fmt.Fprint(os.Stderr, "the end")
-	case "say": // on stderr
+	case "say": // prints a text on standard error
 		fmt.Fprint(os.Stderr, args[0])
 	case "environ":
 		for _, e := range os.Environ() {

@@ -33,7 +33,7 @@ func TestSurveyNoticesTheEnded(t *testing.T) {
 	until(t, "complete once all the ended are known", func() bool { complete, _ := survey(table, nil); return complete })
 }
 
-// A look must find a child even while another goroutine lowers and raises this
+// look must find a child even while another goroutine lowers and raises this
 // process's limit of descriptors.
 func TestLookNeverMissesAChildForWantOfDescriptors(t *testing.T) {
 	child := exec.Command("/bin/sleep", "60")

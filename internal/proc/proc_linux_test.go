@@ -141,7 +141,7 @@ func descriptors(t testing.TB) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(names) - 1 // without that of the listing
+	return len(names) - 1 // without the descriptor of /proc/self/fd itself
 }
 
 // tagged adds a variable to the environment of c. It also returns a function
@@ -360,7 +360,7 @@ func openDescriptors() (fds []int) {
 // A child has the descriptors 0, 1 and 2, all in blocking mode as programs
 // expect, and no other descriptor that we opened.
 func TestChildHasThreeDescriptors(t *testing.T) {
-	others := start(t, command("block")) // whose pipes are open meanwhile
+	others := start(t, command("block")) // a child whose pipes are open meanwhile
 	awaitReady(t, others, 1)
 	inherited := make(map[int]bool) // descriptors that this process inherited from the program that runs the tests
 	for _, fd := range openDescriptors() {

@@ -342,7 +342,7 @@ func TestStdoutBeforeExitIsNeverLost(t *testing.T) {
 func TestStdoutReadAfterTheEnd(t *testing.T) {
 	for range 20 {
 		c := command("lines", "1000")
-		c.Linger = time.Hour // not needed
+		c.Linger = time.Hour // the test would take an hour if Done waited for the reader
 		p := start(t, c)
 		if diff := cmp.Diff(ExitStatus{}, wait(t, p)); diff != "" {
 			t.Error(diff)

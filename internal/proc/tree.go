@@ -46,7 +46,7 @@ type tree struct {
 	unmarked map[identity]bool // seen without the mark, which a running process cannot acquire
 	ended    map[identity]bool // seen dead and not yet removed from the table
 	sessions map[int]bool      // sessions seen by the last look; their ids cannot be reused while a member lives
-	buf      []byte            // for environments
+	buf      []byte            // buffer for reading environments
 }
 
 func newTree(pid int, mark string, f *fence, sole bool) *tree {

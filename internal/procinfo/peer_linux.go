@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -156,15 +157,34 @@ func (p *Peer) scanHolders() (again bool, err error) {
 
 // MayHold reports whether a process may have a descriptor of the socket with
 // this inode: it has one, or it is our user's and hides its descriptors, or the
-// check failed, for example for lack of descriptors.
+// check failed, for example for lack of descriptors. The system hides the
+// descriptors of a process that is ending, too: MayHold waits a little until it
+// has ended and has none.
 func MayHold(pid int, inode uint64) bool {
-	held, err := HoldsSocket(pid, inode)
-	if held || err == nil || IsGone(err) {
-		return held
+	for range endingChecks {
+		held, err := HoldsSocket(pid, inode)
+		if held || err == nil || IsGone(err) {
+			return held
+		}
+		owner := Owner(pid)
+		if owner != os.Geteuid() && (owner >= 0 || errors.Is(err, fs.ErrPermission)) {
+			return false
+		}
+		st, err := ReadStat(pid)
+		if IsGone(err) || st.Dead {
+			return false
+		}
+		if !st.Ending {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
-	owner := Owner(pid)
-	return owner == os.Geteuid() || owner < 0 && !errors.Is(err, fs.ErrPermission)
+	return true
 }
+
+// endingChecks is how often MayHold checks a process that is ending, one
+// millisecond apart.
+const endingChecks = 100
 
 // Owner returns the effective user of a process, or -1 if it cannot be read.
 func Owner(pid int) int {

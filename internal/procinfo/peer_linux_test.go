@@ -101,7 +101,7 @@ func TestCallerWithoutItsSocketIsNotVerified(t *testing.T) {
 		t.Errorf("a caller that holds it: %v", err)
 	}
 	far.Close()
-	for _, mayHide := range []bool{false, true} { // this process hides nothing
+	for _, mayHide := range []bool{false, true} { // no difference, because this process does not hide its descriptors
 		if p.MayHide = mayHide; !errors.Is(p.Verify(), errPeerHides) {
 			t.Errorf("a caller that does not hold it: %v", p.Verify())
 		}

@@ -19,6 +19,7 @@ type Stat struct {
 	Session    int    // session id of the operating system
 	Start      uint64 // start time, in clock ticks since the system's start
 	Dead       bool   // has ended; may not be reaped yet
+	Ending     bool   // has no memory any more, or never had (a thread of the kernel)
 	HasEnviron bool   // the kernel has set up its environment
 }
 
@@ -45,6 +46,7 @@ const (
 	fieldSession = 6
 	fieldThreads = 20
 	fieldStart   = 22
+	fieldMemory  = 23
 	fieldEnvEnd  = 51
 )
 
@@ -75,6 +77,7 @@ func ParseStat(data []byte) (Stat, error) {
 	return Stat{
 		Pid: pid, Parent: int(parent), Group: int(group), Session: int(session), Start: start,
 		Dead:       state == 'X' || state == 'Z' && threads <= 1,
+		Ending:     len(fields) > fieldMemory-fieldState && string(fields[fieldMemory-fieldState]) == "0",
 		HasEnviron: len(fields) > fieldEnvEnd-fieldState && string(fields[fieldEnvEnd-fieldState]) != "0",
 	}, nil
 }
@@ -193,7 +196,7 @@ func HasPidfds() bool {
 func parseOwner(status []byte) int {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
-			if ids := bytes.Fields(rest); len(ids) > 1 { // real, effective, saved, of the file system
+			if ids := bytes.Fields(rest); len(ids) > 1 { // ids of the user: real, effective, saved, file system
 				if uid, err := strconv.Atoi(string(ids[1])); err == nil {
 					return uid
 				}

@@ -18,14 +18,17 @@ func TestParseStat(t *testing.T) {
 		return "9 (" + name + ") " + state + " " + fmt.Sprintf(rest, threads)
 	}
 	want := Stat{Pid: 9, Start: 77, Parent: 1, Group: 2, Session: 3}
-	ended := want
-	ended.Dead = true
+	dead := want
+	dead.Dead = true
+	ending := want
+	ending.Ending = true
 	for stat, want := range map[string]Stat{
-		row("node", "S", 11):           want,
-		row("a) Z 5 5 (b c", "R", 1):   want,
-		row("headless", "Z", 2):        want,
-		row("zombie", "Z", 1):          ended,
-		row("gone", "X", 0):            ended,
+		row("node", "S", 11):         want,
+		row("a) Z 5 5 (b c", "R", 1): want,
+		row("headless", "Z", 2):      want,
+		row("zombie", "Z", 1):        dead,
+		row("gone", "X", 0):          dead,
+		"9 (exits) R 1 2 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77 0 0": ending,
 		"9 (short) S 1 2 3":            {},
 		"":                             {},
 		"nothing in parentheses S 1 2": {},
@@ -72,7 +75,7 @@ func TestMarksAndCommandLineOfAProcess(t *testing.T) {
 	if got := Marks(cmd.Process.Pid); !slices.Equal(got, []string{mark}) {
 		t.Errorf("marks: %q", got)
 	}
-	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the word is not the first argument
+	if is, err := IsSupervisor(cmd.Process.Pid); is || err != nil { // the first argument is not SuperviseCommand
 		t.Errorf("a supervisor: %v, %v", is, err)
 	}
 	in.Close()

@@ -154,8 +154,9 @@ func (h Home) qwenFiles() map[string]string {
 		"tools": object{
 			"useRipgrep": false,
 			"todoWrite":  object{"enabled": true}, // off by default
-			// In the terminal that it else gives its commands, a busy machine
-			// has one that ends at once fail by a hangup (0.24.4).
+			// By default, Qwen Code runs commands in a terminal. On a busy
+			// machine, a command that ends at once can then fail with a hangup
+			// (0.24.4).
 			"shell": object{"enableInteractiveShell": false},
 		},
 	}.json()}
@@ -182,7 +183,7 @@ func (h Home) opencode() []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
-		"npm_config_registry="+h.modelURL+"/npm", // it would install type definitions for plugins; the model server has none
+		"npm_config_registry="+h.modelURL+"/npm", // OpenCode would install type definitions for plugins; the model server has none
 	)
 }
 
@@ -194,7 +195,7 @@ func (h Home) copilot() []string {
 		"COPILOT_PROVIDER_BASE_URL="+h.modelURL+"/v1",
 		"COPILOT_PROVIDER_API_KEY=dummy",
 		"COPILOT_PROVIDER_WIRE_API=completions",
-		"COPILOT_MODEL=gpt-4.1", // in its catalogue, which provides limits
+		"COPILOT_MODEL=gpt-4.1", // Copilot's catalogue has this model and its limits
 	)
 }
 

@@ -18,10 +18,10 @@ const skipVar = "RUNNEL_SKIP_REAL_AGENTS"
 
 // A Binary is one installed agent.
 type Binary struct {
-	Name    string // of the provider
+	Name    string // name of the provider
 	Version string
 	Path    string   // the program that npm installs, or a script that starts it with a newer Node.js
-	Args    []string // for the protocol that Runnel uses
+	Args    []string // arguments that select the protocol that Runnel uses
 }
 
 // Claude returns the pinned versions of Claude Code, newest first. If one is

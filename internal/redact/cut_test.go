@@ -39,7 +39,7 @@ func cuts(s string, max int) map[string]string {
 		"one line":  text.OneLine(s, max+len(ellipsis)),
 		"within":    `The tool "` + text.Shorten(s, max+len(ellipsis)) + `" ran.`,
 	}
-	if max%8 == 0 { // it is a quarter of a megabyte
+	if max%8 == 0 { // not for every max, because the text is a quarter of a megabyte
 		all["bounded"] = strings.Repeat(" ", event.MaxOutput-max) + s[:max]
 	}
 	return all

@@ -30,7 +30,7 @@ type Redactor struct {
 	stale atomic.Bool // known lacks values that were added
 
 	mu    sync.Mutex
-	fixed []string // with New
+	fixed []string // values passed to New
 	added []string // guarded by mu; oldest first
 }
 

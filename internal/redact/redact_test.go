@@ -103,7 +103,7 @@ func TestOnlyWhatMayBecomeASecretIsHeldBack(t *testing.T) {
 	for _, c := range []struct{ in, out string }{
 		{"All of this is shown. ", "All of this is shown. "},
 		{"The corr", "The "},
-		{"idor", "corrido"}, // rnl_?
+		{"idor", "corrido"}, // the "r" at the end may begin a key such as rnl_…
 		{" is correct-horse", "r is "},
 		{"-", ""},
 		{"pool", "correct-horse-pool"},

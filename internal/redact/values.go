@@ -125,7 +125,7 @@ func Env(environ []string) []string {
 func JSON(doc []byte) []string {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.UseNumber() // one that is too large hides nothing
+	dec.UseNumber() // a number too large for a float64 must not make Decode fail
 	if dec.Decode(&v) != nil {
 		return nil
 	}

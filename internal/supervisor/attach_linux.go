@@ -55,7 +55,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	if err := checkListener(c, r.Supervisor.Pid); err != nil {
 		return nil, nil, err
 	}
-	_ = c.SetDeadline(time.Now().Add(2 * takeoverTime))
+	_ = c.SetDeadline(time.Now().Add(4 * takeoverTime))
 	_, refused := c.Write(appendJSON(nil, kindHello, greeting{Version: version, Nonce: r.Nonce})) // the answer contains the reason of a failure
 	w, fds, err := welcomed(c)
 	if err != nil {
@@ -146,7 +146,7 @@ func End(k Takeover) error {
 		}
 	}
 	left, err := 0, error(nil)
-	if r.Boot == bootID() {
+	if r.Boot == procinfo.BootID() {
 		left, err = proc.Leftovers{Mark: r.Mark, Fence: r.Fence}.End()
 	}
 	if left > 0 {

@@ -25,7 +25,7 @@ import (
 // first two have ended when Done is closed, or after Detach.
 type child struct {
 	supervisor proc.Identity
-	pid        int // the agent's
+	pid        int // process id of the agent
 	mark       string
 	fence      string
 	kept       bool // the supervisor can be found again
@@ -120,7 +120,7 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 		ch.mark, ch.fence = w.Mark, w.Fence // the agent may have started already
 		_, _ = ch.sweep()
 		if k.Dir != "" {
-			_ = End(k) // by the record, if it came so far
+			_ = End(k) // ends what the supervisor's record names, if the supervisor wrote one
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -164,7 +164,7 @@ func newChild(c proc.Command, control, output *net.UnixConn) *child {
 	}
 	return &child{
 		redact: c.Redact, control: control, output: output, stdout: ended{output}, max: limit,
-		outbox: proc.NewOutbox(control, int(limit)+1<<20), // beyond the bound of lines, for what ends the agent
+		outbox: proc.NewOutbox(control, int(limit)+1<<20), // 1 MiB more than lines may use, for the frames that stop the agent
 		done:   make(chan struct{}), detached: make(chan struct{}),
 	}
 }

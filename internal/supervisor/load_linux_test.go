@@ -35,14 +35,14 @@ func often(long, short int) int {
 // know the role.
 func playLoad(role string, args []string) bool {
 	switch role {
-	case "complain": // prints MiB on standard error, then a line
+	case "complain": // prints some MiB on standard error, then a line
 		mib, _ := strconv.Atoi(args[0])
 		chunk := bytes.Repeat([]byte("all the same line on standard error\n"), 1<<20/36)
 		for range mib {
 			_, _ = os.Stderr.Write(chunk)
 		}
 		fmt.Println("said it")
-	case "torrent": // prints MiB of lines
+	case "torrent": // prints some MiB of lines
 		mib, _ := strconv.Atoi(args[0])
 		chunk := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 1024)
 		for range mib {
@@ -104,7 +104,7 @@ func TestStderrIsBounded(t *testing.T) {
 // The agent prints faster than the server reads. The agent must block. The
 // supervisor must not buffer unread output in memory.
 func TestSlowReaderPausesTheAgent(t *testing.T) {
-	mib := often(1024, 96) // more than a spool
+	mib := often(1024, 96) // more than a spool holds
 	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Takeover{})
 	before, _ := peak(t, supervisorOf(a))
 	buf, total := make([]byte, 64<<10), 0
@@ -114,7 +114,7 @@ func TestSlowReaderPausesTheAgent(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if slow += n; slow > 1<<20 { // a pause each MiB
+		if slow += n; slow > 1<<20 { // pause after each MiB
 			slow = 0
 			<-time.After(time.Millisecond)
 		}

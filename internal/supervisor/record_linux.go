@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // Record describes a running supervisor. The supervisor writes it to
@@ -25,8 +25,8 @@ type Record struct {
 	Supervisor proc.Identity `json:"supervisor"`
 	Boot       string        `json:"boot"` // boot id of the system; process ids of another boot are invalid
 	Nonce      string        `json:"nonce"`
-	Mark       string        `json:"mark"`            // of the agent; see proc.Command.Mark
-	Fence      string        `json:"fence,omitempty"` // around it; see proc.Process.Fence
+	Mark       string        `json:"mark"`            // mark of the agent; see proc.Command.Mark
+	Fence      string        `json:"fence,omitempty"` // fence around the agent; see proc.Process.Fence
 }
 
 const maxRecord = 4 << 10
@@ -133,17 +133,8 @@ func (k Takeover) remove(nonce string) {
 // with the same id and start time.
 func (r Record) alive() bool {
 	now, ok := proc.Identify(r.Supervisor.Pid)
-	return ok && r.Boot == bootID() && now == r.Supervisor
+	return ok && r.Boot == procinfo.BootID() && now == r.Supervisor
 }
-
-// bootID identifies the current boot of the system.
-var bootID = sync.OnceValue(func() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-})
 
 // Names returns the names of the sessions that have a record in dir.
 func Names(dir string) ([]string, error) {

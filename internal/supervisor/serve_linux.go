@@ -57,7 +57,7 @@ type server struct {
 	mu       sync.Mutex
 	changed  *sync.Cond // signals a change of control, output or over
 	spool    *spool
-	control  *net.UnixConn // of the connected server, or nil
+	control  *net.UnixConn // connection to the connected server, or nil
 	output   *net.UnixConn
 	sent     int64       // bytes of lines sent to the agent
 	sending  bool        // reportTaken is running
@@ -67,7 +67,7 @@ type server struct {
 	stopping bool        // a server has asked the agent to end, so none can take over
 	over     bool        // no server can take over any more
 	ending   bool        // finished is closed
-	expiry   *time.Timer // of the window
+	expiry   *time.Timer // timer of the takeover window
 }
 
 // serve runs a supervisor and returns the exit code of its process.
@@ -311,8 +311,8 @@ func (s *server) reportTaken() {
 }
 
 // onDisconnect closes the connection and starts the window in which another
-// server may take over. There is no window if the agent is being ended: what it
-// prints now is not what it would have printed.
+// server may take over. There is no window if the agent is being ended: its
+// last output would look like the result of its work.
 func (s *server) onDisconnect(c *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,17 +84,20 @@ func (s *spool) discard() {
 }
 
 // empty removes all records. If another process may be reading the file, empty
-// replaces the file instead.
+// replaces the file instead. If no new file can be created, the records remain:
+// those of the next turn follow them, and readBacklog ignores the earlier ones.
 func (s *spool) empty() {
-	s.size = 0
-	if s.shared {
-		if f, err := s.fresh(); err == nil {
-			_ = s.f.Close()
-			s.f, s.shared = f, false
-			return
-		}
+	if !s.shared {
+		s.size = 0
+		_ = s.f.Truncate(0)
+		return
 	}
-	_ = s.f.Truncate(0)
+	f, err := s.fresh()
+	if err != nil {
+		return
+	}
+	_ = s.f.Close()
+	s.f, s.shared, s.size = f, false, 0
 }
 
 // room reports whether n more bytes of output fit.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 func playHere(role string, args []string) {
@@ -26,7 +27,7 @@ func playHere(role string, args []string) {
 		return
 	}
 	switch role {
-	case "server": // starts an agent, tells what it says, and waits to be killed
+	case "server": // starts an agent, prints the agent's output, and waits to be killed
 		window, _ := time.ParseDuration(args[1])
 		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Takeover{Dir: args[0], Name: "one", Window: window})
 		if err != nil {
@@ -305,8 +306,8 @@ func attach(t testing.TB, k Takeover) (Agent, *Backlog) {
 }
 
 // A server that is killed while it stops an agent leaves an agent that was
-// interrupted. Another server would take its last output for the end of its
-// work.
+// interrupted. Another server would mistake the agent's last output for the end
+// of its work.
 func TestAgentThatIsBeingStoppedIsNotTakenOver(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	cmd, out := serverRole(t, k.Dir, "1m", "stubborn")
@@ -409,10 +410,10 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
 	id, _ := proc.Identify(other.Process.Pid)
 	for what, r := range map[string]Record{
-		"its number, used again":      {Version: version, Boot: bootID(), Supervisor: proc.Identity{Pid: id.Pid, Start: id.Start - 1}},
+		"its number, used again":      {Version: version, Boot: procinfo.BootID(), Supervisor: proc.Identity{Pid: id.Pid, Start: id.Start - 1}},
 		"of the boot before":          {Version: version, Boot: "another", Supervisor: id},
-		"not a supervisor":            {Version: version, Boot: bootID(), Supervisor: id},
-		"a mark that all others have": {Version: version, Boot: bootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
+		"not a supervisor":            {Version: version, Boot: procinfo.BootID(), Supervisor: id},
+		"a mark that all others have": {Version: version, Boot: procinfo.BootID(), Supervisor: id, Mark: "PATH=" + os.Getenv("PATH")},
 	} {
 		k := Takeover{Dir: t.TempDir(), Name: "one"}
 		if err := k.write(r); err != nil {
@@ -456,17 +457,28 @@ func TestTakeoverFailsForTheSupervisorOfAnotherConversation(t *testing.T) {
 	}
 }
 
-func TestMemory(t *testing.T) {
+// Each running agent has a supervisor, so a supervisor must be small.
+func TestSupervisorNeedsLittleMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory too")
+	}
 	a := start(t, roleCommand("deaf"), Takeover{})
 	readyPids(t, a.Stdout(), 1)
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", supervisorOf(a)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	kilobytes := -1
 	for line := range bytes.Lines(b) {
-		if bytes.HasPrefix(line, []byte("VmRSS")) {
-			t.Logf("%s", bytes.TrimSpace(line))
+		if f := bytes.Fields(line); len(f) == 3 && string(f[0]) == "RssAnon:" {
+			if kilobytes, err = strconv.Atoi(string(f[1])); err != nil {
+				t.Fatal(err)
+			}
 		}
+	}
+	const most = 6 << 10
+	if kilobytes < 1 || kilobytes > most {
+		t.Errorf("the supervisor has %d kB of its own, want 1 to %d", kilobytes, most)
 	}
 }
 
@@ -578,6 +590,55 @@ func TestBacklogStaysWhileItIsRead(t *testing.T) {
 	s.begin([]byte("{}"), s.out, time.Now())
 	if !s.whole || s.size == 0 {
 		t.Error("no turn was begun")
+	}
+	_ = s.f.Close()
+}
+
+// If no new file can be created, the supervisor appends to the file that a
+// server is reading, and removes nothing from it.
+func TestBacklogStaysWhenNoFileCanBeCreated(t *testing.T) {
+	f, err := spoolFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := true
+	s := newSpool(f, func() (file, error) {
+		if failing {
+			return nil, unix.EMFILE
+		}
+		return spoolFile()
+	}, 1<<10)
+	s.output([]byte("one\n"), time.Now())
+	size := s.size
+	taken, err := unix.Dup(int(f.(*os.File).Fd())) // as a takeover passes it on
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(taken), "")
+	defer theirs.Close()
+	s.shared = true
+	intact := func() {
+		t.Helper()
+		b, err := readBacklog(io.NewSectionReader(theirs, 0, size))
+		if err != nil || len(b.Lines) != 1 || string(b.Lines[0].Text) != "one\n" {
+			t.Errorf("the server reads %+v, %v", b, err)
+		}
+	}
+	s.begin([]byte("{}"), s.out, time.Now()) // of another turn
+	s.output([]byte("two\n"), time.Now())
+	intact()
+	b, err := readBacklog(io.NewSectionReader(f.(*os.File), 0, s.size))
+	if err != nil || !s.whole || !b.Known || len(b.Lines) != 1 || string(b.Lines[0].Text) != "two\n" {
+		t.Errorf("the next server would read %+v, %v; whole: %v", b, err, s.whole)
+	}
+	s.output([]byte(strings.Repeat("x", 1<<10)+"\n"), time.Now()) // does not fit
+	if intact(); s.whole {
+		t.Error("there was room")
+	}
+	failing = false
+	s.begin([]byte("{}"), s.out, time.Now())
+	if intact(); !s.whole || s.shared {
+		t.Errorf("whole: %v, shared: %v", s.whole, s.shared)
 	}
 	_ = s.f.Close()
 }

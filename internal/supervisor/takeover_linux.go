@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // open writes the record and listens for servers that take over, if Takeover
@@ -25,7 +26,7 @@ func (s *server) open(to *toStart) (shut func()) {
 		s.window = 0
 		return func() {}
 	}
-	r := Record{Version: version, Supervisor: self, Boot: bootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
+	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
 	ln, err := k.listen()
 	if err == nil {
 		if err = k.write(r); err != nil {
@@ -57,14 +58,14 @@ func (s *server) accept(ln *net.UnixListener) {
 	}
 }
 
-// takeoverTime bounds the handshake of a takeover.
+// takeoverTime bounds each step of the handshake of a takeover.
 const takeoverTime = 2 * time.Second
 
 func (s *server) takeover(c *net.UnixConn) error {
-	_ = c.SetDeadline(time.Now().Add(takeoverTime))
-	if err := checkCaller(c); err != nil {
+	if err := checkCaller(c); err != nil { // may take seconds on a busy machine
 		return err
 	}
+	_ = c.SetDeadline(time.Now().Add(takeoverTime))
 	g, err := hello(c)
 	switch {
 	case err != nil:

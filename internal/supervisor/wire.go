@@ -21,7 +21,7 @@ type kind byte
 
 // The kinds of frames.
 const (
-	kindHello kind = 'H' // both ways, first: greeting or welcome, JSON
+	kindHello kind = 'H' // first frame in both directions: a greeting or a welcome, in JSON
 	kindLine  kind = 'L' // to the agent: after, in eight bytes, and the line
 	kindBegin kind = 'B' // a turn begins: after, in eight bytes, and the Checkpoint, JSON
 	kindClose kind = 'C' // close the agent's input after what was sent
@@ -45,8 +45,8 @@ type greeting struct {
 }
 
 type toStart struct {
-	Command proc.Command `json:"command"` // without Redact
-	Dir     string       `json:"dir"`     // Takeover
+	Command proc.Command `json:"command"` // its field Redact is not sent
+	Dir     string       `json:"dir"`     // Dir, Name and Window are those of Takeover
 	Name    string       `json:"name"`
 	Window  int64        `json:"window"` // nanoseconds
 }
@@ -56,13 +56,13 @@ type toStart struct {
 type welcome struct {
 	Refused string        `json:"refused,omitempty"`
 	Failed  *startFailure `json:"failed,omitempty"`
-	Pid     int           `json:"pid,omitempty"` // the agent's
+	Pid     int           `json:"pid,omitempty"` // process id of the agent
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
 	Kept    bool          `json:"kept"`  // the supervisor can be found again
 	Spool   int64         `json:"spool"` // bytes of the spool that precede the output
 	Whole   bool          `json:"whole"` // the spool contains everything since the last Begin
-	Sent    int64         `json:"sent"`  // bytes of lines so far
+	Sent    int64         `json:"sent"`  // bytes of lines sent to the agent so far
 }
 
 // startFailure is the wire form of a proc.StartError.

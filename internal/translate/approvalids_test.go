@@ -8,9 +8,9 @@ func TestQuestionsGetApprovalIDsOfTheirOwn(t *testing.T) {
 	ids := make(map[string]bool)
 	for _, id := range []string{
 		a.ID("t", "1", "ls", derive),
-		a.ID("t", "1", "ls", derive), // asked again
+		a.ID("t", "1", "ls", derive), // the same question again
 		a.ID("t", "1", "rm", derive),
-		a.ID("t", "1 ls", "", derive), // joins alike
+		a.ID("t", "1 ls", "", derive), // its id and digest join to the same text as those of the first question
 		a.ID("t", "", "1 ls", derive),
 		b.ID("t 1", "1", "ls", derive),
 		b.ID("u", "1", "ls", derive),

@@ -18,7 +18,7 @@ const (
 	AllowAlways  = "allow_always"
 	Deny         = "deny"
 	DenyStop     = "deny_stop"
-	OptionPrefix = "option_" // then the number of the answer, from 1
+	OptionPrefix = "option_" // the number of the answer follows, from 1
 )
 
 // Option returns the id of the choice for the nth answer, counted from 1.
@@ -62,8 +62,8 @@ type Asked map[string]int
 // its ids and can repeat them. Two questions must not share an approval id: the
 // second would not be shown, or would get the answer to the first. So the id
 // derives from the turn, the content, and how often the turn asked this before.
-// All of it is known again after the turn's lines were read again. derive is
-// the provider's [Derive].
+// A restarted server that reads the turn's lines again gives each question the
+// same id. derive is the provider's [Derive].
 func (a *Asked) ID(turn, request, digest string, derive func(string) string) string {
 	if *a == nil {
 		*a = make(Asked)
@@ -79,7 +79,7 @@ type Approval[Q any] struct {
 	Turn      string // id of the turn in which it is asked
 	OutOfTurn bool   // the turn contains only this question
 	Request   string // the agent's id of the question; see jsonrpc.ID.Key
-	Digest    string // of the question's content
+	Digest    string // digest of the question's content
 	Question  Q
 }
 

@@ -30,8 +30,8 @@ type Emitter struct {
 	events   []event.Event
 	replies  []any
 	deferred []event.Event
-	messages int // without a meaning
-	lines    int // undecodable
+	messages int // number of messages without a meaning
+	lines    int // number of undecodable lines
 }
 
 // Begin sets the time of the current line. Events that are emitted from here on

@@ -80,8 +80,8 @@ var agents = []Agent{
 		Inherit:         []string{"OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY", "XAI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY"},
 		BypassVariables: []string{"OPENCODE_PERMISSION"},
 		SettingsFiles:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
-		NestedFiles:     []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // nor these
-		AnyEffort:       true,                                                              // the model's variants; a configuration can add some
+		NestedFiles:     []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // OPENCODE_DISABLE_PROJECT_CONFIG does not disable these either
+		AnyEffort:       true,                                                              // the values are the model's variants, and a configuration can add more
 		Resumes:         true, Loads: true, Lists: true, Forks: true,
 	},
 	{
@@ -98,11 +98,11 @@ var agents = []Agent{
 		Env:             []string{"COPILOT_AUTO_UPDATE=false"},
 		Inherit:         []string{"COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"},
 		BypassVariables: []string{"COPILOT_ALLOW_ALL"},
-		SettingsFiles: []string{ // hooks can allow every tool; agent files can start MCP servers
+		SettingsFiles: []string{ // hooks can allow every tool; files in .github/agents and .claude/agents can start MCP servers
 			".github/hooks", ".github/copilot", ".github/extensions", ".github/mcp.json", ".github/lsp.json", ".github/agents",
 			".mcp.json", ".vscode/mcp.json", ".copilot", ".claude/settings.json", ".claude/settings.local.json", ".claude/agents",
 		},
-		ContextFiles: []string{ // even with --no-custom-instructions
+		ContextFiles: []string{ // the agent reads these even with --no-custom-instructions
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
 			".github/skills", ".agents/skills", ".claude/skills", ".claude/rules",
 		},

@@ -26,7 +26,7 @@ type question struct {
 }
 
 const (
-	maxAsking            = 256 << 10 // bytes of the arguments of a request
+	maxAsking            = 256 << 10 // maximum size of a request's arguments, in bytes
 	maxPermissionOptions = 50        // further options are ignored
 )
 
@@ -79,7 +79,7 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	tn := ts.startedTurn()
 	a := ts.newApproval(m)
 	tc := translate.DecodeLenient[toolCall](p.call())
-	tc.raw, tc.Status = p.call(), "" // here Status is the status of the request
+	tc.raw, tc.Status = p.call(), "" // the status belongs to the permission request, not to the call
 	isNew := tn.calls.byID[tc.ID] == nil
 	var c *call
 	if tc.ID != "" {

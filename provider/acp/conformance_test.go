@@ -71,10 +71,10 @@ func TestConformance(t *testing.T) {
 	if os.Getenv(alone) == "" {
 		t.Parallel()
 	}
-	for _, name := range []string{"gemini", "qwen", "opencode", "codex-acp", "copilot", "claude-agent-acp"} { // those that wait longest first
+	for _, name := range []string{"gemini", "qwen", "opencode", "codex-acp", "copilot", "claude-agent-acp"} { // the agents with the longest tests first
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(alone) == "" {
-				realagents.Find(t, name) // skips here: the other process has to pass
+				realagents.Find(t, name) // skips the test if the agent is not installed; in the other process a skip counts as a failure
 				t.Parallel()
 				onItsOwn(t)
 				return
@@ -134,8 +134,8 @@ var subjects = map[string]func(*providertest.Subject){
 			calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner.Prompt("look"), "fork_turns": "none"})),
 			calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
 		s.Needs = map[providertest.Scenario]func(*runnel.Options){
-			providertest.Question: func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan }, // only then the model may ask (codex-acp 2.6.0)
-			providertest.Subagent: func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" },            // others have no tool for it
+			providertest.Question: func(opt *runnel.Options) { opt.PermissionMode = runnel.ModePlan }, // the model may ask only in this mode (codex-acp 2.6.0)
+			providertest.Subagent: func(opt *runnel.Options) { opt.Model = "gpt-6.1-sol" },            // codex-acp offers other models no tool for subagents
 		}
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("request_user_input", args{"questions": []args{{
 			"id": "colour", "header": "Colour", "question": "Which colour?",
@@ -156,10 +156,10 @@ var subjects = map[string]func(*providertest.Subject){
 	"qwen": func(s *providertest.Subject) {
 		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.ToolsetOf("qwen").Shell("echo found")), {Text: "Found."}}}
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read_file", args{"file_path": path}) }
-		// It may read the output that a command printed just before its end too
-		// late, and then reports none.
+		// Qwen Code may read a command's last output too late and then reports
+		// no output. The sleep at the end of the command prevents this.
 		s.Prompts[providertest.Tool] = scenario(calls(realagents.ToolsetOf("qwen").Shell("echo hi; sleep 0.5")), said)
-		s.Prompts[providertest.Parallel] = scenario(calls(read(providertest.Dir+"/a.txt"), read(providertest.Dir+"/b.txt")), said) // commands run one after another
+		s.Prompts[providertest.Parallel] = scenario(calls(read(providertest.Dir+"/a.txt"), read(providertest.Dir+"/b.txt")), said) // the calls read files, because Qwen Code runs commands one after another
 		s.Prompts[providertest.Edit] = scenario(calls(realagents.ToolsetOf("qwen").Write(providertest.Dir+"/made.txt", "made\n")), said)
 		s.Prompts[providertest.Subagent] = scenario(calls(fakemodel.Call("agent", args{"description": "Look", "prompt": inner.Prompt("look"), "subagent_type": "general-purpose", "run_in_background": false})), said)
 		s.Prompts[providertest.Question] = scenario(calls(fakemodel.Call("ask_user_question", args{"questions": []args{{
@@ -189,7 +189,7 @@ var subjects = map[string]func(*providertest.Subject){
 	"gemini": func(s *providertest.Subject) {
 		s.Notes = append(s.Notes, "The agent does not report the output of commands, so their output is empty. The agent reports the output of other tools (Gemini CLI 0.61.0).")
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
-		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // of a command it does not tell the output
+		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // glob, because Gemini CLI does not report the output of commands
 		delete(s.Prompts, providertest.Parallel)
 		s.Cannot[providertest.Parallel] = "the agent runs one call at a time (Gemini CLI 0.61.0)"
 		delete(s.Prompts, providertest.Plan)
@@ -197,10 +197,11 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Subagent] = "the agent's policy denies subagents (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Background] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
+		s.Lacks[providertest.History] = "Runnel does not read the conversations that Gemini CLI stores; it restores sessions from its own log"
 	},
 	"copilot": func(s *providertest.Subject) {
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }
-		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // it asks before every command
+		s.Prompts[providertest.Tool] = scenario(calls(glob("*.txt")), said) // glob, because the agent asks for permission before every command
 		s.Prompts[providertest.Parallel] = scenario(calls(glob("a*"), glob("b*")), said)
 		delete(s.Prompts, providertest.Plan)
 		s.Cannot[providertest.Plan] = "the agent offers the model no tool for this (Copilot 1.0.102)"

@@ -16,7 +16,7 @@ import (
 // conn is one conversation with one agent process.
 type conn struct {
 	*agentconn.Conn
-	tr     *translator // use within Do only
+	tr     *translator // access within Do only
 	bypass bool        // Options.AllowBypass
 	dir    string      // Options.Dir
 }

@@ -25,7 +25,7 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 		agent string
 		caps  caps
 		a     runnel.Attachment
-		want  string // "" for a refusal
+		want  string // the attachment's block; "" if the attachment is rejected
 	}{
 		{"unknown", caps{Embedded: true}, text, `{"resource":{"mimeType":"text/plain","text":"alpha","uri":"file:///a%20b.txt"},"type":"resource"}`},
 		{"unknown", caps{}, text, `{"text":"\n\na b.txt:\nalpha","type":"text"}`},
@@ -73,7 +73,7 @@ func TestWarningIsCutFromStoredPrompt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var texts []string // of which the agent stores no attachment
+		var texts []string // the agent stores only the texts of a prompt, not its attachments
 		for _, b := range content {
 			if text, ok := b.(map[string]any)["text"].(string); ok {
 				texts = append(texts, text)

@@ -41,10 +41,11 @@ func findLinkOutside(dir string, names []string, imports bool) string {
 	return found
 }
 
-// A contextSearch examines files for the model, and what they lead to.
+// A contextSearch examines the files that an agent sends to the model, and the
+// files that these import.
 type contextSearch struct {
 	root    string   // of the repository, without links
-	reach   []string // folders that an agent may take for the repository; it rejects an import whose path leads out of it
+	reach   []string // folders that an agent may treat as the repository; it rejects an import whose path leads out of its repository
 	imports bool     // see findLinkOutside
 
 	queue   []string
@@ -91,7 +92,8 @@ func (s *contextSearch) examine(path string) string {
 	return ""
 }
 
-// list adds the contents of a folder, once.
+// list adds the contents of a folder to the queue, once. It returns dir if the
+// folder has too many entries.
 func (s *contextSearch) list(dir string) string {
 	key := dir + string(filepath.Separator)
 	if s.seen[key] {

@@ -40,6 +40,13 @@ func (r *rig) risky() fakemodel.Block { return r.words().Ask("touch asked") }
 
 const once, no, noStop = string(event.ChoiceAllowOnce), string(event.ChoiceDeny), string(event.ChoiceDenyStop)
 
+// Reasons why several agents cannot be recorded.
+const (
+	namesTools    = "the report of the agent itself names the tools of MCP servers"
+	replaysNoCopy = "the agent does not replay the messages of a copied conversation"
+	makesNoCopies = "the agent cannot copy a conversation"
+)
+
 func fixtures() []fixture {
 	return []fixture{
 		{name: "text", prose: "Reasoning and text, in two turns.", play: func(r *rig) {
@@ -65,7 +72,7 @@ func fixtures() []fixture {
 		{name: "edit", prose: "A file is created, and another one edited.", play: func(r *rig) {
 			r.Write("b.txt", "one\ntwo\nthree\n")
 			w := r.words()
-			if r.Agent.Name == "claude-agent-acp" || r.Agent.Name == "copilot" || r.Agent.Name == "qwen" || r.Agent.Name == "gemini" { // it must have read it
+			if r.Agent.Name == "claude-agent-acp" || r.Agent.Name == "copilot" || r.Agent.Name == "qwen" || r.Agent.Name == "gemini" { // these agents cannot edit a file that they have not read
 				r.plays(calls(w.Write(r.File("made.txt"), "made\n")), calls(w.Shell("cat b.txt")), said)
 			} else {
 				r.plays(calls(w.Write(r.File("made.txt"), "made\n")), calls(w.Edit(r.File("b.txt"), "two", "TWO")), said)
@@ -103,7 +110,7 @@ func fixtures() []fixture {
 			r.plays(calls(r.words().Shell("echo begun; touch started; sleep 600")), said)
 			stop := make(chan struct{})
 			started := make(chan bool, 1)
-			go func() { // approvals have to be answered meanwhile
+			go func() { // this goroutine waits, while the test answers approvals
 				is := agentrig.AwaitOr(r.File("started"), stop)
 				if is {
 					_ = r.Conn.Interrupt(r.T.Context())
@@ -151,12 +158,12 @@ func fixtures() []fixture {
 			r.plays(calls(r.words().Plan("Look", "Leap")), said)
 			r.Finish(once)
 		}, cannot: map[string]string{
-			"codex-acp": "it offers this model no tool for it", "gemini": "it is not told", "copilot": "it has no tool for it",
+			"codex-acp": "it offers this model no tool for it", "gemini": "it offers the model no tool for it", "copilot": "it has no tool for it",
 		}},
 		{name: "subagent", prose: "A subagent runs a command and speaks.", play: func(r *rig) {
 			inner := fakemodel.Scenario{Steps: usages(calls(r.words().Shell("echo found")), says("Found."))}.Prompt("look")
 			if r.Agent.Name == "codex-acp" {
-				r.Opt.Model = "gpt-6.1-sol" // others have no tool for it
+				r.Opt.Model = "gpt-6.1-sol" // codex-acp offers other models no tool for subagents
 				r.plays(calls(fakemodel.Call("spawn_agent", args{"task_name": "look", "message": inner, "fork_turns": "none"})), calls(fakemodel.Call("wait_agent", args{"timeout_ms": 60000})), said)
 			} else {
 				tool := "Agent"
@@ -172,11 +179,11 @@ func fixtures() []fixture {
 		{name: "mcp", prose: "A tool of an MCP server is called. In the mode that asks, this agent refuses its own question.", play: func(r *rig) {
 			r.MCP()
 			r.Opt.PermissionMode, r.Opt.AllowBypass = runnel.ModeBypass, true
-			r.Opt.Model = "gpt-6.1-sol" // for others its tools have to be searched for
+			r.Opt.Model = "gpt-6.1-sol" // other models have to search for the server's tools
 			r.plays(calls(fakemodel.Call("exec", `text(await tools.mcp__t__add({a: 1}))`)), said)
 			r.Finish("")
 		}, cannot: map[string]string{
-			"claude-agent-acp": "it names such tools itself", "opencode": "likewise", "gemini": "likewise", "copilot": "likewise", "qwen": "likewise",
+			"claude-agent-acp": namesTools, "opencode": namesTools, "gemini": namesTools, "copilot": namesTools, "qwen": namesTools,
 		}},
 		{name: "fork", prose: "A copy of the conversation goes on.", play: func(r *rig) {
 			r.plays(says("Before."))
@@ -192,7 +199,7 @@ func fixtures() []fixture {
 			r.plays(says("Apart."))
 			r.Finish("")
 		}, cannot: map[string]string{
-			"codex-acp": "it replays nothing of what it copies", "claude-agent-acp": "likewise", "gemini": "it makes no copies", "copilot": "likewise", "qwen": "likewise",
+			"codex-acp": replaysNoCopy, "claude-agent-acp": replaysNoCopy, "gemini": makesNoCopies, "copilot": makesNoCopies, "qwen": makesNoCopies,
 		}},
 		{name: "question", prose: "The agent asks the user a question.", play: func(r *rig) {
 			ask, options := "AskUserQuestion", []args{{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}}
@@ -200,7 +207,7 @@ func fixtures() []fixture {
 			case "qwen":
 				ask = "ask_user_question"
 			case "codex-acp":
-				ask, r.Opt.PermissionMode = "request_user_input", runnel.ModePlan // only then the model may ask
+				ask, r.Opt.PermissionMode = "request_user_input", runnel.ModePlan // the model may ask only in this mode
 			}
 			r.plays(calls(fakemodel.Call(ask, args{"questions": []args{{
 				"id": "colour", "header": "Colour", "question": "Which colour?", "multiSelect": false, "options": options,

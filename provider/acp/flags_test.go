@@ -61,7 +61,7 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 // TestOptionValuesCannotRunCommands sets options to a value that looks like a
 // flag, because an agent may pass it on the command line of another program.
 func TestOptionValuesCannotRunCommands(t *testing.T) {
-	names := []string{"claude-agent-acp", "codex-acp"} // the others take little
+	names := []string{"claude-agent-acp", "codex-acp"} // the other agents accept few options
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = realagents.ACP()
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// refused opens the agent until it starts. Each error must name a file in the
-// folder because of which the agent does not start; refused removes that file.
-// It returns the removed files.
+// refused opens the agent again and again until the agent starts. Each error
+// must name the file in the folder that prevents the start, and refused removes
+// that file. It returns the removed files.
 func (r *rig) refused() (files []string) {
 	r.T.Helper()
 	for {
@@ -58,8 +58,8 @@ func TestUntrustedRepositoryRunsNothing(t *testing.T) {
 	})
 }
 
-// If the user allows the agent to use skills and subagents of the folder, they
-// still must not allow tools or run commands.
+// The user may allow the agent to use the skills and subagents of the folder.
+// Even then, these must not allow tools or run commands.
 func TestSkillsAndSubagentsOfUntrustedFolderRunNothing(t *testing.T) {
 	eachOf(t, slices.Sorted(maps.Keys(uses)), func(t *testing.T, r *rig) {
 		trap := r.SetTrap()
@@ -164,7 +164,7 @@ var readsMemory = map[string]bool{"codex-acp": true, "copilot": true, "qwen": tr
 // TestTrustedRepositorySettingsApply trusts the same folder. Its programs must
 // run, which proves that the tests with an untrusted folder can fail.
 func TestTrustedRepositorySettingsApply(t *testing.T) {
-	names := []string{"codex-acp"} // the quickest
+	names := []string{"codex-acp"} // the fastest agent
 	if os.Getenv("RUNNEL_LONG") != "" {
 		names = realagents.ACP()
 	}

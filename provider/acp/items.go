@@ -98,7 +98,7 @@ func (th *thread) namelessID(typ event.ItemType) string {
 func (th *thread) grow(typ event.ItemType, native, words, separator string) {
 	m := th.open
 	if m == nil || m.typ != typ || m.native != native {
-		if typ == event.TypeReasoning { // live, codex-acp sends leading line breaks that its replay lacks (thought)
+		if typ == event.TypeReasoning { // in a live turn, codex-acp sends leading line breaks that its replay lacks
 			if words = strings.TrimLeft(words, "\r\n"); strings.TrimSpace(words) == "" {
 				return
 			}

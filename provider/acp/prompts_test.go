@@ -11,9 +11,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// shown looks at the texts that the model received, starting with the request
-// number from. is reports whether a text equals text, and holds whether a text
-// contains it.
+// shown searches the model's requests from index from on. is reports whether a
+// text in them equals text, and holds reports whether a text in them contains
+// text.
 func (r *rig) shown(from int, text string) (is, holds bool) {
 	r.T.Helper()
 	for _, q := range r.Model.Requests()[from:] {
@@ -29,8 +29,8 @@ func (r *rig) shown(from int, text string) (is, holds bool) {
 	return is, holds
 }
 
-// walk calls f with each string in a JSON value, and with each two adjacent
-// texts of a list joined.
+// walk calls f with each string in a JSON value. It also calls f with each two
+// adjacent texts of a list, joined.
 func walk(v any, f func(string)) {
 	switch v := v.(type) {
 	case string:
@@ -80,11 +80,11 @@ func TestPromptsReachTheModelUnchanged(t *testing.T) {
 			r.Send(text)
 			evs, _ := r.DenyAll()
 			want := text
-			if name == "copilot" { // it puts the time around what is left of a prompt without the space at its ends
+			if name == "copilot" { // the agent trims the prompt and puts text with the time around it
 				want = strings.TrimSpace(text)
 			}
 			is, holds := r.shown(from, want)
-			if (name == "copilot" || name == "qwen") && len(text) == 1<<20 { // beyond its model; Qwen Code 0.24.4: "Context is too large to send safely"
+			if (name == "copilot" || name == "qwen") && len(text) == 1<<20 { // the text is too long for the model; Qwen Code 0.24.4: "Context is too large to send safely"
 				is = bodies[event.ResponseError](evs) != nil
 			}
 			if !is && !(holds && name == "copilot") {

@@ -28,7 +28,7 @@ func TestQwenQuestionsAreAnswered(t *testing.T) {
 		name, questions string
 		decision        runnel.Decision
 		result          string
-		choice          string // as resolved
+		choice          string // id of the choice in the event that resolves the approval
 		stop            bool
 	}{
 		{"an option", one, runnel.Decision{Choice: "option_2"}, `{"outcome":{"outcome":"selected","optionId":"proceed_once"},"answers":{"0":"Blue"}}`, "option_2", false},

@@ -14,8 +14,8 @@ import (
 // are grouped by the phase in which they apply. The zero value describes an
 // agent without known quirks. A nil function has no effect.
 //
-// Each agent has its own file. There, a comment such as "// tool" or "(tool)"
-// names the recordings in testdata that show the quirk.
+// Each agent has its own file. There, "recording" and a name refer to the
+// recordings in testdata that show the quirk.
 type quirks struct {
 	startup startupQuirks
 	live    liveQuirks
@@ -152,7 +152,7 @@ type liveQuirks struct {
 	usage func(meta json.RawMessage) *usage
 	// callUsage returns the usage of one model call from the _meta of a
 	// message, or nil. If the agent reports no usage of the turn, Runnel adds
-	// these up.
+	// up the usage of its model calls.
 	callUsage func(meta json.RawMessage) *usage
 	// cumulativeUsage means that the reported usage counts from the start of
 	// the conversation.

@@ -35,18 +35,18 @@ func claudeAgent() *quirks {
 			},
 			subagentTools: claudeSubagents,
 			delegations:   []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
-			notices:       true, // settings
+			notices:       true, // recording settings
 		},
 		live: liveQuirks{
 			literal:    claudeText,
-			inputGrows: true, // tool
-			name: func(tc toolCall) string { // tool
+			inputGrows: true, // recording tool
+			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
 			},
-			parent: func(meta json.RawMessage) string { // subagent
+			parent: func(meta json.RawMessage) string { // recording subagent
 				return translate.DecodeLenient[claudeMeta](meta).ClaudeCode.Parent
 			},
-			output: func(c *call) (string, *int) { // tool
+			output: func(c *call) (string, *int) { // recording tool
 				if s := translate.DecodeLenient[string](c.rawOutput); s != "" {
 					return s, nil
 				}
@@ -74,7 +74,8 @@ type claudeMeta struct {
 
 var fence = regexp.MustCompile("^```[a-z]*\n((?s).*)\n```$")
 
-// unfenced removes the code block in which the agent wraps an output (tool).
+// unfenced removes the code block in which the agent wraps an output (recording
+// tool).
 func unfenced(text string) string {
 	if m := fence.FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -88,7 +89,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}$`)
 // lacks. The settings in a folder can run commands, so Claude Code reads them
 // only in a trusted folder.
 func claudeOptions(opt runnel.Options, params map[string]any) error {
-	options := map[string]any{"settingSources": []string{"user"}, "forwardSubagentText": true} // subagent
+	options := map[string]any{"settingSources": []string{"user"}, "forwardSubagentText": true} // recording subagent
 	if opt.Trusted {
 		options["settingSources"] = []string{"user", "project", "local"}
 	}

@@ -44,14 +44,14 @@ func codexACP() *quirks {
 			delegations:   []runnel.Delegation{runnel.DelegateNever},
 		},
 		live: liveQuirks{
-			stops:      []string{"cancel"},        // the only denial; it ends the turn as cancelled (denied-stop)
-			forSession: []string{"allow_session"}, // mcp
+			stops:      []string{"cancel"},        // the only denial; it ends the turn as cancelled (recording denied-stop)
+			forSession: []string{"allow_session"}, // recording mcp
 			name:       codexTool,
 			mcp:        codexMCP,
 			failed:     codexFailed,
 		},
 		replay: replayQuirks{
-			thoughtParts: true, // thought, load
+			thoughtParts: true, // in a replay, each chunk of reasoning is a paragraph
 			userPart:     linkedPart,
 		},
 	}
@@ -107,7 +107,7 @@ func object(in map[string]any, key string) map[string]any {
 
 // codexTool returns the name of a call's tool. The agent names the tool of a
 // command only after its permission request, and never that of an edit
-// (approval-allowed, edit).
+// (recordings approval-allowed and edit).
 func codexTool(tc toolCall) string {
 	if strings.HasPrefix(tc.Name, mcpPrefix) {
 		return tc.Name
@@ -136,7 +136,7 @@ func codexFailed(s *session, tn *turn, used *event.Usage) bool {
 
 // codexMCP returns the call of an MCP server's tool, or nil for any other call.
 // The agent reports such a call as a command, and wraps its arguments and its
-// result (mcp).
+// result (recording mcp).
 func codexMCP(tc toolCall, known bool) *mcpCall {
 	meta := translate.DecodeLenient[struct {
 		MCP bool `json:"is_mcp_tool_call"`
@@ -149,8 +149,8 @@ func codexMCP(tc toolCall, known bool) *mcpCall {
 	return &m
 }
 
-// These match the text that replaces an attachment in a replayed prompt
-// (image).
+// These expressions match the text that replaces an attachment in a replayed
+// prompt (recording image).
 var (
 	linkedData = regexp.MustCompile(`^\[@[^\]\n]*\]\(data:([a-z]+/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]*)\)$`)
 	linkedFile = regexp.MustCompile(`^\s*(?:\[@[^\]\n]*\]\(file://[^)\n]*\)\s*)?<context ref="(file://[^"\n]*)">\n((?s).*)\n</context>\s*$`)

@@ -26,23 +26,24 @@ func copilot() *quirks {
 			bypass: []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 		},
 		live: liveQuirks{
-			noFiles: true, // the agent does not pass them to the model
+			noFiles: true, // the agent does not pass files to the model
 			name:    copilotTool,
-			running: true,        // tool
-			output:  shellOutput, // tool
-			isAgentText: func(text string) bool { // approval-denied, failure
+			running: true,        // recording tool
+			output:  shellOutput, // recording tool
+			isAgentText: func(text string) bool { // recordings approval-denied and failure
 				return strings.HasPrefix(text, "Info: ") || strings.HasPrefix(text, "Error: ")
 			},
-			failed: func(_ *session, tn *turn, used *event.Usage) bool { // failure
+			failed: func(_ *session, tn *turn, used *event.Usage) bool { // recording failure
 				return used == nil && strings.HasPrefix(tn.threads.of("").last, "Error: ")
 			},
-			cumulativeUsage: true, // text
+			cumulativeUsage: true, // recording text
 		},
-		replay: replayQuirks{onePart: true}, // failure
+		replay: replayQuirks{onePart: true}, // recording failure
 	}
 }
 
-// shellEnd matches the line that the agent adds to a command's output (tool).
+// shellEnd matches the line that the agent adds to a command's output
+// (recording tool).
 var shellEnd = regexp.MustCompile(`\n?<shellId: [^>\n]* completed with exit code (-?\d+)>$`)
 
 // shellOutput returns the output of a call without the line that shellEnd
@@ -61,7 +62,7 @@ func shellOutput(c *call) (string, *int) {
 }
 
 // copilotTool derives the name of a call's tool from its arguments, because the
-// title is the model's description of the call (tool).
+// title is the model's description of the call (recording tool).
 func copilotTool(tc toolCall) string {
 	if tc.ToolKind != "execute" {
 		return ""

@@ -29,16 +29,16 @@ func gemini() *quirks {
 			keyLogin: "gemini-api-key", settingsFile: inHome(".gemini", "settings.json"),
 		},
 		live: liveQuirks{
-			forSession: []string{"proceed_always"}, // "Allow for this session" (approval-allowed)
+			forSession: []string{"proceed_always"}, // "Allow for this session" (recording approval-allowed)
 			name:       geminiTool,
-			wholeFiles: true, // edit
+			wholeFiles: true, // recording edit
 			usage:      geminiUsage,
 		},
-		replay: replayQuirks{endsWithCommands: true}, // resume
+		replay: replayQuirks{endsWithCommands: true}, // recording resume
 	}
 }
 
-// geminiUsage returns the usage of a turn (text).
+// geminiUsage returns the usage of a turn (recording text).
 func geminiUsage(meta json.RawMessage) *usage {
 	count := translate.DecodeLenient[struct {
 		Quota struct {
@@ -92,7 +92,7 @@ func geminiWaitResumable(ctx context.Context, env []string, session string) erro
 }
 
 // geminiTool returns the name of a call's tool, which is part of the call's id
-// (tool).
+// (recording tool).
 func geminiTool(tc toolCall) string {
 	name, _, ok := strings.Cut(tc.ID, "__")
 	if !ok {
@@ -121,7 +121,7 @@ func hasGeminiContext(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	switch {
 	case err != nil:
-		return true // it may have one
+		return true // the folder may contain such a file
 	case real == userHome():
 		return false
 	}

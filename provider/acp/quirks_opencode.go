@@ -31,14 +31,14 @@ func opencode() *quirks {
 		live: liveQuirks{
 			noBlobs:   true, // opencode stores the document, and every later prompt fails
 			literal:   opencodeText,
-			lateInput: true, // approval-allowed
+			lateInput: true, // recording approval-allowed
 			name:      opencodeTool,
-			title:     opencodeTitle,   // edit, load
-			running:   true,            // tool
-			output:    opencodeOutput,  // tool
-			changes:   opencodeChanges, // edit
+			title:     opencodeTitle,   // recording edit
+			running:   true,            // recording tool
+			output:    opencodeOutput,  // recording tool
+			changes:   opencodeChanges, // recording edit
 			invalid:   opencodeInvalid,
-			steps: func(c *call) []planEntry { // plan
+			steps: func(c *call) []planEntry { // recording plan
 				return translate.DecodeLenient[struct {
 					Todos []planEntry `json:"todos"`
 				}](c.input).Todos
@@ -68,7 +68,7 @@ func opencodeOutput(c *call) (string, *int) {
 
 // opencodeTool derives the name of a call's tool from its title or arguments.
 // The title of a live call is the tool's name until the arguments are known. A
-// replayed call has no name (tool, load).
+// replayed call has no name (recording tool).
 func opencodeTool(tc toolCall) string {
 	in := translate.DecodeLenient[map[string]json.RawMessage](tc.RawInput)
 	switch {

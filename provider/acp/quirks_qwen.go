@@ -29,21 +29,21 @@ func qwen() *quirks {
 		live: liveQuirks{
 			noBlobs:    true, // the agent accepts a document, but does not pass it to the model
 			joinsTexts: true,
-			wholeFiles: true, // edit
+			wholeFiles: true, // recording edit
 			forSession: []string{"proceed_always"},
-			stops:      []string{"cancel"}, // denied-stop
-			name: func(tc toolCall) string { // tool
+			stops:      []string{"cancel"}, // recording denied-stop
+			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[qwenMeta](metaOf(tc.raw)).ToolName
 			},
-			parent: func(meta json.RawMessage) string { // subagent
+			parent: func(meta json.RawMessage) string { // recording subagent
 				return translate.DecodeLenient[qwenMeta](meta).Parent
 			},
 			title:  qwenTitle,
 			output: qwenOutput,
-			questionnaire: func(meta json.RawMessage) []userQuestion { // question
+			questionnaire: func(meta json.RawMessage) []userQuestion { // recording question
 				return translate.DecodeLenient[qwenMeta](meta).Questions
 			},
-			callUsage: func(meta json.RawMessage) *usage { // text
+			callUsage: func(meta json.RawMessage) *usage { // recording text
 				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
@@ -80,7 +80,7 @@ type qwenMeta struct {
 }
 
 // qwenOutput returns the output of a call as the agent displays it, and the
-// exit code of a command (tool).
+// exit code of a command (recording tool).
 func qwenOutput(c *call) (string, *int) {
 	displayed := c.text()
 	if c.kind != event.KindExecute {
@@ -103,7 +103,7 @@ func qwenOutput(c *call) (string, *int) {
 
 // qwenTitle derives the title of a call from its arguments. The agent's title
 // of a live call with a permission request is the display name of the tool
-// (tool, load).
+// (recording tool).
 func qwenTitle(c *call) string {
 	in := translate.DecodeLenient[struct {
 		Command     string `json:"command"`

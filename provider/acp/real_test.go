@@ -13,11 +13,6 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
-// eachAgent runs a test with every agent except Qwen Code.
-func eachAgent(t *testing.T, test func(t *testing.T, r *rig)) {
-	eachOf(t, []string{"codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot"}, test)
-}
-
 // eachOf runs a test with these agents, in parallel with other such tests.
 func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
 	t.Parallel()
@@ -31,7 +26,7 @@ func eachOf(t *testing.T, names []string, test func(t *testing.T, r *rig)) {
 
 // TestProbe checks what Probe reports about installed agents.
 func TestProbe(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		in := r.Provider.(runnel.Prober).Probe(t.Context())
 		if !in.Installed || in.Version != r.Agent.Version || in.Problem != "" || !filepath.IsAbs(in.Path) {
 			t.Errorf("%+v", in)
@@ -111,7 +106,7 @@ func TestFoundAndForked(t *testing.T) {
 // TestResumeOfNothing resumes a conversation that does not exist. Open must
 // fail with SessionNotFound.
 func TestResumeOfNothing(t *testing.T) {
-	eachAgent(t, func(t *testing.T, r *rig) {
+	eachOf(t, realagents.ACP(), func(t *testing.T, r *rig) {
 		r.Opt.Resume = "00000000-0000-7000-8000-000000000000"
 		if r.Agent.Name == "opencode" {
 			r.Opt.Resume = "ses_000000000000000000000000"

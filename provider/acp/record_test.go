@@ -175,9 +175,9 @@ func shorten(line string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// clip shortens these lists in v: it keeps the first two entries and the
-// current one. It cuts the text of a skill after 200 bytes. It reports whether
-// it changed v.
+// clip shortens the lists of commands, skills and models in v: it keeps the
+// first two entries and the current one. It cuts the text of a skill after 200
+// bytes. It reports whether it changed v.
 func clip(v any) (cut bool) {
 	switch v := v.(type) {
 	case []any:
@@ -202,7 +202,7 @@ func clip(v any) (cut bool) {
 				v[k], cut = kept, true
 				continue
 			}
-			if text, is := e.(string); is && k == "body" && v["level"] != nil && len(text) > 200 { // the words of a skill
+			if text, is := e.(string); is && k == "body" && v["level"] != nil && len(text) > 200 { // the text of a skill
 				v[k], cut = text[:200], true
 				continue
 			}
@@ -375,13 +375,13 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 			if testing.Short() {
 				found = found[len(found)-1:]
 			}
-			for _, file := range found { // a version each
+			for _, file := range found { // one file for each version
 				arc, err := txtar.ParseFile(file)
 				if err != nil {
 					t.Fatal(err)
 				}
 				recordtest.Hostile(t, New(a), section(arc, "in"), event.MaxNote+1, 20)
-				if a.Name == agents[0].Name { // the bounds are the same for all
+				if a.Name == agents[0].Name { // the bounds are the same for all agents
 					recordtest.Hostile(t, New(a), section(arc, "in"), 5<<20, 1, "sessionId", "title")
 				}
 			}

@@ -53,7 +53,7 @@ func requestOf(m jsonrpc.Message) (r request, replays bool) {
 	}](m.Params)
 	r = request{Method: m.Method, Session: p.SessionID}
 	switch m.Method {
-	case methodLoad, methodFork: // opencode replays the end of the copied conversation (fork)
+	case methodLoad, methodFork: // opencode replays the end of the copied conversation (recording fork)
 		return r, true
 	case methodResume:
 		return r, p.ReplayFrom != nil

@@ -36,7 +36,8 @@ func (w settingRequest) name() string {
 }
 
 // settingRequests returns the settings that a client asks for, in the order in
-// which they are applied. mode are those that make up its permission mode.
+// which they are applied. mode lists the settings of the requested permission
+// mode.
 func settingRequests(mode []setting, set runnel.Settings) (out []settingRequest) {
 	for _, s := range mode {
 		out = append(out, settingRequest{"permissionMode", s})

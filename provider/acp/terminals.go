@@ -88,7 +88,7 @@ func (cs *toolCalls) terminal(u update) {
 }
 
 // awaitsOutput reports whether a completed call still waits for the output of
-// its terminal. codex-acp replays a terminal after its call (load).
+// its terminal. codex-acp replays a terminal after its call.
 func (cs *toolCalls) awaitsOutput(c *call) bool {
 	if cs.session.version < 2 || c.terminal == "" {
 		return false

@@ -254,7 +254,7 @@ func TestQuestionsEnd(t *testing.T) {
 			t.Errorf("%s: %+v, replies %q", name, resolved, due)
 		}
 	}
-	evs, due := run(t, sayHello, hello, sayNew, opened1, asksC1) // nobody is there
+	evs, due := run(t, sayHello, hello, sayNew, opened1, asksC1) // no turn runs
 	if len(bodies[event.ApprovalRequested](evs)) != 0 || len(due) != 1 || !strings.Contains(due[0], "cancelled") {
 		t.Errorf("between turns: %s, replies %q", dump(evs), due)
 	}

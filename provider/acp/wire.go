@@ -46,9 +46,9 @@ const historyID = "history"
 type initialized struct {
 	ProtocolVersion int  `json:"protocolVersion"`
 	AgentInfo       info `json:"agentInfo"`
-	Info            info `json:"info"` // v2
+	Info            info `json:"info"` // version 2
 
-	// v1
+	// version 1
 	AgentCapabilities struct {
 		LoadSession         bool                       `json:"loadSession"`
 		PromptCapabilities  promptCaps                 `json:"promptCapabilities"`
@@ -57,7 +57,7 @@ type initialized struct {
 		Meta                map[string]json.RawMessage `json:"_meta"`
 	} `json:"agentCapabilities"`
 
-	// v2
+	// version 2
 	Capabilities struct {
 		Session map[string]json.RawMessage `json:"session"`
 	} `json:"capabilities"`
@@ -141,7 +141,7 @@ type models struct {
 
 type configOption struct {
 	ID          string          `json:"id"`
-	ConfigID    string          `json:"configId"` // v2
+	ConfigID    string          `json:"configId"` // version 2
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Category    string          `json:"category"`
@@ -174,7 +174,7 @@ type update struct {
 	toolCall
 
 	Entries       []planEntry     `json:"entries"`
-	Plan          planUpdate      `json:"plan"` // v2
+	Plan          planUpdate      `json:"plan"` // version 2
 	Commands      []command       `json:"availableCommands"`
 	ModeID        string          `json:"currentModeId"`
 	ConfigOptions []configOption  `json:"configOptions"`
@@ -183,7 +183,7 @@ type update struct {
 	Cost          *cost           `json:"cost"`
 	Severity      string          `json:"severity"`    // only in notices
 	About         string          `json:"description"` // only in notices
-	State         string          `json:"state"`       // v2: running, requires_action, idle
+	State         string          `json:"state"`       // version 2: running, requires_action, idle
 	StopReason    string          `json:"stopReason"`
 	Usage         *usage          `json:"usage"`
 	Error         *jsonrpc.Error  `json:"error"`
@@ -210,7 +210,7 @@ type toolCall struct {
 }
 
 // isEmpty reports whether only the id is set. codex-acp sends such an update
-// before it describes a call in a replay (mcp, load).
+// before it describes a call in a replay (recording mcp).
 func (tc toolCall) isEmpty() bool {
 	_, shows := tc.content()
 	return tc.Name == "" && tc.Title == "" && tc.ToolKind == "" && tc.Status == "" &&
@@ -333,11 +333,11 @@ type toolContent struct {
 		Operation string `json:"operation"` // add, modify, delete, rename
 		Path      string `json:"path"`
 		OldPath   string `json:"oldPath"`
-	} `json:"changes"` // v2
+	} `json:"changes"` // version 2
 	Patch struct {
 		Format string `json:"format"`
 		Text   string `json:"text"`
-	} `json:"patch"` // v2
+	} `json:"patch"` // version 2
 	Meta struct {
 		Kind string `json:"kind"`
 	} `json:"_meta"`
@@ -364,11 +364,11 @@ type permission struct {
 	SessionID string `json:"sessionId"`
 
 	ToolCall json.RawMessage `json:"toolCall"`
-	Title    string          `json:"title"`       // v2
-	About    string          `json:"description"` // v2
+	Title    string          `json:"title"`       // version 2
+	About    string          `json:"description"` // version 2
 	Subject  struct {
 		ToolCall json.RawMessage `json:"toolCall"`
-	} `json:"subject"` // v2
+	} `json:"subject"` // version 2
 	Options []permissionOption `json:"options"`
 }
 
@@ -399,7 +399,7 @@ type elicitation struct {
 type prompted struct {
 	StopReason string          `json:"stopReason"`
 	Usage      *usage          `json:"usage"`
-	MessageID  string          `json:"messageId"` // v2: the turn has started
+	MessageID  string          `json:"messageId"` // version 2: the turn has started
 	Meta       json.RawMessage `json:"_meta"`
 }
 

@@ -48,7 +48,7 @@ type rig struct{ *agentrig.Rig }
 
 // versions returns the pinned versions with which tests run, newest first: all
 // versions if RUNNEL_LONG is set, else only the newest. TestConformance and the
-// recordings always cover both versions.
+// recordings always cover all versions.
 func versions(t *testing.T) []realagents.Binary {
 	t.Helper()
 	all := realagents.Claude(t)

@@ -20,7 +20,7 @@ type approvals struct {
 	out       *translate.Emitter
 	session   *session
 	outOfTurn []*turn // turns that contain only a question
-	alone     int     // number of such turns since the process started
+	alone     int     // number of turns that contain only a question, since the process started
 }
 
 // question is the part of an approval that is specific to Claude Code.
@@ -32,7 +32,7 @@ type question struct {
 	input        json.RawMessage
 	grants       []grant  // permissions that the agent offers for this session
 	options      []string // labels of the answers to a single question
-	questionText string   // the text of that question
+	questionText string   // text of the single question
 	fixed        bool     // the user cannot change the arguments
 }
 

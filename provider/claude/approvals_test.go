@@ -194,8 +194,8 @@ func TestParallelApprovalsGetTheirOwnAnswers(t *testing.T) {
 	for shuffle := range uint64(1000) {
 		rnd := rand.New(rand.NewPCG(shuffle, 1))
 		tr := begun()
-		inputs := map[string]string{} // by request
-		ids := map[string]string{}    // approvals by request
+		inputs := map[string]string{} // arguments of the questions, by request id
+		ids := map[string]string{}    // approval ids, by request id
 		var order []string
 		for i := range 8 {
 			q := fmt.Sprintf("q%d", i)

@@ -13,8 +13,8 @@ import (
 // conn is a conversation with one agent process.
 type conn struct {
 	*agentconn.Conn
-	tr     *translator    // shared with Conn: used only inside Do
-	opt    runnel.Options // with which the agent was started
+	tr     *translator    // shared with Conn; access within Do only
+	opt    runnel.Options // options with which the agent was started
 	budget string         // see thinkingBudget
 }
 
@@ -24,8 +24,8 @@ type conn struct {
 func (c *conn) handshake(ctx context.Context, reqs []controlRequest, opt runnel.Options) error {
 	err := c.Handshake(ctx, func(next func() ([]byte, error)) error { return c.negotiate(next, reqs, opt) })
 	if err == nil {
-		// The translator receives the answers. If the agent has exited, Next
-		// reports that.
+		// Nothing waits for the answers to these requests: the translator
+		// processes them later. If the agent has exited, Next reports that.
 		_, _ = c.control(controlRequest{Subtype: "get_settings"})
 		if opt.ThinkingDisplay == "" { // a version without this request reports an error, which is ignored
 			_, _ = c.control(displayRequest("", c.budget))

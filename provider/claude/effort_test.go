@@ -8,8 +8,8 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
-// Open fails in the handshake and stops the agent. The program simulates an
-// agent that lists its models.
+// Open fails in the handshake and stops the agent. The agent is a shell script
+// that lists two models.
 func TestOpenRejectsAnEffortThatTheModelLacks(t *testing.T) {
 	const program = `#!/bin/sh
 while read -r line; do
@@ -30,7 +30,7 @@ done
 		{"small-1", "low", runnel.InvalidRequest},
 		{"large", "max", runnel.InvalidRequest},
 		{"large", "high", ""},
-		{"unlisted", "max", ""}, // the agent decides
+		{"unlisted", "max", ""}, // the agent does not list this model, so Open accepts any effort
 		{"small", "", ""},
 	} {
 		opt := runnel.Options{Path: path, Dir: t.TempDir(), Model: tt.model, ReasoningEffort: tt.effort}

@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -81,7 +82,7 @@ func (c conversation) session(ref runnel.Conversation) string {
 // in which the conversation was resumed; load joins these files.
 func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c conversation, err error) {
 	dir := filepath.Join(configDir(p.parent()), "projects")
-	if rel, err := filepath.Rel(dir, ref.File); ref.Anywhere && ref.File != "" && (err != nil || !filepath.IsLocal(rel)) {
+	if ref.Anywhere && ref.File != "" && !subpath.Within(ref.File, dir) {
 		dir = filepath.Dir(ref.File)
 	}
 	root, err := os.OpenRoot(dir)
@@ -123,8 +124,8 @@ func otherFiles(root *os.Root, name string) (out []string) {
 	return slices.DeleteFunc(found, func(other string) bool { return other == name })
 }
 
-// joined returns the entries of all files in one list. The files are in the
-// order of their first times.
+// joined returns the entries of all files in one list. It sorts the files by
+// the first timestamp in each.
 func joined(files [][]*entry) (all []*entry) {
 	begin := func(es []*entry) string {
 		for _, e := range es {

@@ -18,8 +18,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/testload"
 )
 
-// Here each entry of a long chain has a leaf and no message is between them. A
-// search that walks up from every leaf would take quadratic time.
+// The entries form a long chain. Each of them also has a leaf, and none of them
+// is a message. A search that walks up from every leaf would take quadratic
+// time.
 func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 	const n = 40000
 	var b strings.Builder
@@ -98,9 +99,9 @@ func TestHistorySkipsSubagentsBeyondTheBound(t *testing.T) {
 	}
 }
 
-// A prompt can contain text that the agent's harness writes in user messages.
-// The agent marks the prompts of programs, so they are still recognised as
-// prompts.
+// A prompt can contain text like the text that the agent itself writes in user
+// messages. The agent marks the prompts of programs, so they are still
+// recognised as prompts.
 func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 	for _, prompt := range []string{
 		"Base directory for this skill: /tmp/x\nread it", "<command-name>/foo</command-name> explain this", "<command-message>x",

@@ -15,8 +15,8 @@ import (
 // thread is a sequence of native messages within a turn: the main thread or the
 // thread of a subagent. An item's id has the message's ordinal, from 1, and the
 // block's index, from 0. A message without blocks gets no ordinal, since the
-// agent does not store it (empty). The agent's own ids are kept in Native and
-// are not used as keys.
+// agent does not store it (recording empty). The agent's own ids are kept in
+// Native and are not used as keys.
 type thread struct {
 	turn     *turn
 	parent   string // the call that started the subagent; "" on the main thread
@@ -176,8 +176,8 @@ func (th *thread) startItem(id, messageID string, b block) event.ItemStart {
 	return start
 }
 
-// startBlock begins a streamed block. A block that is not an item only uses its
-// index.
+// startBlock begins a streamed block. A block that is not an item only occupies
+// an index.
 func (th *thread) startBlock(index int, b block) {
 	th.next[th.message] = max(th.next[th.message], index+1)
 	start := th.startItem(th.ids.ID(th.message, index), th.message, b)
@@ -317,7 +317,7 @@ func (th *thread) finished(m *message, from *int) {
 // whole handles a finished block, whether it was streamed or not.
 func (th *thread) whole(messageID string, b block) {
 	if b.Type == "tool_use" && (b.ID == "" || b.Name == "") {
-		b.Type = "" // not an item; it only uses its index
+		b.Type = "" // not an item, but it occupies an index
 	}
 	th.turn.unconfirmed = ""
 	if s := th.takeStreamed(messageID, b); s != nil {
@@ -412,7 +412,7 @@ func (tn *turn) printed(nativeID, output string) {
 	tn.emit(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: output, Origin: event.OriginSystem}})
 }
 
-// harness handles the text that the agent's harness wrote in a user message.
+// harness handles text in a user message that the agent itself wrote.
 func (ts *turns) harness(f frame) {
 	if f.Refused != "" {
 		ts.notice(event.LevelWarning, "REFUSED", "The model declined to continue; the agent asks it once more.")
@@ -420,8 +420,8 @@ func (ts *turns) harness(f frame) {
 	ts.skill(f.Message.Content.text())
 }
 
-// skill emits the file of each skill that the harness names in a text. It
-// reports whether the text names any.
+// skill emits the file of each skill that such a text names. It reports whether
+// the text names any.
 func (ts *turns) skill(note string) (found bool) {
 	for _, m := range skillDir.FindAllStringSubmatch(note, maxSkills) {
 		ts.session.reportFile(ts.emitter(), "skill", skillFile(m[1]))

@@ -78,8 +78,8 @@ func steps(todos []todo) plan {
 	return out
 }
 
-// These match the output of the tools. They are needed because a subagent's
-// call has no record.
+// These expressions match the output of the tools. They are needed because a
+// subagent's call has no record.
 var (
 	createdTask = regexp.MustCompile(`^Task #(\S+) created successfully`)
 	changedTask = regexp.MustCompile(`^Updated task #\S+ `)

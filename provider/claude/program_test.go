@@ -28,7 +28,7 @@ func TestConfiguredProgramIsUsed(t *testing.T) {
 	}
 	defer model.Close()
 	home := realagents.NewHome(t, model.URL())
-	t.Setenv("PATH", filepath.Dir(wrapper)) // without the agent
+	t.Setenv("PATH", filepath.Dir(wrapper)) // a PATH that does not lead to the agent
 	p := New().WithProgram([]string{wrapper, b.Path}, home.Environ())
 	in := p.(runnel.Prober).Probe(t.Context())
 	if !in.Installed || in.Version != b.Version || in.Path != wrapper || in.Problem != "" || len(in.Models) == 0 {
@@ -43,7 +43,7 @@ func TestConfiguredProgramIsUsed(t *testing.T) {
 		t.Errorf("got %+v, %v", res, err)
 	}
 	found := 0
-	for c, err := range p.(runnel.Discoverer).Discover(t.Context(), "") { // in the configured home directory
+	for c, err := range p.(runnel.Discoverer).Discover(t.Context(), "") { // reads the configured home directory
 		if err != nil || !strings.HasPrefix(c.File, home.Config) {
 			t.Errorf("found %+v, %v", c, err)
 		}

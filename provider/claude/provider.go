@@ -38,7 +38,7 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 }
 
 // apiKey names the environment variables that can hold the API key. The second
-// variable belongs to the upstream harness.
+// variable exists for programs written for another server.
 var apiKey = agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}}
 
 func (p *Provider) credential() agentconn.Credential {

@@ -134,8 +134,8 @@ func (h *historian) failed(tn *turn, e *entry) {
 	h.t.session.keyed = !strings.Contains(e.Message.Content.text(), runLogin)
 }
 
-// user replays a user entry: results of tools, a prompt, or text of the
-// harness.
+// user replays a user entry: results of tools, a prompt, or text that the agent
+// itself wrote.
 func (h *historian) user(e *entry) {
 	turns := &h.t.turns
 	isSkill := e.Message != nil && !e.isResult() && !e.isSent() && turns.skill(e.Message.Content.text())
@@ -160,7 +160,7 @@ func (h *historian) user(e *entry) {
 	case strings.HasPrefix(stored, taskNotification), e.Origin != nil && e.Origin.Kind == "task-notification":
 		h.close()
 		h.endTask(stored)
-	case isSkill && skillDir.FindStringIndex(stored)[0] == 0: // text of the harness without its mark
+	case isSkill && skillDir.FindStringIndex(stored)[0] == 0: // the agent wrote this text, but did not mark it
 	case !h.typed(e, stored):
 		h.prompted(e.frame)
 	}

@@ -123,7 +123,7 @@ func TestClearBeginsAnotherConversation(t *testing.T) {
 		if second == first || second == "" {
 			t.Fatalf("conversation %s, then %s", first, second)
 		}
-		if err := s.Release(t.Context()); err != nil { // the next prompt starts the agent anew
+		if err := s.Release(t.Context()); err != nil { // the next prompt starts the agent again
 			t.Fatal(err)
 		}
 		if _, err := turnIn(t, s, says("After.")); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // session has the facts about the agent's session that outlive a turn.
 type session struct {
-	id, model, mode string                   // as last announced
+	id, model, mode string                   // as the agent last reported them
 	process         string                   // identifies the agent's process, see requests.next; "" if an older version started it
 	keyed           bool                     // the agent uses an API key, not a login
 	denies          bool                     // the agent's settings deny some calls, or are not known yet

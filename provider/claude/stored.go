@@ -19,7 +19,7 @@ type entry struct {
 	frame
 	StoredSession    string          `json:"sessionId"`
 	ParentUUID       string          `json:"parentUuid"`
-	LogicalParent    string          `json:"logicalParentUuid"` // across a compaction
+	LogicalParent    string          `json:"logicalParentUuid"` // the parent of an entry compact_boundary, which has no ParentUUID
 	IsSidechain      bool            `json:"isSidechain"`
 	IsMeta           bool            `json:"isMeta"`
 	IsCompactSummary bool            `json:"isCompactSummary"`
@@ -27,7 +27,7 @@ type entry struct {
 	TeamName         string          `json:"teamName"`
 	StoredResult     json.RawMessage `json:"toolUseResult"`
 	StoredStatus     *int            `json:"apiErrorStatus"`
-	ErrorDetails     string          `json:"errorDetails"` // of a failure, in addition to the field Error
+	ErrorDetails     string          `json:"errorDetails"` // details of a failure, in addition to the field Error
 	PromptSource     string          `json:"promptSource"`
 	CWD              string          `json:"cwd"`
 	Attachment       *struct {
@@ -41,15 +41,15 @@ type entry struct {
 	AITitle     string `json:"aiTitle"`
 	LastPrompt  string `json:"lastPrompt"`
 
-	line  int    // in its file, from 0
-	place int    // its position among the lines of all files of the conversation
-	size  int64  // of the line, in bytes
+	line  int    // number of the line in its file, from 0
+	place int    // position among the lines of all files of the conversation
+	size  int64  // size of the line, in bytes
 	model string // model of the answer that follows
 }
 
 // isSent reports whether a program sent the entry as a prompt. The agent sets
 // the same promptSource on its own reports about background tasks; these have
-// an origin (text, background).
+// an origin (recordings text and background).
 func (e *entry) isSent() bool {
 	return e.PromptSource == "sdk" && (e.Origin == nil || e.Origin.Kind != "task-notification")
 }

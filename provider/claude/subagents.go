@@ -19,7 +19,7 @@ type tasks struct {
 	session *session
 
 	open       map[string]*task  // running tasks, by the id of their call
-	parts      map[string]int    // number of turns that each task has had, by its call
+	parts      map[string]int    // number of turns that each task has had, by the id of the task's call
 	calls      map[string]string // id of the call that started each subagent, by the subagent's id
 	background map[string]bool   // ids of tasks that are known to run in the background
 }
@@ -34,7 +34,7 @@ type tasks struct {
 // progress.
 type task struct {
 	call  string
-	name  string // for notices
+	name  string // name of the task in notices
 	turns turns  // has only the task's turn
 	held  translate.Held
 }
@@ -79,7 +79,7 @@ func (ts *tasks) of(parent string) *task {
 	}
 	for _, k := range ts.open {
 		if k.turns.current.calls[parent] != nil {
-			return k // a subagent of the subagent
+			return k // the frame is from a subagent of the task's subagent
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (ts *tasks) handle(f frame, conversation *turns) {
 }
 
 // taskEnded is the notice before a turn that the agent starts without a prompt
-// (background).
+// (recording background).
 const taskEnded = "A task in the background has ended."
 
 // reportTaskEnded emits the notice that a task in the background has ended.

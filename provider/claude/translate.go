@@ -28,14 +28,14 @@ type translator struct {
 	out       *translate.Emitter
 	session   *session  // facts that outlive a turn
 	requests  requests  // control requests that were sent to the agent
-	turns     turns     // of the conversation
+	turns     turns     // turns of the conversation
 	tasks     tasks     // subagents that run in the background
 	approvals approvals // open questions of the agent
 	plan      plan      // the agent's list of tasks to do
 
 	// preserved has the ids of the messages that a compaction preserves. The
-	// agent prints some of them again in the turn that compacts
-	// (context-compact).
+	// agent prints some of them again in the turn that compacts (recording
+	// context-compact).
 	preserved []string
 }
 
@@ -175,7 +175,7 @@ func (t *translator) message(ts *turns, f frame) {
 }
 
 // results handles the results of tools in a message. It ignores other text,
-// which the harness wrote.
+// which the agent itself wrote.
 func (t *translator) results(ts *turns, f frame) {
 	for i, b := range f.Message.Content {
 		if b.Type != "tool_result" {

@@ -38,7 +38,7 @@ func TestUntrustedRepositoryHooksDoNotRun(t *testing.T) {
 }
 
 // The agent runs nothing from an untrusted folder and applies none of its
-// settings; it can only read the files as text. (C06)
+// settings; it can only read the files as text.
 func TestUntrustedFolderIsReadAsTextOnly(t *testing.T) {
 	eachAgent(t, func(t *testing.T, r *rig) {
 		ran := filepath.Join(r.Home.Dir, "ran")

@@ -213,7 +213,7 @@ func (ts *turns) result(f frame) {
 		known := tn.reconcile(f)
 		tn.abandon()
 		u := tn.sum()
-		if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (cut-stream)
+		if f.Usage != nil && *f.Usage != (usage{}) { // 2.1.197 does not count an answer that was not streamed (recording cut-stream)
 			u = f.Usage.event()
 		}
 		tn.emit(event.UsageUpdated{Usage: u, ContextTokens: tn.context, ContextWindow: ts.session.contextWindow(f), CostUSD: cost})
@@ -249,7 +249,8 @@ func (ts *turns) foreign(f frame) bool {
 }
 
 // outcome returns the terminal event for a result. It uses is_error, because
-// the subtype is "success" even after a failure of the model API (api-500).
+// the subtype is "success" even after a failure of the model API (recording
+// api-500).
 func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 	if tn.interrupted && (f.IsError || strings.HasPrefix(f.TerminalReason, "aborted")) {
 		return event.ResponseDone{Status: event.StatusCancelled, FinishReason: text.OneLine(f.TerminalReason, 100), Usage: u}
@@ -264,9 +265,9 @@ func outcome(f frame, tn *turn, u *event.Usage) event.Body {
 // will be repeated. It reports whether to interrupt the agent.
 //
 // After a rejected key the agent repeats the request ten times, which takes
-// minutes (api-401). The request cannot succeed, so the turn ends and the agent
-// is interrupted. With a login, the first retry is allowed, because the agent
-// may have renewed the login.
+// minutes (recording api-401). The request cannot succeed, so the turn ends and
+// the agent is interrupted. With a login, the first retry is allowed, because
+// the agent may have renewed the login.
 func (ts *turns) retry(f frame) (stop bool) {
 	status := 0
 	if f.ErrorStatus != nil {

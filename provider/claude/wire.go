@@ -20,7 +20,7 @@ type frame struct {
 	Message         *message        `json:"message"`
 	Event           *streamEvent    `json:"event"`
 	ToolUseResult   json.RawMessage `json:"tool_use_result"`
-	IsSynthetic     bool            `json:"isSynthetic"` // the harness wrote the text, not the user
+	IsSynthetic     bool            `json:"isSynthetic"` // the agent itself wrote the text, not the user
 	IsReplay        bool            `json:"isReplay"`    // repeats a message that Runnel sent
 	Abandoned       *abandoned      `json:"abandoned_blocks"`
 
@@ -68,7 +68,7 @@ type frame struct {
 	ModelUsage     map[string]modelUsage `json:"modelUsage"`
 	SinceLast      map[string]modelUsage `json:"model_usage_since_last_result"` // since 2.1.329
 	Origin         *origin               `json:"origin"`
-	Refused        string                `json:"refused_message_id"` // on a message of the harness
+	Refused        string                `json:"refused_message_id"` // on a message that the agent itself wrote
 	UserMessages   []string              `json:"user_message_uuids"` // ids of the prompts that the result answers; since 2.1.329
 
 	// stored assistant entries

@@ -112,7 +112,7 @@ func TestUndecodableLinesBecomeNotices(t *testing.T) {
 			t.Errorf("%.40q: %q", junk, got)
 		}
 		if junk == "null" {
-			continue // an object of nothing
+			continue // JSON null decodes to a frame without fields, so no notice is emitted
 		}
 		if n := bodies[event.Notice](evs); len(n) != 1 || n[0].Code != "UNDECODABLE_LINE" {
 			t.Errorf("%.40q: notices %+v", junk, n)
@@ -171,7 +171,7 @@ var damages = map[string]recordtest.Damage{
 var wholeTexts = recordtest.DropLines(`^\{"type":"assistant".*"type":"text"|^\{.*"type":"text".*"type":"assistant"`)
 
 // For each damage to the stream of a message, the text is the text of the
-// complete message, or the turn fails. (H06)
+// complete message, or the turn fails.
 func TestDamagedStreamsKeepTheirTextOrFail(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

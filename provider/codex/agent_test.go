@@ -88,8 +88,8 @@ func escalated(cmd string) fakemodel.Block {
 	return fakemodel.Call("exec_command", args{"cmd": cmd, "yield_time_ms": 20000, "sandbox_permissions": "require_escalated", "justification": "May I?"})
 }
 
-// code returns a call of the tool exec, which runs a JavaScript. The newer
-// models call their other tools as functions in this script.
+// code returns a call of the tool exec, which runs a JavaScript program. The
+// newer models call their other tools as functions in this program.
 func code(js string) fakemodel.Block { return fakemodel.Call("exec", js) }
 
 func patch(text string) fakemodel.Block { return fakemodel.Call("apply_patch", text) }

@@ -18,8 +18,8 @@ type approval struct {
 	method    string
 	native    string // the native turn; "" if unknown
 	choices   []choice
-	questions *questionSet // if the user answers in text, see user
-	form      bool         // if the user fills in the values of a form
+	questions *questionSet // set if the agent asks the user questions; see user
+	form      bool         // the user fills in the values of a form
 	unseen    bool         // the agent has not shown what it would do
 	shown     event.Approval
 
@@ -142,7 +142,7 @@ func (a *approval) contentDigest() string {
 	}
 	b, err := json.Marshal(content)
 	if err != nil {
-		return "" // the count still tells this question from others
+		return "" // the turn and the count of questions still make the approval's id unique
 	}
 	return translate.Digest(b)
 }
@@ -462,7 +462,8 @@ func persists(raw json.RawMessage) []string {
 	return words[:min(len(words), 2)]
 }
 
-// fill returns the result of a choice with the user's values in it.
+// fill returns the result of a choice. If the user has entered values, the
+// result contains them.
 func (a *approval) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
 	if a.questions != nil {
 		return a.questions.fill(c, values)

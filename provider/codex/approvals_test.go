@@ -160,7 +160,7 @@ func TestGrantedFolderIsShownInFullOrNotOffered(t *testing.T) {
 		"/p/My Data":          true,
 		long:                  false,
 		"/p/\u202edata":       false, // would be shown as /p/data
-		"/p/a\n/etc":          false, // as /p/a /etc
+		"/p/a\n/etc":          false, // would be shown as /p/a /etc
 		"/p/two  spaces":      false,
 		"/p/" + long + "\x00": false,
 	} {

@@ -44,7 +44,7 @@ func changes(native []fileChange) []event.Change {
 }
 
 // text returns the diff without the note about a move that 0.169.0 appends to
-// it (patch).
+// it (recording patch).
 func (c fileChange) text() string {
 	return strings.TrimSuffix(c.Diff, "\n\nMoved to: "+c.Kind.Move)
 }

@@ -272,7 +272,8 @@ func (t *translator) interruption() (json.RawMessage, error) {
 	if !ok {
 		return nil, nil
 	}
-	// It has no effect yet; the translator repeats it once the turn runs.
+	// The interrupt has no effect yet; the translator repeats it once the turn
+	// runs.
 	_, line, err := t.next(methodInterrupt, map[string]string{"threadId": t.thread, "turnId": native})
 	return line, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
+	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -380,11 +381,7 @@ func (p *Provider) locate(ref runnel.Conversation) (opt runnel.Options, thread s
 func within(dir, file string) bool {
 	a, errA := filepath.EvalSymlinks(dir)
 	b, errB := filepath.EvalSymlinks(file)
-	if errA != nil || errB != nil {
-		return false
-	}
-	rel, err := filepath.Rel(a, b)
-	return err == nil && filepath.IsLocal(rel)
+	return errA == nil && errB == nil && subpath.Within(b, a)
 }
 
 // Translate implements [runnel.Translator].

@@ -16,7 +16,7 @@ import (
 type itemList struct {
 	out    translate.TurnEmitter
 	parent string // the call that started the subagent; "" in a turn of the conversation
-	prefix string // of the items' ids
+	prefix string // prefix of the items' ids
 	line   *line
 	pieces map[string]*piece // by native id
 	plans  int
@@ -35,7 +35,7 @@ type piece struct {
 	native  string
 	kind    string // the native type
 	ordinal int
-	id      string // of the item that is shown; the ids of its further items derive from it
+	id      string // id of the item that is shown; the ids of its further items derive from it
 	name    string // tool name
 	title   string
 	phase   string // for messages: commentary, final_answer
@@ -53,7 +53,7 @@ type piece struct {
 
 func newItems(l *line) itemList { return itemList{line: l, pieces: make(map[string]*piece)} }
 
-// setTurn sets the turn in which the items from here on are shown.
+// setTurn sets the turn that shows all later items.
 func (is *itemList) setTurn(out translate.TurnEmitter, parent string) {
 	is.out, is.parent, is.prefix = out, parent, translate.Prefix(out.Turn(), "")
 	if parent != "" {

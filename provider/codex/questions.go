@@ -102,7 +102,8 @@ func (s *questionSet) firsts(answers map[string]userAnswer) map[string]userAnswe
 	return out
 }
 
-// fill returns the result of a choice with the user's own answers in it.
+// fill returns the result of a choice. If the user has given answers in values,
+// the result contains them.
 func (s *questionSet) fill(c choice, values json.RawMessage) (json.RawMessage, error) {
 	if len(values) == 0 || c.ID != translate.AllowOnce {
 		return c.result, nil

@@ -6,8 +6,8 @@ import (
 )
 
 // Comments in this package note where Codex deviates from its protocol. Each
-// deviation occurs in the messages of 0.169.0. A name in parentheses is the
-// recording in testdata that shows it.
+// deviation occurs in the messages of 0.169.0. "Recording" and a name refer to
+// the recording in testdata that shows the deviation.
 
 // loginCommand is what a user runs to log in.
 const loginCommand = "codex login"
@@ -25,7 +25,7 @@ func newWarnings() warnings { return warnings{shown: make(map[string]bool)} }
 
 // take returns the text of a warning to show, "" for none. A warning about a
 // configuration file means that Codex ignores the file and continues without
-// it. It would then use another model provider and other rules than the user
+// it. Codex would then use another model provider and other rules than the user
 // configured.
 func (w *warnings) take(method string, n note) string {
 	if method == "configWarning" && n.Path != "" {

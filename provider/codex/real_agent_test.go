@@ -481,7 +481,7 @@ func TestCancelAtAnyEventEndsTheTurnOnce(t *testing.T) {
 			if err != nil {
 				t.Fatalf("at %d: %v", i, err)
 			}
-			if n++; n > i+2 || event.Ends(ev.Body) { // 2: the user's own message
+			if n++; n > i+2 || event.Ends(ev.Body) { // the first two events are the user's own message
 				break
 			}
 		}

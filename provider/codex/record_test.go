@@ -189,8 +189,8 @@ func TestLoadAddsNothingToLiveLog(t *testing.T) {
 // sameItems compares items without times and positions.
 var sameItems = cmp.Options{cmpopts.IgnoreFields(event.Item{}, "StartedAt", "UpdatedAt", "Seq"), cmpopts.EquateEmpty()}
 
-// Grows each of the agent's strings, one at a time. Every field of an event
-// stays within its bound.
+// The test makes each of the agent's strings very long, one at a time. Every
+// field of an event stays within its bound.
 func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 	for _, name := range []string{"ask-command@0.169.0", "mcp@0.169.0"} {
 		a, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))

@@ -40,7 +40,7 @@ const (
 	never      = "never"
 )
 
-// mode is a permission mode in the agent's settings.
+// mode holds the agent's settings for one permission mode.
 type mode struct {
 	approval, sandbox string
 	plan              bool

@@ -8,7 +8,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// A subagent is a further thread in the same process.
+// A subagent is a further thread in the agent's process.
 //
 // A subagent works concurrently with the agent that started it. Its work during
 // the turn in which it was started is part of that turn, nested in the call.

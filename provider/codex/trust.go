@@ -41,7 +41,7 @@ func trust(opt runnel.Options) map[string]any {
 // quoted matches a quoted string in a configuration.
 var quoted = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|'[^'\n]*'`)
 
-// maxQuoted bounds the strings that trusted examines.
+// maxQuoted bounds how many quoted strings trusted examines.
 const maxQuoted = 20000
 
 // trusted returns all absolute paths in a configuration, trusted or not. A

@@ -15,9 +15,9 @@ import (
 type run struct {
 	itemList
 	native  string
-	failure *turnError // the error with which it is about to end
+	failure *turnError // the error with which the turn is about to end
 	retries int        // consecutive notices about retries
-	retry   string     // message of the last such notice
+	retry   string     // message of the last notice about a retry
 }
 
 // A turn is a turn of the conversation. It starts and ends when the agent
@@ -56,8 +56,9 @@ func newTurns(out *translate.Emitter) turns {
 // the first.
 func (ts *turns) current() *turn { return ts.first(true) }
 
-// first returns the earliest turn whose start the agent has reported (began is
-// true) or has not yet reported, or nil.
+// first returns the turn with the lowest ordinal among the running turns whose
+// start the agent has reported, if began is true, or has not reported yet, if
+// began is false. It returns nil if there is none.
 func (ts *turns) first(began bool) (first *turn) {
 	for _, tn := range ts.running {
 		if tn.began == began && (first == nil || tn.ordinal < first.ordinal) {
@@ -143,9 +144,9 @@ func (ts *turns) bind(thread, native, id string) *turn {
 	return tn
 }
 
-// interruptSent processes an interrupt that Runnel sends. An interrupt has no
-// effect before the agent has started the turn. It is then repeated after the
-// start.
+// interruptSent processes an interrupt that Runnel sends. An interrupt that is
+// sent before the agent has started the turn has no effect, so it is repeated
+// after the start.
 func (ts *turns) interruptSent(name, native string) {
 	if tn := ts.running[native]; tn != nil {
 		tn.interrupted = true
@@ -161,8 +162,9 @@ func (ts *turns) interruptSent(name, native string) {
 	}
 }
 
-// notYetActive begins the error for an interrupt that arrives between the two
-// messages about the start of a turn, in 0.169.0 (interrupt-early).
+// notYetActive begins the agent's error for an interrupt that arrives too early
+// (0.169.0, recording interrupt-early). The agent reports the start of a turn
+// in two messages and accepts no interrupt between them.
 const notYetActive = "no active turn"
 
 // interruptRejected processes the rejection of an interrupt. It returns the
@@ -209,11 +211,11 @@ func cancelReason(interrupted bool) event.CancelReason {
 
 // Prefixes of the ids of requests.
 const (
-	processPrefix   = "process:"   // then the id of the process
-	turnPrefix      = "turn:"      // then the id of the turn
-	modePrefix      = "mode:"      // then the permission mode and a number
-	interruptPrefix = "interrupt:" // then the native id of the turn and a number
-	cleanPrefix     = "clean:"     // and the agent's id of the turn
+	processPrefix   = "process:"   // the id of the process follows
+	turnPrefix      = "turn:"      // the id of the turn follows
+	modePrefix      = "mode:"      // the permission mode and a number follow
+	interruptPrefix = "interrupt:" // the native id of the turn and a number follow
+	cleanPrefix     = "clean:"     // the native id of the turn follows
 )
 
 // outcome returns the terminal event of a turn.

@@ -29,7 +29,9 @@ func writer(home, thread string) string {
 		return unknown
 	}
 	for line := range strings.Lines(string(locks)) {
-		// 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
+		// A line has this form:
+		//
+		//	1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
 		f := strings.Fields(line)
 		if len(f) < 6 || !strings.HasSuffix(f[5], ":"+strconv.FormatUint(sys.Ino, 10)) {
 			continue

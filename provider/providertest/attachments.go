@@ -175,9 +175,7 @@ func (s Subject) pdf(t *testing.T, c *conversation) {
 // rejectionReplayed compares prompts with rejected attachments between the live
 // session and the agent's history: the user's text, and the notice.
 func (s Subject) rejectionReplayed(t *testing.T, c *conversation) {
-	if p, _ := s.New(t); !isHistorian(p) {
-		s.skip(t, "the provider does not read the agent's history; Runnel restores sessions from its own log")
-	}
+	s.needHistory(t)
 	l := c.take(t)
 	if l.Status().Head == 0 { // AttachmentRejected did not run (-run)
 		s.attachmentRejected(t, c)

@@ -5,7 +5,7 @@ package providertest
 // no difference.
 type Difference struct {
 	Agent     string // name of the provider
-	Version   string // of the agent; "" for every recorded version
+	Version   string // version of the agent; "" for every recorded version
 	Recording string // name of the recording; "*" for any
 	Fact      string // name of the fact, as in [Parity.Compare]; * matches any text
 	Why       string // the reason: one sentence for docs/agents.md

@@ -62,6 +62,7 @@ const (
 	Question   Scenario = "question"  // one question to the user, then a message
 	Background Scenario = "behind"    // a background task that asks for approval, waits for the file "go", and ends with a message that ends with Subject.MessageEnd
 	Denial     Scenario = "denial"    // no prompt: the turn of Approval continues after a denial
+	History    Scenario = "history"   // no prompt: the provider reads the conversations that the agent stores
 	Recover    Scenario = "recover"   // after Failure or a crash: a message that ends with Subject.MessageEnd
 )
 
@@ -150,6 +151,9 @@ func Run(t *testing.T, s Subject) {
 	}
 	s.report = &report{reasons: make(map[string]string)}
 	p, _ := s.New(t)
+	if why := s.Cannot[History] + s.Lacks[History]; isHistorian(p) == (why != "") {
+		t.Errorf("%s: reads the agent's history: %v, but the reason why it cannot is %q", History, isHistorian(p), why)
+	}
 	s.run(t, "Contract", s.contract)
 
 	completed := s.conversations(t)

@@ -22,9 +22,7 @@ var replayed = []Scenario{Text, Reasoning, Tool, Parallel, Edit, Approval, Subag
 // turns of the earlier cases. It first plays scenarios that no earlier case has
 // played.
 func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conversation) {
-	if p, _ := s.New(t); !isHistorian(p) {
-		s.skip(t, "the provider does not read the agent's history; Runnel restores sessions from its own log")
-	}
+	s.needHistory(t)
 	sessions := make(map[*conversation]*live)
 	for _, sc := range replayed {
 		if s.Prompts[sc] == "" {
@@ -56,6 +54,15 @@ func (s Subject) replayEqualsLive(t *testing.T, conversations map[Scenario]*conv
 }
 
 func isHistorian(p runnel.Provider) bool { _, ok := p.(runnel.Historian); return ok }
+
+// needHistory skips the test with the reason if the provider does not read the
+// agent's history.
+func (s Subject) needHistory(t *testing.T) {
+	t.Helper()
+	if p, _ := s.New(t); !isHistorian(p) {
+		s.skip(t, s.Cannot[History]+s.Lacks[History])
+	}
+}
 
 // comparison holds the items of a live conversation and those of its history.
 type comparison struct {

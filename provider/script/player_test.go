@@ -166,6 +166,13 @@ func TestTextEndsWithItsError(t *testing.T) {
 	}
 }
 
+func TestProbeListsThePermissionModes(t *testing.T) {
+	want := []string{"default", "acceptEdits", "dontAsk", "bypass"}
+	if got := script.New().Probe(t.Context()).Modes; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // The mode dontAsk denies everything that needs an approval, including
 // questions.
 func TestDontAskDeniesAllApprovals(t *testing.T) {

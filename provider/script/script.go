@@ -156,7 +156,7 @@ func (p *Provider) Probe(context.Context) runnel.Installation {
 	in := runnel.Installation{
 		Installed: true, LoggedIn: &yes, Version: "built in",
 		Models: []runnel.Model{{ID: defaultModel, Name: "Scripted", Description: "plays a script without a model"}},
-		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModeBypass)},
+		Modes:  []string{string(runnel.ModeDefault), string(runnel.ModeAcceptEdits), string(runnel.ModeDontAsk), string(runnel.ModeBypass)},
 	}
 	if len(p.Script.Steps) == 0 {
 		in.Config = settings(nil)

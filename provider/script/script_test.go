@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 		Cannot: map[providertest.Scenario]string{
 			providertest.Subagent:   "scripts have no subagents",
 			providertest.Background: "a script has no background tasks",
+			providertest.History:    "a script stores no conversation",
 		},
 		MessageEnd: "scripted agent.",
 	})

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Smoke test for Linux: scripts/smoke/linux.sh [PROGRAM]
-# Besides what unix.sh checks: the unix socket knows its user, and no process of
-# the run is left.
+# Runs the checks of unix.sh. It also checks that a client on the unix socket
+# needs no token, and that no process of the test is left.
 set -eu
 [ "$(uname -s)" = Linux ] || { echo "this is not Linux; see the other scripts beside this one" >&2; exit 1; }
 . "$(dirname "$0")/unix.sh"

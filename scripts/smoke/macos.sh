@@ -1,6 +1,7 @@
 #!/bin/sh
 # Smoke test for macOS: scripts/smoke/macos.sh [PROGRAM]
-# Besides what unix.sh checks: no process of the run is left.
+# Runs the checks of unix.sh. It also checks that no process of the test is
+# left.
 set -eu
 [ "$(uname -s)" = Darwin ] || { echo "this is not macOS; see the other scripts beside this one" >&2; exit 1; }
 . "$(dirname "$0")/unix.sh"

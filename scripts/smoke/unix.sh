@@ -1,9 +1,10 @@
 #!/bin/sh
-# What linux.sh and macos.sh share: installs a runnel program into an empty home,
-# checks the machine with its doctor, plays a scripted turn over HTTP, kills the
-# server in the middle of the next one, and checks what a new server shows of it.
-# It needs curl and no agent, and leaves nothing behind but the files of a run
-# that failed.
+# The part that linux.sh and macos.sh share. It installs a runnel program into
+# an empty home directory, runs `runnel doctor`, and runs a turn of the scripted
+# agent over HTTP. It kills the server in the middle of the next turn. It checks
+# that a new server has the first turn, and an end of the turn that was killed.
+# It needs curl and no agent. linux.sh and macos.sh remove the files of the test
+# unless a check fails.
 set -eu
 
 program=${1:-$(dirname "$0")/../../bin/runnel}
@@ -20,7 +21,8 @@ fail() {
 
 ok() { echo "ok: $*"; }
 
-# serve starts a server and waits until it is ready; then it is at $api.
+# serve starts a server and waits until the server is ready. It sets $api to the
+# address of the server.
 serve() {
 	: >"$log"
 	runnel serve --listen 127.0.0.1:0 >"$log" 2>&1 &
@@ -35,7 +37,7 @@ serve() {
 	api=$(sed -n 's/.*its API is at \(http:[^ ]*\).*/\1/p' "$log")
 }
 
-# ask METHOD PATH [BODY] prints an answer.
+# ask METHOD PATH [BODY] sends a request and prints the body of the response.
 ask() {
 	if [ "$#" -eq 3 ]; then
 		curl -sS --max-time 30 -X "$1" -H "Authorization: Bearer $token" -H 'Content-Type: application/json' -d "$3" "$api$2"
@@ -44,7 +46,7 @@ ask() {
 	fi
 }
 
-has() { # has TEXT WHAT: the answer on standard input holds a text
+has() { # has TEXT WHAT: checks that standard input contains TEXT; WHAT names the check
 	cat >"$home/answer"
 	grep -q -- "$1" "$home/answer" || fail "$2: $(cat "$home/answer")"
 	ok "$2"
@@ -60,7 +62,8 @@ export HOME PATH
 unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_RUNTIME_DIR RUNNEL_TOKEN RUNNEL_URL RUNNEL_DATA RUNNEL_CONFIG
 runnel version | has '^runnel ' "installed"
 
-# Doctor. A machine without an agent is one on which the scripted agent works.
+# Doctor. Its report that no coding agent is installed is not a failure, because
+# this test uses the scripted agent.
 RUNNEL_LISTEN=127.0.0.1:0 runnel doctor >"$home/doctor" || true
 grep -q 'problems\{0,1\},' "$home/doctor" || fail "the doctor did not finish: $(cat "$home/doctor")"
 if grep '^problem' "$home/doctor" | grep -v 'no coding agent is installed'; then
@@ -78,7 +81,7 @@ ok "a session was made"
 ask POST /api/harness/turn "{\"sessionId\":\"$session\",\"message\":\"text\"}" | has '"exitCode":0' "a turn completes"
 ask GET "/api/session/$session/items" | has 'Hello from the scripted agent' "the answer is in the history"
 
-# Kill it in the middle of a turn.
+# Kill the server in the middle of a turn.
 ask POST "/api/session/$session/send" '{"content":"hang"}' | has '"turnId"' "a turn hangs"
 kill -KILL "$server"
 wait "$server" 2>/dev/null || true
@@ -88,7 +91,7 @@ grep -q '"turn_error"' "$home/answer" || fail "the turn of the killed server has
 ok "the turn of the killed server has an end"
 ask POST /api/harness/turn "{\"sessionId\":\"$session\",\"message\":\"text\"}" | has '"exitCode":0' "the conversation goes on"
 
-# The end.
+# Stop the server.
 kill -TERM "$server"
 wait "$server" || fail "the server failed at its end: $(cat "$log")"
 ok "the server ends"

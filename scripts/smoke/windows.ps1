@@ -1,8 +1,9 @@
 # Smoke test for Windows: powershell -File scripts\smoke\windows.ps1 [-Program PATH]
-# Installs a runnel program into an empty folder, checks the machine with its
-# doctor, plays a scripted turn over HTTP, kills the server in the middle of the
-# next one, and checks what a new server shows of it. It needs no agent, and
-# leaves nothing behind but the files of a run that failed.
+# It installs a runnel program into an empty folder, runs `runnel doctor`, and
+# runs a turn of the scripted agent over HTTP. It kills the server in the middle
+# of the next turn. It checks that a new server has the first turn, and an end of
+# the turn that was killed. It needs no agent. It removes its files unless a
+# check fails.
 param([string]$Program = (Join-Path $PSScriptRoot '..\..\bin\runnel.exe'))
 $ErrorActionPreference = 'Stop'
 Set-StrictMode -Version Latest
@@ -24,7 +25,8 @@ function Fail([string]$What) {
     exit 1
 }
 
-# Serve starts a server and waits until it is ready; then it is at $api.
+# Serve starts a server and waits until the server is ready. It sets $api to the
+# address of the server.
 function Serve {
     $script:server = Start-Process -FilePath $runnel -ArgumentList 'serve', '--listen', '127.0.0.1:0' -PassThru -NoNewWindow `
         -RedirectStandardOutput $out -RedirectStandardError $errors
@@ -40,7 +42,7 @@ function Serve {
     Fail 'the server is not ready after 30 seconds'
 }
 
-# Ask returns the text of an answer.
+# Ask sends a request and returns the body of the response.
 function Ask([string]$Method, [string]$Path, $Body = $null) {
     $request = @{
         Method = $Method; Uri = $script:api + $Path; UseBasicParsing = $true; TimeoutSec = 30
@@ -60,7 +62,7 @@ function Has([string]$Answer, [string]$Text, [string]$What) {
     Ok $What
 }
 
-# Install. Only folders of this run are used.
+# Install. The variables below make runnel use only folders of this test.
 New-Item -ItemType Directory -Path $app | Out-Null
 Copy-Item $Program $runnel
 foreach ($name in 'RUNNEL_TOKEN', 'RUNNEL_URL', 'RUNNEL_CONFIG') { Remove-Item "Env:$name" -ErrorAction SilentlyContinue }
@@ -70,7 +72,8 @@ $env:LOCALAPPDATA = Join-Path $root 'LocalAppData'
 $env:RUNNEL_DATA = Join-Path $root 'data'
 Has ((& $runnel version) -join "`n") 'runnel ' 'installed'
 
-# Doctor. A machine without an agent is one on which the scripted agent works.
+# Doctor. Its report that no coding agent is installed is not a failure, because
+# this test uses the scripted agent.
 $env:RUNNEL_LISTEN = '127.0.0.1:0'
 $findings = & $runnel doctor
 if (-not ($findings -match 'problems?,')) { Fail "the doctor did not finish: $findings" }
@@ -78,8 +81,9 @@ $problems = @($findings | Where-Object { $_ -match '^problem' -and $_ -notmatch 
 if ($problems.Count -gt 0) { Fail "the doctor finds a problem: $problems" }
 Ok 'the doctor finds no problem'
 
-# A turn over HTTP. The token is made before the server starts: without a unix
-# socket that knows its user, a running server has to be asked with a token.
+# A turn over HTTP. The token is created before the server starts. Windows
+# cannot identify the user of a unix socket, so a running server would create a
+# token only for a client that already has one.
 $token = ((& $runnel token create smoke --scope 'read,send,approve') -join '').Trim()
 if ($LASTEXITCODE -ne 0) { Fail 'no token was made' }
 Serve
@@ -89,7 +93,7 @@ Ok 'a session was made'
 Has (Ask POST '/api/harness/turn' @{ sessionId = $session; message = 'text' }) '"exitCode":0' 'a turn completes'
 Has (Ask GET "/api/session/$session/items") 'Hello from the scripted agent' 'the answer is in the history'
 
-# Kill it in the middle of a turn.
+# Kill the server in the middle of a turn.
 Has (Ask POST "/api/session/$session/send" @{ content = 'hang' }) '"turnId"' 'a turn hangs'
 $script:server.Kill()
 $script:server.WaitForExit()
@@ -99,7 +103,8 @@ Has $items 'Hello from the scripted agent' 'a new server has the history'
 Has $items '"turn_error"' 'the turn of the killed server has an end'
 Has (Ask POST '/api/harness/turn' @{ sessionId = $session; message = 'text' }) '"exitCode":0' 'the conversation goes on'
 
-# The end: Windows has no signal for a process without a window, so it is killed.
+# Stop the server. Windows cannot send a signal to a process without a window,
+# so the script kills the server.
 $script:server.Kill()
 $script:server.WaitForExit()
 if (Get-Process | Where-Object { $_.Path -eq $runnel }) { Fail 'a process is left' }

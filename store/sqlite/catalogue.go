@@ -81,7 +81,7 @@ func (s *Store) DeleteSession(ctx context.Context, id string) error {
 	do := func(w *writer) error {
 		delete(w.known, id)
 		w.deleted.Store(true)
-		w.journal.spoiled = true // what it has of the session must not come back
+		w.journal.spoiled = true // the session's events in the journal must not be restored
 		for _, text := range []string{
 			// A session without events may have left copies of its record in
 			// the database file. Its row in logs makes sweep scrub them too.

@@ -152,7 +152,9 @@ func (c *committer) lead(j *job) error {
 }
 
 // checkpointAndHandOver runs the checkpoint in its own goroutine and then ends
-// the leadership. No caller waits only for the checkpoint.
+// the leadership. The caller whose job ran last therefore returns without
+// waiting for the checkpoint. Only jobs that are submitted meanwhile wait for
+// it.
 func (c *committer) checkpointAndHandOver() {
 	c.writer.checkpoint()
 	c.handOver()
@@ -192,8 +194,8 @@ func (c *committer) close() {
 }
 
 // commit writes batch into the journal if possible. Otherwise it runs batch as
-// one transaction. If the transaction fails, commit commits each job alone, so
-// that one job cannot fail another.
+// one transaction. If that transaction fails, commit commits each job alone, so
+// that one job cannot make another fail.
 func (c *committer) commit(batch []*job) {
 	w := c.writer
 	if batch = w.admit(batch); len(batch) == 0 {

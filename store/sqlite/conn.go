@@ -15,8 +15,9 @@ import (
 // openDB sets _defensive on all other connections to prevent that.
 const secureDelete = "secure_delete(ON)"
 
-// The settings of our connections. useLog sets journal_mode, and setStrength
-// changes synchronous between transactions.
+// The settings of the connections to the database. Two of them change later:
+// useLog sets journal_mode, and setStrength changes synchronous between
+// transactions.
 var (
 	commonPragmas = []string{
 		"busy_timeout(5000)", // milliseconds; another program may have the file open

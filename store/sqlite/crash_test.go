@@ -18,8 +18,8 @@ import (
 	"github.com/runnel-dev/runnel/event"
 )
 
-// childEnv names the entry of children that the test binary runs instead of the
-// tests.
+// childEnv is the name of an environment variable. If its value is a key of
+// children, the test binary runs that function instead of the tests.
 const childEnv = "RUNNEL_SQLITE_TEST_CHILD"
 
 var children = map[string]func(dir string) error{"writer": crashWriter, "limited": limitedWriter}
@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child returns a command that runs one of the child programs in dir.
+// child returns a command that runs one of the functions in children, as a
+// process of its own. role is the key of the function, and dir is its argument.
 func child(t *testing.T, role, dir string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()

@@ -115,8 +115,9 @@ func (d damaged) read(t *testing.T, what string, db, wal []byte) (o outcome) {
 	return o
 }
 
-// places returns positions in the last n of size bytes: all of them if long is
-// set, and otherwise a random selection.
+// places returns positions in the last n bytes of a file of size bytes. It
+// returns all n positions if RUNNEL_LONG is set, and otherwise a random
+// selection.
 func places(size, n int) []int {
 	n = min(n, size)
 	if long {

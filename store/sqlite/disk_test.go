@@ -13,8 +13,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A disk is a virtual file system of SQLite. It passes all calls to the
-// operating system. It can also make a call fail, and record all calls that
+// A disk is a virtual file system of SQLite. It passes calls to the operating
+// system, unless the test makes a call fail. It can record all calls that
 // change files.
 type disk struct {
 	name string // name of the virtual file system, for opening a database

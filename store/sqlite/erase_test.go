@@ -87,8 +87,8 @@ func TestDeletedSessionLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// A server that is stopped right after a session was deleted has not finished
-// removing it.
+// A server may stop right after it deleted a session. Close then removes what
+// is left of the session.
 func TestCloseFinishesDeletions(t *testing.T) {
 	for i := range 5 {
 		dir := ownDir(t)

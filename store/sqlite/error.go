@@ -92,7 +92,8 @@ func unavailable(err error) error {
 	return runnel.Fail(runnel.StoreUnavailable, message, err)
 }
 
-// readError returns the error that a reader with ctx receives for err.
+// readError converts the error of a query to the error that the reader
+// receives. If ctx has ended, that is the error of ctx.
 func (s *Store) readError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

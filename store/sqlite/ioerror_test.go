@@ -32,10 +32,11 @@ var faults = []struct {
 	{"EIO delete", "delete", sqlite3.SQLITE_IOERR_DELETE, "disk reported an error", false},
 }
 
-// TestFailingSystemCallsLoseNothingAcknowledged makes each call of each kind
-// fail, once or from then on. The store keeps every acknowledged event. After a
-// failure that may have lost data, no write succeeds. On a healthy disk the
-// store opens and accepts writes again.
+// TestFailingSystemCallsLoseNothingAcknowledged makes the nth call of each kind
+// fail, for every n: either only that call, or that call and all later ones.
+// The store keeps every acknowledged event. After a failure that may have lost
+// data, no write succeeds. Opened again on a healthy disk, the store accepts
+// writes.
 func TestFailingSystemCallsLoseNothingAcknowledged(t *testing.T) {
 	for _, f := range faults {
 		for _, forever := range []bool{false, true} {
@@ -175,7 +176,8 @@ func (r *faultRun) look(s *Store, healthy bool) {
 	}
 }
 
-// verify opens the store again on a healthy disk.
+// verify opens the store again on a healthy disk. It checks the events and the
+// database, and appends one more event.
 func (r *faultRun) verify() {
 	s, err := open(context.Background(), Config{Dir: r.dir}, small)
 	if err != nil {

@@ -40,6 +40,7 @@ type journal struct {
 	buf        []byte       // buffer for one record; reused
 	pending    []pendingRow // the events in these records, in the order of the file
 	spoiled    bool         // the next transaction must wipe the file: it may have a record that was not acknowledged, or a deleted session
+	wiped      bool         // the file is empty, also after a power loss
 	begun      wake.Signal  // holds a token after the first event became pending
 }
 
@@ -88,9 +89,9 @@ const (
 
 func journalPath(dir string) string { return filepath.Join(dir, "runnel.journal") }
 
-// openJournal opens the journal in dir and inserts its events into the
-// database.
-func (s *Store) openJournal(ctx context.Context, dir string, open func(path string) (journalFile, error)) error {
+// openJournal opens the journal in dir, inserts its events into the database,
+// and claims the store for this boot of the system.
+func (s *Store) openJournal(ctx context.Context, dir string, open func(path string) (journalFile, error), boot string) error {
 	path := journalPath(dir)
 	if err := createFile(path); err != nil {
 		return err
@@ -105,7 +106,8 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 	}
 	w := s.writer
 	evs, rest := readJournal(w.id, data)
-	if journalDamaged(w.id, data, rest) {
+	damaged := journalDamaged(w.id, data, rest)
+	if damaged {
 		s.log.Error("the journal is damaged; events that were shown shortly before the server ended are lost", slog.Int("kept", len(evs)))
 	}
 	j := &journal{file: file, id: w.id, begun: wake.New()}
@@ -113,6 +115,11 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 		err = s.submit(ctx, &job{strong: true, closing: true, do: func(w *writer) error { return w.restore(evs) }})
 	}
 	if err == nil {
+		// Before wipe, which removes the evidence of damage.
+		err = s.claim(ctx, boot, damaged)
+	}
+	if err == nil {
+		j.id = w.id
 		// wipe flushes the empty file. Otherwise a power loss could bring old
 		// records back, and the next Open could append their events to a log
 		// that has continued with other events.
@@ -166,6 +173,7 @@ func (w *writer) keep(batch []*job) bool {
 		}
 	}
 	j.encode(j.pending[pending:])
+	j.wiped = false
 	if n, err := j.file.WriteAt(j.buf, j.size); err != nil || n != len(j.buf) {
 		j.spoiled = true
 		w.unstage(batch, pending)
@@ -277,10 +285,12 @@ func (j *journal) empty() bool { return j == nil || len(j.pending) == 0 }
 
 // wipe removes the content of the file. No event may be pending.
 func (j *journal) wipe() error {
-	if err := errors.Join(j.file.Truncate(0), j.file.Sync()); err != nil {
-		return fmt.Errorf("%w: empty the journal: %w", errDisk, err)
+	if !j.wiped {
+		if err := errors.Join(j.file.Truncate(0), j.file.Sync()); err != nil {
+			return fmt.Errorf("%w: empty the journal: %w", errDisk, err)
+		}
 	}
-	j.size, j.spoiled, j.generation = 0, false, rand.Uint64()
+	j.size, j.spoiled, j.wiped, j.generation = 0, false, true, rand.Uint64()
 	return nil
 }
 

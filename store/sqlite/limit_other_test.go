@@ -4,6 +4,6 @@ package sqlite
 
 import "errors"
 
-// limitedWriter needs a file size limit that fails writes without killing the
-// process.
+// limitedWriter is not supported on this system. It needs a limit on the size
+// of files beyond which writes fail without a signal that kills the process.
 func limitedWriter(string) error { return errors.New("not on this system") }

@@ -21,10 +21,10 @@ type reserve struct {
 	given bool // the file was released or could not be created
 }
 
-// reserveBytes is enough for the ends of some hundred turns, and for the events
-// of the journal, which get into the database with the first of them. It also
-// leaves room for SQLite's shared-memory file, without which the database
-// cannot be opened.
+// reserveBytes is enough to record the ends of some hundred turns. The
+// transaction that records the first of these ends also inserts the events of
+// the journal, so the reserve includes space for them. It also leaves room for
+// SQLite's shared-memory file, without which the database cannot be opened.
 const reserveBytes = 1<<20 + 2*journalBytes
 
 // hold creates the file unless it exists. It returns an error if the disk is
@@ -113,7 +113,8 @@ func (r *reserve) full(err error) bool {
 	return false
 }
 
-// isFull reports whether err itself means that no space is left.
+// isFull reports whether err says that no space is left. Unlike full, it does
+// not try to write to the disk.
 func isFull(err error) bool {
 	return errors.Is(err, errFull) || errors.Is(err, errNoSpace) || errors.Is(err, errQuota) || code(err) == sqlite3.SQLITE_FULL
 }

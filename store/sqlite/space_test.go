@@ -261,12 +261,12 @@ func TestCompactionLeavesDamage(t *testing.T) {
 func TestMissingEventIsReported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change string
-		upTo   int64 // -1: all events can be read
-		bad    int64
+		upTo   int64 // last event that can be read
+		bad    int64 // first missing event; 0 if all can be read
 	}{
-		"none":     {"SELECT 1", -1, 0},
+		"none":     {"SELECT 1", 104, 0},
 		"kept":     {"DELETE FROM events WHERE seq = 2", 1, 2},
-		"end":      {"DELETE FROM events WHERE seq = 103", 1, 2}, // ItemDone stands behind the gap
+		"end":      {"DELETE FROM events WHERE seq = 103", 2, 3}, // the ItemDone after the gap
 		"gap":      {"DELETE FROM gaps", 2, 3},
 		"gap ends": {"UPDATE gaps SET last = last - 1", 2, 3},
 		"gap from": {"UPDATE gaps SET first = first + 1", 2, 3},
@@ -291,14 +291,11 @@ func TestMissingEventIsReported(t *testing.T) {
 					last = ev.Seq
 				}
 			}
-			if tt.upTo < 0 {
-				if failed != nil || last != 104 {
+			if tt.bad == 0 {
+				if failed != nil || last != tt.upTo {
 					t.Fatalf("read up to %d, then %v", last, failed)
 				}
 				return
-			}
-			if name == "end" {
-				tt.upTo, tt.bad = 2, 3
 			}
 			damage := damageOf(t, failed)
 			if last != tt.upTo || damage.Seq != tt.bad || damage.Session != "s" || runnel.CodeOf(failed) != runnel.StoreUnavailable {

@@ -42,6 +42,7 @@ type Config struct {
 
 	vfs         string                                 // an SQLite file system. Default: that of the operating system
 	openJournal func(path string) (journalFile, error) // Default: openFile
+	boot        string                                 // identifies the boot of the system. Default: procinfo.BootID()
 }
 
 // A Store is an event log and a catalogue in one data directory.
@@ -111,7 +112,7 @@ func open(ctx context.Context, cfg Config, limits tailLimits) (_ *Store, err err
 	if cfg.openJournal == nil {
 		cfg.openJournal = openFile
 	}
-	if err := s.openJournal(ctx, dir, cfg.openJournal); err != nil {
+	if err := s.openJournal(ctx, dir, cfg.openJournal, cfg.boot); err != nil {
 		return nil, err
 	}
 	// A killed process may have written data without flushing it. Flush that
@@ -150,9 +151,9 @@ func (s *Store) openWriter(ctx context.Context, path, vfs string, list []string)
 // LogID implements [store.Identified].
 func (s *Store) LogID() string { return s.writer.id }
 
-// Close waits for the running transaction, rejects later calls and releases the
-// data directory. For a few seconds at most, it first removes what is left of
-// deleted sessions. It may be called more than once.
+// Close first removes the remaining data of deleted sessions, for a few seconds
+// at most. It then rejects later calls, waits for the running transaction and
+// releases the data directory. Close may be called more than once.
 func (s *Store) Close() error { return s.shut() }
 
 func (s *Store) close() error {

@@ -109,7 +109,8 @@ func (ts *tails) trim(t *tail) { // ts.mu is held
 	}
 }
 
-// unpin is called when the database has all events.
+// unpin allows trim to drop events that add had pinned. It is called after a
+// commit that inserted all events of the journal into the database.
 func (ts *tails) unpin() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -64,8 +64,8 @@ func checkTails(t *testing.T, ts *tails) {
 	}
 }
 
-// TestGrownOfMany follows more sessions than memory holds tails with events.
-// Each follower wakes only when its own session grows.
+// TestGrownOfMany follows so many sessions that only a few of them can have
+// events in memory. Each follower wakes only when its own session grows.
 func TestGrownOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openTest(t, ownDir(t), tailLimits{events: 3, bytes: 1000, allBytes: 1000})

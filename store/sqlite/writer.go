@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
-
-	"github.com/google/uuid"
 )
 
-// A writer is the only connection that writes. Only the leader of the committer
-// uses it.
+// A writer owns the only connection that writes to the database. Only the
+// leader uses it; see [committer].
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
@@ -83,16 +81,6 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 	return w, w.prepare(ctx)
 }
 
-// identify returns the log id. It assigns one to a new database and to a
-// backup.
-func identify(ctx context.Context, conn *sql.Conn) (id string, err error) {
-	if _, err := conn.ExecContext(ctx, "UPDATE identity SET id = ? WHERE id = ''", uuid.NewString()); err != nil {
-		return "", err
-	}
-	err = conn.QueryRowContext(ctx, "SELECT id FROM identity").Scan(&id)
-	return id, err
-}
-
 // useLog switches the connection to a write-ahead log. If that is impossible,
 // SQLite may keep its mode and only return its name.
 func (w *writer) useLog(ctx context.Context) error {
@@ -137,6 +125,7 @@ func (w *writer) prepare(ctx context.Context) error {
 // it is.
 func (w *writer) close() error {
 	errs := []error{w.closeJournal()}
+	w.unclaim()
 	// An open statement of a *sql.Conn keeps the file open.
 	for _, stmt := range w.all {
 		errs = append(errs, stmt.Close())
@@ -153,9 +142,9 @@ func (w *writer) close() error {
 	return errors.Join(append(errs, w.db.Close())...)
 }
 
-// transact runs the jobs in one transaction. A job that returns a refusal gets
-// it as its err, and the other jobs continue. Any other error rolls back all
-// jobs.
+// transact runs the jobs in one transaction. If a job returns a refusal, its
+// err is the refusal, and the other jobs continue. Any other error rolls back
+// all jobs.
 func (w *writer) transact(batch []*job) error {
 	if w.failed != nil {
 		return w.failed

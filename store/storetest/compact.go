@@ -79,7 +79,8 @@ func compactScript(session string) (evs []event.Event) {
 	return evs
 }
 
-// testCompaction compares every view of a random log with the expected rest.
+// testCompaction compacts a random log. It compares everything that the log
+// then returns with the events that must remain.
 func testCompaction(t *testing.T, log compactable, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	all := randomLog(rnd, "s", 150)

@@ -296,8 +296,8 @@ func testAbandoned(t *testing.T, log runnel.Log) {
 	equal(t, "events after abandoned reads", collect(t, log, "s", 0), all)
 }
 
-// testNested reads inside a read, at a greater depth than any implementation
-// has connections.
+// testNested begins a read inside another read, 40 levels deep. That is more
+// than the connections that any implementation has for readers.
 func testNested(t *testing.T, log runnel.Log) {
 	appendAll(t, log, "s", 0, deltas("s", 0, 3000)...)
 	var read func(depth int) int64

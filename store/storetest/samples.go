@@ -32,10 +32,10 @@ func deltas(session string, head int64, n int) []event.Event {
 
 func ptr[T any](v T) *T { return &v }
 
-// samples holds at least one body of every type. Its values are easily lost:
-// empty, absent, zero, large, non-ASCII and unusual JSON. A list that is always
-// present in an event is empty here, never nil, because decoding returns an
-// empty list.
+// samples holds at least one body of every type. Its values are those that an
+// implementation easily loses or changes: empty, absent, zero, large, non-ASCII
+// and unusual JSON. A list that is always present in an event is empty here,
+// never nil, because decoding returns an empty list.
 func samples() []event.Body {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	text := "plain \"quoted\" <b>&amp;</b> \u2028\u2029 \x00\x1b[31m 日本語 👩\u200d👩\u200d👧 \\u0041 \r\n\t"

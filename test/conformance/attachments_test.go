@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachments checks which files a prompt may attach, and how others fail.
+// The table attachments checks which files a prompt may attach, and how the
+// server rejects others.
 var _ = register(60, func() table {
 	tab := table{
 		name: "attachments", title: "Attachments", file: "attachments_test.go",

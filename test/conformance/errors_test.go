@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// errorCodes checks over HTTP that every error code occurs with its status.
+// The table errors checks over HTTP that every error code occurs with its
+// status.
 var _ = register(20, func() table {
 	tab := table{
 		name: "errors", title: "Error codes", file: "errors_test.go",

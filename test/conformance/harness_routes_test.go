@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// harnessRoutes checks the harness routes other than the turn.
+// The table harness checks the harness routes other than the turn.
 var _ = register(32, func() table {
 	tab := table{
 		name: "harness", title: "Sessions of the harness", file: "harness_routes_test.go",

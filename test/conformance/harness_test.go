@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// harnessOrder checks the order in which the errors of a prompt are checked.
+// The table order checks the order in which the server checks a prompt for
+// errors.
 var _ = register(30, func() table {
 	tab := table{
 		name: "order", title: "Order of the checks of a prompt", file: "harness_test.go",
@@ -133,7 +134,7 @@ func (h *harness) frames(t *testing.T, session string, steps ...object) frames {
 	return h.stream(t, http.MethodPost, "/api/harness/turn", object{"sessionId": session, "message": script(steps...)}).rest(t)
 }
 
-// harnessFrames checks the frames of a turn of the harness.
+// The table frames checks the frames of a turn of the harness.
 var _ = register(31, func() table {
 	tab := table{
 		name: "frames", title: "Frames of a turn of the harness", file: "harness_test.go",

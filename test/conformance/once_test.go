@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// repeated checks the rows about requests that a client sends again.
+// The table repeated checks requests that a client sends again.
 var _ = register(41, func() table {
 	tab := table{
 		name: "repeated", title: "Requests that are sent again", file: "once_test.go",

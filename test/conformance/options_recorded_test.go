@@ -58,8 +58,8 @@ func exchanges(t *testing.T, agent string) (all []exchange) {
 	return all
 }
 
-// lists reports whether the agent lists values of the category when it opens a
-// conversation.
+// lists returns a function that reports whether the agent lists values of the
+// category when it opens a conversation.
 func lists(category string) func(exchange) bool {
 	return func(e exchange) bool {
 		if !strings.HasPrefix(fmt.Sprint(e.request["method"]), "session/") {
@@ -73,22 +73,24 @@ func lists(category string) func(exchange) bool {
 	}
 }
 
-// accepts reports whether the agent accepted a change of an option over ACP.
+// accepts returns a function that reports whether the agent accepted a change
+// of an option over ACP.
 func accepts(id string) func(exchange) bool {
 	return func(e exchange) bool {
 		return e.request["method"] == "session/set_"+id || e.request["method"] == "session/set_config_option" && (id == "" || at(e.request, "params", "configId") == id)
 	}
 }
 
-// updates reports whether Codex accepted a change of a setting of a thread.
+// updates returns a function that reports whether Codex accepted a change of a
+// setting of a thread.
 func updates(setting string) func(exchange) bool {
 	return func(e exchange) bool {
 		return e.request["method"] == "thread/settings/update" && at(e.request, "params", setting) != nil
 	}
 }
 
-// starts reports whether the agent opened a conversation with a value at path
-// in the request's parameters.
+// starts returns a function that reports whether the agent opened a
+// conversation with a value at path in the request's parameters.
 func starts(path ...any) func(exchange) bool {
 	return func(e exchange) bool {
 		value := at(e.request["params"], path...)
@@ -128,9 +130,18 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"thinkingDisplay", "claude-code", "real agents: the request to the model has it, also when it changes", "provider/claude.TestThinkingDisplayAndToolsChangeInARunningSession"},
 	{"thinkingDisplay", "claude-agent-acp", "real agents: the request to the model has it", "provider/acp.TestAdapterAsksForReasoning"},
 	{"addDirs", "claude-code", "real agents: a file of the folder is read without asking", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
+	{"tools", "claude-code", "real agents: the model is offered these tools alone", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"tools", "claude-agent-acp", "real agents: the model is offered these tools alone", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
+	{"maxTurns", "claude-code", "real agents: the turn ends after that many model calls", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"maxTurns", "claude-agent-acp", "real agents: the turn ends after that many model calls", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
+	{"reasoningEffort", "claude-code", "real agents: the request to the model has it", "provider/claude.TestOptionsOfAStartReachTheModel"},
+	{"maxThinkingTokens", "claude-code", "real agents: the request to the model has it, unless the thinking of the model is adaptive", "provider/claude.TestThinkingBudgetReachesTheModel"},
+	{"addDirs", "claude-agent-acp", "real agents: a file of the folder is read without asking", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
 	{"addDirs", "codex", "real agents: a file is written in the folder", "provider/codex.TestPermissionModes"},
 	{"mcpServers", "claude-code", "real agents: a tool of the server runs", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
 	{"systemPromptAppend", "claude-code", "real agents: the request to the model has the text", "provider/claude.TestSystemPromptReachesTheModel"},
+	{"systemPromptAppend", "codex", "real agents: the request to the model has the text", "provider/codex.TestSystemPromptReachesTheModel"},
+	{"systemPromptAppend", "codex-acp claude-agent-acp", "real agents: the request to the model has the text", "provider/acp.TestSystemPromptReachesTheModel"},
 	{"auth", "claude-code codex gemini qwen claude-agent-acp", "real agents: the request to the model has the key", "test/e2e.TestAPIKeyIsUsedAndKept"},
 }
 

@@ -219,10 +219,11 @@ func resolved(t *testing.T, given map[string]object) (runnel.Options, profile.Re
 		global = append(global, profile.Source{From: profile.FromEnvironment, Name: "RUNNEL_MODEL", Options: runnel.Options{Model: own["model"].(string)}})
 	}
 	section(ofGeneral, "")
-	opt, by, err := profile.ForAgent(everything{}, session, prof, nil, global)
+	sources, err := profile.ForAgent(everything{}, session, prof, nil, global)
 	if err != nil {
 		t.Fatal(err)
 	}
+	opt, by := profile.Resolve(sources...)
 	if own, ok := given[ofTurn]; ok {
 		var set runnel.Settings
 		decodeInto(t, own, &set)

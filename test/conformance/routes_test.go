@@ -14,8 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/internal/testschema"
 )
 
-// routes checks every operation of the document under every condition that
-// applies to it. The rows are generated from the document.
+// The table routes checks every operation of the document under every condition
+// that applies to it. Its rows are generated from the document.
 var _ = register(10, func() table {
 	tab := table{
 		name: "routes", title: "Routes", file: "routes_test.go",

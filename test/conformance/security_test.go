@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// security checks which credentials are accepted from which page.
+// The table security checks which credentials the server accepts from which
+// page.
 var _ = register(70, func() table {
 	tab := table{
 		name: "security", title: "Who gets in", file: "security_test.go",
@@ -106,7 +107,8 @@ func (g *gate) ask(listener, credential, origin string) client {
 	return c.with("Origin", map[string]string{"none": "", "its own": own, "another site's": "http://evil.example", "null": "null"}[origin])
 }
 
-// guards checks further protections against other programs and other sites.
+// The table guards checks further protections against other programs and other
+// sites.
 var _ = register(71, func() table {
 	tab := table{
 		name: "guards", title: "Hosts, cookies and the page", file: "security_test.go",

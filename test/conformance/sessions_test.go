@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// sessions checks the operations of the Session API.
+// The table sessions checks the operations of the Session API.
 var _ = register(40, func() table {
 	tab := table{
 		name: "sessions", title: "Session API", file: "sessions_test.go",

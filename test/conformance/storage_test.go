@@ -32,6 +32,7 @@ func storage() table {
 	var k compaction
 	var r restored
 	var d damage
+	var b blackout
 	tab := table{
 		name: "storage", title: "Storage and recovery", file: "storage_test.go",
 		intro: "What is kept, and what survives a crash, a full disk and an upgrade. The checks kill, restart, back up and restore the built server, and change its database. " +
@@ -42,6 +43,7 @@ func storage() table {
 			k.compact(t)
 			r.restore(t)
 			d.damage(t)
+			b.cut(t)
 		},
 	}
 	add := func(promise, condition string, check func(t *testing.T)) {
@@ -104,7 +106,12 @@ func storage() table {
 	link("a backup of a running server is whole", "at every moment while it writes", "store/sqlite.TestBackupWhileWritingHoldsEverythingAcknowledged")
 	add("a position of another log is `reset`, with everything again", "a backup was restored, and the client gives the `logId` of its position", func(t *testing.T) {
 		first := resumes(t, r.client, r.session, fmt.Sprintf("?after=3&logId=%s", at(r.seen[0].data, "resume", "logId")), "reset", 1)
-		equal(t, "reason", at(first.data, "resume", "reason"), "the position belongs to another log: the server's data was restored from a backup")
+		equal(t, "reason", at(first.data, "resume", "reason"), "the position belongs to another log: the server's data was restored from a backup, or a power loss removed its newest events")
+	})
+	add("a position of a log that may have lost its newest events is `reset`, with everything again", "the power failed: the server was killed, and the system was started again", func(t *testing.T) {
+		first := resumes(t, b.client, b.session, fmt.Sprintf("?after=3&logId=%s", b.logID), "reset", 1)
+		equal(t, "reason", at(first.data, "resume", "reason"), "the position belongs to another log: the server's data was restored from a backup, or a power loss removed its newest events")
+		neverGap(t, &b.server, b.session)
 	})
 	link("a clock that jumps changes no order", "the clock jumps back", "store/sqlite.TestOrderAndTimesSurviveClockJumps")
 	add("the data directory and every file in it are the user's alone", "the server makes the directory", makesDirectoryPrivate)
@@ -237,6 +244,27 @@ func refusesNewerSchema(t *testing.T) {
 	if !bytes.Equal(read(t, file), before) {
 		t.Error("the database changed")
 	}
+}
+
+// A blackout is a server after a simulated power loss.
+type blackout struct {
+	server
+	session string
+	logID   any // before the power loss
+}
+
+// cut kills a server and changes the boot that its database names, as if the
+// system had been started again.
+func (b *blackout) cut(t *testing.T) {
+	t.Helper()
+	var s server
+	s.start(t)
+	b.session, _ = finished(t, &s)
+	b.logID = at(s.events(t, b.session, frame.ends)[0].data, "resume", "logId")
+	s.Kill()
+	s.database(t, "UPDATE identity SET boot = 'an earlier boot'")
+	b.server = *s.another(s.Data)
+	b.start(t)
 }
 
 // A damage is a server with a session whose log has lost the event after

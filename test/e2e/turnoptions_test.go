@@ -99,7 +99,7 @@ func modeIn(config []event.ConfigOption) string {
 type turns struct {
 	t       *testing.T
 	root    *server
-	s       *server // root, reporting to t
+	s       *server // a copy of root that reports failures to t
 	session string
 	other   string // model of the turns with options
 	usual   string // model of turns without options, once it is known

@@ -31,7 +31,7 @@ type plan struct {
 	Pages    int           `json:"pages,omitzero"`    // number of messages of 4 KiB
 	Stderr   int           `json:"stderr,omitzero"`   // MiB to write to standard error
 	DieAt    int           `json:"dieAt,omitzero"`    // exit after this many bytes of the turn
-	Tell     string        `json:"tell,omitzero"`     // variable whose value the agent writes at the end
+	Print    string        `json:"print,omitzero"`    // variable whose value the agent prints at the end
 }
 
 const planWord = "plan: "
@@ -212,8 +212,8 @@ func (a *agent) text(id string, p plan, stop chan struct{}) (stopped bool) {
 		}
 		say(fmt.Sprintf("word %d ", i))
 	}
-	if p.Tell != "" {
-		say("It is " + os.Getenv(p.Tell) + ".")
+	if p.Print != "" {
+		say("It is " + os.Getenv(p.Print) + ".")
 	}
 	a.write(object{"type": "assistant", "session_id": a.session, "message": a.message(id, object{"type": "text", "text": all.String()}), "parent_tool_use_id": nil})
 	a.event(object{"type": "content_block_stop", "index": 0})

@@ -4,6 +4,7 @@ package hostile
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -248,9 +249,14 @@ func refused(what, answer string) bool {
 func (w *world) killSessions() {
 	w.t.Helper()
 	for _, id := range w.sessions {
-		if code, ok := w.Call("POST", "/api/session/"+id+"/kill", object{}, nil); !ok || code != http.StatusOK {
-			w.t.Errorf("kill %s: %d", id, code)
+		ctx, cancel := context.WithTimeout(context.Background(), testapi.Timeout)
+		res, err := w.Do(ctx, "POST", "/api/session/"+id+"/kill", strings.NewReader("{}"))
+		if err != nil {
+			w.t.Errorf("kill %s: %v", id, err)
+		} else if res.Body.Close(); res.StatusCode != http.StatusOK {
+			w.t.Errorf("kill %s: %d", id, res.StatusCode)
 		}
+		cancel()
 	}
 }
 

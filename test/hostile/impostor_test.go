@@ -9,11 +9,14 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -251,6 +254,61 @@ func TestForgedSupervisorIsNotTakenOver(t *testing.T) {
 		w.wantSilence()
 		if took := `msg="agent taken over" session=`; !w.says(took+c.Session, 1) || strings.Contains(w.stderr.String(), took+other.Session) {
 			t.Errorf("the next server said %s", w.stderr)
+		}
+		w.killSessions()
+	})
+}
+
+// zombie is a tool's role. A child of it ends, and the role does not wait for
+// the child, so the system keeps the dead process.
+func zombie(args []string) {
+	child := exec.Command("true")
+	if err := child.Start(); err != nil {
+		panic(err)
+	}
+	for {
+		st, err := procinfo.ReadStat(child.Process.Pid)
+		if err != nil {
+			panic(err)
+		}
+		if st.Dead {
+			break
+		}
+		runtime.Gosched()
+	}
+	writeResult(filepath.Join(args[0], "zombie"), child.Process.Pid)
+	<-time.After(testapi.Timeout)
+}
+
+// TestDeadProcessOfAnAgentShutsNobodyOut has an agent's tool leave a dead
+// process behind, as many tools do. The system hides the descriptors of dead
+// processes. The user's program and the next server must still get in.
+func TestDeadProcessOfAnAgentShutsNobodyOut(t *testing.T) {
+	systems(t, func(t *testing.T, w *world) {
+		w.start()
+		c := w.Watch(w.create())
+		defer c.Leave()
+		c.Send(plan{Deltas: 1, Ask: true, Tool: []string{w.agent(), "play-zombie", w.project}}.prompt())
+		var pid int
+		w.file("zombie", &pid)
+		lists := func() {
+			t.Helper()
+			for way, env := range map[string][]string{"socket": nil, "TCP": {"RUNNEL_URL=http://" + w.Addr}} {
+				out, err := w.try(append([]string{"RUNNEL_TOKEN=" + w.Token}, env...), "sessions", "list", "--data", w.data)
+				if err != nil || !strings.Contains(out, w.project) {
+					t.Errorf("over %s: %q, %v", way, out, err)
+				}
+			}
+		}
+		lists()
+		w.kill()
+		w.start()
+		if !w.says(`msg="agent taken over" session=`+c.Session, 1) {
+			t.Errorf("the next server said %s", w.stderr)
+		}
+		lists()
+		if st, err := procinfo.ReadStat(pid); err != nil || !st.Dead {
+			t.Errorf("the process is no longer there: %+v, %v", st, err)
 		}
 		w.killSessions()
 	})

@@ -69,7 +69,7 @@ func inject(args []string) {
 		}
 	}
 	self, _ := os.Executable()
-	skip := channels("/proc/self") // channels that the test left open for all
+	skip := channels("/proc/self") // channels that every process of the test has inherited
 	var got injected
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range dirs {

@@ -63,7 +63,7 @@ func TestKeyOfAgentThatIsTakenOverIsHidden(t *testing.T) {
 	w.keyed()
 	w.start()
 	c := w.Follow(w.create())
-	turn := c.Send(plan{Deltas: 40, Pace: 100 * time.Millisecond, Tell: "ANTHROPIC_API_KEY"}.prompt())
+	turn := c.Send(plan{Deltas: 40, Pace: 100 * time.Millisecond, Print: "ANTHROPIC_API_KEY"}.prompt())
 	c.Until("beginning of the text", func(ev event.Event) bool { _, ok := ev.Body.(event.ItemDelta); return ok && ev.Turn == turn })
 	w.kill()
 	w.start()
@@ -85,15 +85,15 @@ func TestKeyStaysHiddenAfterManyCredentials(t *testing.T) {
 			from(w)
 			w.start()
 			c := w.Follow(w.create())
-			tell := plan{Deltas: 1, Tell: "ANTHROPIC_API_KEY"}.prompt()
-			w.hides(c, c.Send(tell), untypical)
+			prompt := plan{Deltas: 1, Print: "ANTHROPIC_API_KEY"}.prompt()
+			w.hides(c, c.Send(prompt), untypical)
 			admin := testapi.Server{T: t, Addr: w.Addr, Token: w.runnel("token", "create", "admin", "--scope", "read,admin", "--data", w.data)}
 			for n := range 600 {
 				if code, _ := admin.Call("POST", "/api/tokens", object{"name": fmt.Sprint("job ", n), "scopes": []string{"read"}}, nil); code != http.StatusCreated {
 					t.Fatalf("token %d: %d", n, code)
 				}
 			}
-			w.hides(c, c.Send(tell), untypical)
+			w.hides(c, c.Send(prompt), untypical)
 		})
 	}
 }

@@ -36,7 +36,7 @@ import (
 // up that process id and finds the daemon's child.
 type masquerade struct {
 	Target int    `json:"target"` // id of the called process, which is suspended meanwhile
-	Socket string `json:"socket"` // that the called process listens on
+	Socket string `json:"socket"` // path of the socket that the called process listens on
 	Daemon string `json:"daemon"` // the daemon's socket
 	Say    []byte `json:"say"`    // what the tool sends once the daemon's child has the process id
 }
@@ -420,7 +420,7 @@ func TestReusedPidIsRefusedOnSocket(t *testing.T) {
 		if !w.says("refused a process that an agent may have started", 1) {
 			t.Error("the operator was not told")
 		}
-		w.link() // the user still gets in
+		w.link() // the user can still get a login link
 		w.killSessions()
 	})
 }

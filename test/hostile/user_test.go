@@ -50,7 +50,7 @@ func sendRequest(args []string) {
 	fmt.Printf("%d\n%s\n%s", res.StatusCode, cookie, body)
 }
 
-// nobody is an ordinary user who is not stranger.
+// nobody is an ordinary user, other than the user stranger.
 var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
 
 // sendAs has a process of a user send a request with the headers of the page.

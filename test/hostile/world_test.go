@@ -38,7 +38,7 @@ type world struct {
 	under    []string // the command, with arguments, that runs the program; nil: none
 	path     string   // first directories of PATH; "" for none
 	sessions []string
-	group    *os.File // the cgroup of its server, or nil
+	group    *os.File // cgroup of the world's server, or nil
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd

@@ -56,7 +56,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await page.context().close();
   });
 
-  // Everything fits on the screen and is accessible.
+  // Fails unless everything fits on the screen and is accessible.
   const good = async () => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(options.viewport.width);
     await expectAccessible(page);

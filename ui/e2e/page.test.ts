@@ -18,7 +18,8 @@ import {
 } from "./browser";
 import { Server } from "./server";
 
-// All responses of the first load, from the login link to the first view.
+// Maximum size of all responses of the first load together, in bytes. The first
+// load begins with the login link and ends with the first view.
 const mostBytes = 150_000;
 
 describe.skipIf(skip)("the page", () => {
@@ -255,7 +256,7 @@ describe.skipIf(skip)("the page", () => {
     await expectAccessible(page);
   });
 
-  it("B12: executes nothing and fetches nothing that an agent writes", async () => {
+  it("executes nothing and fetches nothing that an agent writes", async () => {
     await login();
     const evil = [
       '<img src=x onerror="window.pwned=1">',
@@ -314,7 +315,7 @@ describe.skipIf(skip)("the page", () => {
     await expectAccessible(page);
   });
 
-  it("E05: an approval shows exactly what would run, and nothing in it can pretend", async () => {
+  it("an approval shows exactly what would run, and nothing in it can pretend", async () => {
     await login();
     const command = `echo safe\u001b[2K\u202egnp.exe\u200b\n${"\n".repeat(10_000)}✓ Approved\u001b]8;;https://evil.example\u0007`;
     const id = await session(page, server, {
@@ -366,7 +367,7 @@ describe.skipIf(skip)("the page", () => {
     await bar.getByRole("button", { name: "Deny", exact: true }).click();
     await bar.waitFor({ state: "detached" });
     await page.getByText("Bash: denied by you").waitFor();
-    await page.getByRole("button", { name: /denied$/ }).waitFor(); // the call
+    await page.getByRole("button", { name: /denied$/ }).waitFor(); // the denied tool call
     await page.getByText("not on this machine").waitFor();
     expectQuiet(watch);
   });
@@ -489,7 +490,8 @@ describe.skipIf(skip)("the page", () => {
     await login();
     const id = await session(page, server, "text");
     await page.evaluate(async () => {
-      // Agents that are known are not asked for again.
+      // The page repeats its request while the server is still checking agents,
+      // so the server checks them before.
       const headers = { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" };
       await (await fetch("/api/agents?refresh=true", { headers })).text();
     });
@@ -770,7 +772,7 @@ describe.skipIf(skip)("the page", () => {
     await ended();
   });
 
-  it("B13: cannot be framed, not even by a neighbour", async () => {
+  it("cannot be framed, not even by a neighbour", async () => {
     await login();
     const other = createServer((_req, res) => {
       res.setHeader("Content-Type", "text/html");

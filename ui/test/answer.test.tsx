@@ -262,6 +262,24 @@ describe("questions", () => {
     });
   });
 
+  it("whose options are not the choices are a form", async () => {
+    const args = { questions: [{ question: "Which?", options }] };
+    await show({
+      kind: "question",
+      arguments: args,
+      choices: [yes("1", "Once"), yes("2", "In this session"), no],
+    });
+    expect(host.querySelectorAll("[data-field]").length).toBe(1);
+    act(() => root.unmount());
+    root = createRoot(host);
+    await show({
+      kind: "question",
+      arguments: args,
+      choices: [yes("1", "SQL\u200bite"), yes("2", "Postgre…"), no],
+    });
+    expect(host.querySelectorAll("[data-field]").length).toBe(0); // the server shortens labels
+  });
+
   it("that are several are a form, and each wants an answer", async () => {
     const args = {
       questions: [

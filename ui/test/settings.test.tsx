@@ -49,7 +49,7 @@ describe("settings", () => {
     const a = agent({ models: [{ id: "x", name: "X" }, { id: "y" }] });
     expect(offered(a).map((s) => [s.key, s.value])).toEqual([
       ["model", ""],
-      ["permissionMode", "default"], // the server's default, whatever the agent's is
+      ["permissionMode", "default"], // the server's default, whatever the agent's default is
     ]);
     expect(
       current(a, status({ modelId: "z", permissionMode: "plan" })).map((s) => [

@@ -32,6 +32,8 @@ describe("colours and weights", () => {
     expect(of("48;2;1;4;7;1")).toBe("font-semibold");
     expect(of("4:3")).toBe("underline");
     expect(of("38")).toBe("");
+    expect(of("31;38;7;1;3")).toBe("ansi-1 font-semibold italic"); // 7 names no colour
+    expect(of("31;38:7:1;3")).toBe("ansi-1 italic");
   });
 
   it("leaves the sequences of one terminal alone", () => {

@@ -93,7 +93,7 @@ describe("reduce", () => {
       append("2:0", 0, "out", 8),
       append("2:0", 3, "put", 9),
       append("3:0", 1, "}", 10),
-      append("1:0", 2, " again", 11), // continues nothing that is here
+      append("1:0", 2, " again", 11), // ignored, because the item does not end at position 2
       append("1:0", 10, " older", 4),
       append("4:0", 4, " not over", 12),
       append("5:0", 0, "unknown", 13),

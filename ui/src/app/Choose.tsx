@@ -155,7 +155,7 @@ function Search({ label, value, choices, onChange, none }: Props) {
         placeholder="Search"
         autoComplete="off"
         spellCheck={false}
-        // biome-ignore lint/a11y/noAutofocus: it is what the dialog is for
+        // biome-ignore lint/a11y/noAutofocus: the dialog is for searching
         autoFocus
         value={query}
         onChange={(e) => {

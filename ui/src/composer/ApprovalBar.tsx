@@ -148,7 +148,7 @@ function One({
             placeholder="Reason, sent to the agent"
             aria-label="Reason for the denial"
             value={reason}
-            // biome-ignore lint/a11y/noAutofocus: it appears where it was asked for
+            // biome-ignore lint/a11y/noAutofocus: the user asked for this field
             autoFocus
             onChange={(e) => setReason(e.target.value)}
           />
@@ -301,7 +301,7 @@ function OwnWords({ disabled, onSend }: { disabled: boolean; onSend: (text: stri
         placeholder="Your own answer"
         aria-label="Your own answer"
         value={text}
-        // biome-ignore lint/a11y/noAutofocus: it appears where it was asked for
+        // biome-ignore lint/a11y/noAutofocus: the user asked for this field
         autoFocus
         onChange={(e) => setText(e.target.value)}
       />

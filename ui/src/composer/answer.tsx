@@ -91,6 +91,21 @@ function planOf(a: Approval) {
 
 const says = (c: Choice) => c.kind === "allow_once";
 
+const line = (s: string) =>
+  s
+    .replace(/\p{Cf}/gu, "")
+    .replace(/[\s\p{Cc}]+/gu, " ")
+    .trim();
+
+/**
+ * Whether label is the label of a choice for an option. The server writes the
+ * name of the option in one line, and may shorten it.
+ */
+function isLabelOf(label: string, name: string): boolean {
+  const [l, n] = [line(label), line(name)];
+  return l === n || (l.endsWith("…") && n.startsWith(l.slice(0, -1)));
+}
+
 /**
  * If the options of a single question are also choices of the approval, the
  * user answers with these choices. There may be one more choice, for the user's
@@ -101,6 +116,7 @@ export function optionsAsChoices(a: Approval): { field: Field; own?: Choice } | 
   const field = fields[0];
   const yes = a.choices.filter(says);
   if (fields.length !== 1 || field?.kind !== "one") return undefined;
+  if (!field.options.every((o, i) => isLabelOf(yes[i]?.label ?? "", o.name))) return undefined;
   if (yes.length === field.options.length) return { field };
   if (yes.length !== field.options.length + 1) return undefined;
   return { field, own: a.argumentsEditable && field.other ? yes.at(-1) : undefined };

@@ -193,7 +193,7 @@ class Draft {
       this.works.clear();
       this.places.clear();
       const why = f.resume.reason ? ` (${f.resume.reason})` : "";
-      this.break(`The server replaced this session’s event log${why}. Older events are gone.`);
+      this.break(`The session was loaded again${why}. The newest events that you saw may be missing.`);
     }
     if (f.resume?.status === "gap") {
       const { from, to } = f.resume;

@@ -49,7 +49,7 @@ export function New({ first }: { first: boolean }) {
   const settings = agent ? offered(agent) : [];
   const mine = values[agent?.cliType ?? ""] ?? {};
   const profiles = useProfiles(dir.trim());
-  const profile = profiles.some((p) => p.name === persona && p.error === undefined) ? persona : ""; // it may be of another folder
+  const profile = profiles.some((p) => p.name === persona && p.error === undefined) ? persona : ""; // the selected profile may belong to another folder
 
   const submit = async (e: FormEvent) => {
     e.preventDefault();

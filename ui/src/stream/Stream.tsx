@@ -45,7 +45,7 @@ export function Stream({
   const list = useRef<VirtualizerHandle>(null);
   const end = useRef(new EndFollower()).current;
   const looking = useRef(0);
-  const [leftAt, setLeftAt] = useState<number>(); // value of things when the user left the end
+  const [leftAt, setLeftAt] = useState<number>(); // value of the variable things when the user left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
   const { settled, shifted } = useSettled(rows.length, end.following, transcript.older);
   const things = useMemo(() => count(transcript) - transcript.older, [transcript]);

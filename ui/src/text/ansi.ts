@@ -5,7 +5,8 @@
 import { classOf, isSgr, type Line, plain, sgr } from "./sgr";
 import { visible } from "./visible";
 
-// CSI …, OSC … (ended by BEL or ST), DCS/SOS/PM/APC … ST, two-byte escapes.
+// Matches control sequences: CSI; OSC, ended by BEL or ST; DCS, SOS, PM and
+// APC, ended by ST; and short escapes.
 const sequence =
   /(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])|(?:\x1b\]|\x9d)([^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c)?|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])([^\x1b\x9c]*)(?:\x1b\\|\x9c)?|\x1b[ -/]*[0-~]/g;
 

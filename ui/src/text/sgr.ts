@@ -51,8 +51,9 @@ export function sgr(style: Style, params: string): Style {
     const c = sub[0] ?? 0;
     if (c === 38 || c === 48) {
       const rest = sub.length > 1 ? sub.slice(1) : codes.slice(i + 1, i + 5).map((x) => x[0] ?? 0);
+      if (sub.length === 1) i += rest[0] === 5 ? 2 : rest[0] === 2 ? 4 : 1;
+      if (rest[0] !== 5 && rest[0] !== 2) continue; // names no colour
       const colour = hueOf(rest, sub.length > 1);
-      if (sub.length === 1) i += rest[0] === 5 ? 2 : 4;
       if (c === 38) s.fg = colour;
       else s.bg = colour;
     } else if (c === 0) s = { ...plain };
@@ -122,7 +123,6 @@ function hueOf(rest: readonly number[], colons: boolean): number {
     const i = n - 16;
     return nearest(level(Math.floor(i / 36)), level(Math.floor(i / 6) % 6), level(i % 6));
   }
-  if (rest[0] !== 2) return -1;
   const rgb = colons && rest.length > 4 ? rest.slice(2, 5) : rest.slice(1, 4); // a colour space may come first
   return nearest(rgb[0] ?? 0, rgb[1] ?? 0, rgb[2] ?? 0);
 }

@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * List the kinds of agents
-         * @description Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
+         * @description Requires the scope read. Returns whether each agent is installed and logged in on the server's machine, and which models it offers.
          */
         get: operations["listAgents"];
         put?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Start or resume a session's agent
-         * @description Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+         * @description Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
          */
         post: operations["harnessBoot"];
         delete?: never;
@@ -277,7 +277,7 @@ export interface paths {
         };
         /**
          * Get sessions, agents and projects
-         * @description Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+         * @description Requires the scope read. Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true.
          */
         get: operations["overview"];
         put?: never;
@@ -461,7 +461,7 @@ export interface paths {
         };
         /**
          * Get a pending approval
-         * @description Requires the scope read. Also returns suggested rules that would allow calls like it.
+         * @description Requires the scope read. Also returns suggested rules that would allow similar calls.
          */
         get: operations["getApproval"];
         put?: never;
@@ -565,7 +565,7 @@ export interface paths {
         };
         /**
          * Read a session's history
-         * @description Requires the scope read. Returns one page of whole items. Forward, continue with after set to the returned seq while more is true. Backward from the end, start with before=0 and continue with before set to the returned first.
+         * @description Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
          */
         get: operations["listItems"];
         put?: never;
@@ -587,7 +587,7 @@ export interface paths {
         put?: never;
         /**
          * End a session
-         * @description Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+         * @description Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
          */
         post: operations["killSession"];
         delete?: never;
@@ -607,7 +607,7 @@ export interface paths {
         put?: never;
         /**
          * Open a session
-         * @description Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+         * @description Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
          */
         post: operations["loadSession"];
         delete?: never;
@@ -627,7 +627,7 @@ export interface paths {
         put?: never;
         /**
          * Change a session's options
-         * @description Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+         * @description Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
          */
         post: operations["setOptions"];
         delete?: never;
@@ -731,7 +731,7 @@ export interface paths {
         put?: never;
         /**
          * Upload a file
-         * @description Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
+         * @description Requires the scope send. Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.
          */
         post: operations["upload"];
         delete?: never;
@@ -859,7 +859,7 @@ export interface components {
             name: string;
         };
         AgentFile: {
-            /** @description plan or skill. */
+            /** @description Kind of the file: plan or skill. */
             kind: string;
             /** @description Path of the file. */
             path: string;
@@ -869,7 +869,7 @@ export interface components {
             agents: components["schemas"]["Agent"][];
         };
         Append: {
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             /**
              * Format: int64
@@ -899,7 +899,7 @@ export interface components {
             choices: components["schemas"]["Choice"][];
             /** @description Id of the approval, unique in the session. */
             id: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             kind: components["schemas"]["ApprovalKind"];
             /** @description What the agent asks for, for people. */
@@ -959,7 +959,7 @@ export interface components {
             reason?: string;
             /**
              * Format: int64
-             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             * @description Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
              */
             rule?: number;
             /** @enum {string} */
@@ -967,7 +967,7 @@ export interface components {
             /** @description Arguments that replace those of the approval. */
             updatedArguments?: unknown;
         };
-        /** @description The only answer to an approval. The choice is withdrawn if the approval can no longer be answered: the agent withdrew it, or its turn ended. */
+        /** @description An approval was answered or withdrawn. Each approval is resolved once. The choice is withdrawn if the agent withdrew the approval, or if its turn ended before an answer. */
         ApprovalResolvedEvent: {
             /** @description Unique id of the event. */
             eventId: string;
@@ -1004,7 +1004,7 @@ export interface components {
             uploadId?: string;
         };
         /**
-         * @description Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
+         * @description Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
          * @enum {string}
          */
         Auth: "agent-login" | "api-key";
@@ -1104,7 +1104,7 @@ export interface components {
              * @description Cost of the turn in US dollars.
              */
             costUsd?: number;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /**
              * Format: int64
@@ -1154,7 +1154,7 @@ export interface components {
             };
             /** @description Id of the session. */
             sessionId: string;
-            /** @description What was ignored or left out, for people. */
+            /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
         };
         CreateRequest: {
@@ -1190,7 +1190,7 @@ export interface components {
         EndData: {
             error?: components["schemas"]["Problem"];
             /**
-             * @description server_shutdown: the server shuts down. error: see error.
+             * @description server_shutdown: the server is shutting down. error: the stream failed; the field error has the details.
              * @enum {string}
              */
             reason: "server_shutdown" | "error";
@@ -1210,7 +1210,7 @@ export interface components {
             error: components["schemas"]["Problem"];
         };
         ErrorData: {
-            /** @description Further facts, such as the option that an agent does not accept. */
+            /** @description Further facts about the error, such as the option that the agent rejected. */
             details?: {
                 [key: string]: unknown;
             };
@@ -1218,7 +1218,7 @@ export interface components {
             errorType: string;
             /** @description Whether the error ended the turn. */
             fatal: boolean;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /** @description The error, for people. */
             message: string;
@@ -1245,7 +1245,7 @@ export interface components {
         /** @description The message with the same requestId failed. Without requestId, the connection or a subscription failed. */
         ErrorMessage: {
             error: components["schemas"]["Problem"];
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -1279,7 +1279,7 @@ export interface components {
             exitCode: number;
             /** @description Whether the turn was cancelled. */
             interrupted?: boolean;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /**
              * Format: int64
@@ -1366,7 +1366,7 @@ export interface components {
         Fault: {
             /** @description Stable code of the error. */
             code: string;
-            /** @description Further facts, such as the option that an agent does not accept. */
+            /** @description Further facts about the error, such as the option that the agent rejected. */
             details?: {
                 [key: string]: unknown;
             };
@@ -1381,7 +1381,7 @@ export interface components {
             /** @description Id that connects a tool call with its output. */
             callId: string;
             kind?: components["schemas"]["ToolKind"];
-            /** @description Positions in files that the call concerns. */
+            /** @description Files, and lines in them, that the call concerns. */
             locations?: components["schemas"]["Location"][];
             /** @description The agent's own name of the tool. */
             name: string;
@@ -1428,11 +1428,11 @@ export interface components {
          */
         GateName: "profile_forbids" | "delegation" | "deny_rules" | "profile_approves" | "allow_rules" | "person";
         Governance: {
-            /** @description Reference of the approval. Delegation requires one that is not blank. */
+            /** @description Reference of the approval. Must not be blank for delegation. */
             approvalRef?: string;
-            /** @description Delegation requires true. */
+            /** @description Must be true for delegation. */
             contextSealed?: boolean;
-            /** @description Delegation requires true. */
+            /** @description Must be true for delegation. */
             pipelineRunApproved?: boolean;
         };
         HarnessCreateRequest: {
@@ -1446,7 +1446,7 @@ export interface components {
         };
         HarnessSession: {
             session: components["schemas"]["SessionStatus"];
-            /** @description What was ignored or left out, for people. */
+            /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
         };
         HealthAnswer: {
@@ -1455,7 +1455,7 @@ export interface components {
             /** @description Version of the server. */
             version: string;
         };
-        /** @description An event of the log in the family events-v1; an entry in the family upsert-v1. */
+        /** @description In the family events-v1, an event of the session's log. In the family upsert-v1, an entry. */
         HistoryEntry: components["schemas"]["Entry"] | components["schemas"]["Event"];
         Hunk: {
             /** @description The lines. Each begins with a space (unchanged), - (removed) or + (added). */
@@ -1482,7 +1482,7 @@ export interface components {
             oldStart: number;
         };
         InitData: {
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /** @description The model in use; unknown until the agent has reported it. */
             modelId: string;
@@ -1490,7 +1490,7 @@ export interface components {
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
-            /** @description Its status is always ok, because the stream begins with the turn. */
+            /** @description The status is always ok: the stream starts at the turn's first event. */
             resume: components["schemas"]["Resume"];
             /**
              * Format: int64
@@ -1503,7 +1503,7 @@ export interface components {
             turnId: string;
         };
         ItemCancelled: {
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             reason?: components["schemas"]["CancelReason"];
             /** @enum {string} */
@@ -1537,7 +1537,7 @@ export interface components {
         ItemDelta: {
             /** @description Text to append. */
             deltaContent: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             /** @enum {string} */
             type: "item_delta";
@@ -1569,7 +1569,7 @@ export interface components {
         };
         ItemDone: {
             finalItem: components["schemas"]["FinalItem"];
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             /** @enum {string} */
             type: "item_done";
@@ -1601,7 +1601,7 @@ export interface components {
         };
         ItemError: {
             error: components["schemas"]["Fault"];
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             /** @enum {string} */
             type: "item_error";
@@ -1634,9 +1634,9 @@ export interface components {
         ItemStart: {
             /** @description Id that connects a tool call with its output. */
             callId?: string;
-            /** @description First text of the item. */
+            /** @description Beginning of the item's text. Deltas append to it. */
             initialContent?: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             itemType: components["schemas"]["ItemType"];
             /** @description For a function call, the agent's own name of the tool. */
@@ -1645,7 +1645,7 @@ export interface components {
             native?: {
                 [key: string]: string;
             };
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /** @enum {string} */
             type: "item_start";
@@ -1738,7 +1738,7 @@ export interface components {
             kind: "api" | "browser" | "local";
             /** @description Name of the credential. */
             name?: string;
-            /** @description The only directory whose sessions this credential can access. Absent: it can access all. */
+            /** @description The only directory whose sessions this credential can access. Absent: no limit. */
             projectDir?: string;
             /** @description What the credential permits. */
             scopes: components["schemas"]["Scope"][];
@@ -1772,10 +1772,10 @@ export interface components {
             errorCode?: string;
             /** @description The error, for people. */
             errorMessage?: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
             message: components["schemas"]["Message"];
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
@@ -1823,7 +1823,7 @@ export interface components {
         NoticeData: {
             /** @description Stable code of the notice. */
             code: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             level: components["schemas"]["NoticeLevel"];
             /** @description The notice, for people. */
@@ -1960,7 +1960,7 @@ export interface components {
             config?: components["schemas"]["ConfigOption"][];
             /**
              * Format: date-time
-             * @description When it was created.
+             * @description Time of creation.
              */
             createdAt: string;
             /**
@@ -1968,7 +1968,7 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
-            /** @description The agent's own files that it reported, such as its plan. Absent in lists. */
+            /** @description Files that the agent reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
             /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
             given?: {
@@ -2013,7 +2013,7 @@ export interface components {
             };
             /** @description Id of the session. */
             sessionId: string;
-            /** @description open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it. */
+            /** @description open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it. */
             state: components["schemas"]["SessionState"];
             /** @description Same as state. */
             status: components["schemas"]["SessionState"];
@@ -2021,7 +2021,7 @@ export interface components {
             title: string;
             /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
-            /** @description What was ignored or left out, for people. */
+            /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
         };
         /**
@@ -2035,7 +2035,7 @@ export interface components {
          */
         Outcome: "allow" | "deny" | "ask";
         OverviewAnswer: {
-            /** @description The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent. */
+            /** @description The kinds of agents that this server can run, with the results of the checks so far. GET /api/agents waits for the first check of an agent. */
             agents: components["schemas"]["Agent"][];
             /** @description The projects, newest activity first. */
             projects: components["schemas"]["Project"][];
@@ -2044,7 +2044,7 @@ export interface components {
         };
         PermissionData: {
             approval: components["schemas"]["Approval"];
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /**
              * Format: int64
@@ -2055,7 +2055,7 @@ export interface components {
             turnId: string;
         };
         /**
-         * @description What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+         * @description What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies every action that it would otherwise ask about. bypass: runs every tool; the server must allow this mode. Default: default.
          * @enum {string}
          */
         PermissionMode: "default" | "acceptEdits" | "plan" | "dontAsk" | "bypass";
@@ -2070,7 +2070,7 @@ export interface components {
             /** @description Position to resume after. */
             id: string;
         };
-        /** @description The only answer to a permission:request. */
+        /** @description The approval of a permission:request was answered or withdrawn. Each approval is resolved once. */
         PermissionResolvedFrame: {
             data: components["schemas"]["ResolvedData"];
             /**
@@ -2088,7 +2088,7 @@ export interface components {
         PlanData: {
             /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /**
              * Format: int64
@@ -2136,9 +2136,9 @@ export interface components {
             errorCode?: string;
             /** @description The error, for people. */
             errorMessage?: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             plan: components["schemas"]["Plan"];
             /**
@@ -2168,7 +2168,7 @@ export interface components {
             type: "plan";
         };
         Problem: {
-            /** @description Further facts, such as the option that the agent does not accept. */
+            /** @description Further facts about the error, such as the option that the agent rejected. */
             details?: {
                 [key: string]: unknown;
             };
@@ -2214,7 +2214,7 @@ export interface components {
             name: string;
             /** @description Path of the profile's file. */
             path: string;
-            /** @description Whether the profile is one of the project's own. */
+            /** @description Whether the profile belongs to the project. */
             project: boolean;
             /** @description Profiles that a governed session may delegate to. */
             subagents?: string[];
@@ -2229,7 +2229,7 @@ export interface components {
         Profiles: {
             /** @description The profiles, by name. */
             profiles: components["schemas"]["Profile"][];
-            /** @description What was ignored or left out, for people. */
+            /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
         };
         Project: {
@@ -2323,13 +2323,13 @@ export interface components {
             by: components["schemas"]["Resolver"];
             /** @description Id of the chosen choice, or withdrawn. */
             choice: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /** @description Reason for the answer. */
             reason?: string;
             /**
              * Format: int64
-             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             * @description Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
              */
             rule?: number;
             /**
@@ -2419,9 +2419,9 @@ export interface components {
         };
         /** @description The response to the message with the same requestId. result is the body that the corresponding operation returns. */
         ResponseMessage: {
-            /** @description true: the message repeats an earlier one, and result is the stored answer to that. */
+            /** @description true: the message repeats an earlier one, and result is the stored response to the earlier message. */
             replayed?: boolean;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Body of the operation's response. */
             result: unknown;
@@ -2475,7 +2475,7 @@ export interface components {
             /** @description Why status is reset, for people. */
             reason?: string;
             /**
-             * @description ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+             * @description ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
              * @enum {string}
              */
             status: "ok" | "gap" | "reset";
@@ -2576,7 +2576,7 @@ export interface components {
             };
             /** @description Id of the turn. */
             turnId: string;
-            /** @description What was ignored or left out, for people. */
+            /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
         };
         SendRequest: {
@@ -2643,7 +2643,7 @@ export interface components {
         };
         /** @description Cancels the running turn, as POST /api/session/{id}/cancel does. */
         SessionCancelMessage: {
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2676,7 +2676,7 @@ export interface components {
             reason?: string;
             /** @description A rule to store, so that later calls like this one are decided in the same way. */
             remember?: components["schemas"]["RuleRequest"];
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2692,7 +2692,7 @@ export interface components {
         SessionEndMessage: {
             error?: components["schemas"]["Problem"];
             /**
-             * @description server_shutdown: the server shuts down. error: see error.
+             * @description server_shutdown: the server is shutting down. error: the stream failed; the field error has the details.
              * @enum {string}
              */
             reason: "server_shutdown" | "error";
@@ -2739,11 +2739,11 @@ export interface components {
              */
             type: "session:hello:ack";
         };
-        /** @description Chooses the family of the connection. Allowed only as the first message. */
+        /** @description Chooses the connection's family of messages. Allowed only as the first message. */
         SessionHelloMessage: {
             /** @description Whether the server sends the growth of items as session:append. Only in the family upsert-v1. Default: false. */
             append?: boolean;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
              * @description Family of the connection. Default: the server's default family.
@@ -2804,7 +2804,7 @@ export interface components {
              * @description Approximate maximum number of entries, up to 1000. Default: 200.
              */
             limit?: number;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2816,7 +2816,7 @@ export interface components {
         };
         /** @description Ends the session, as POST /api/session/{id}/kill does. */
         SessionKillMessage: {
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2858,7 +2858,7 @@ export interface components {
             permissionMode?: components["schemas"]["PermissionMode"];
             /** @description Reasoning effort. Its values depend on the agent. */
             reasoningEffort?: string;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2884,7 +2884,7 @@ export interface components {
             opts?: components["schemas"]["Settings"];
             /** @description If a turn runs, queue the prompt until that turn ends. Default: false, which fails with TURN_IN_PROGRESS. */
             queue?: boolean;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -2913,7 +2913,7 @@ export interface components {
             thinkingDisplay?: string;
         };
         /**
-         * @description State of a session. dead: it was ended.
+         * @description State of a session. dead: the session was ended.
          * @enum {string}
          */
         SessionState: "open" | "loading" | "dead";
@@ -2935,7 +2935,7 @@ export interface components {
             config?: components["schemas"]["ConfigOption"][];
             /**
              * Format: date-time
-             * @description When it was created.
+             * @description Time of creation.
              */
             createdAt: string;
             /**
@@ -2943,7 +2943,7 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
-            /** @description The agent's own files that it reported, such as its plan. Absent in lists. */
+            /** @description Files that the agent reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
             /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
             given?: {
@@ -2988,7 +2988,7 @@ export interface components {
             };
             /** @description Id of the session. */
             sessionId: string;
-            /** @description open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it. */
+            /** @description open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it. */
             state: components["schemas"]["SessionState"];
             /** @description Same as state. */
             status: components["schemas"]["SessionState"];
@@ -3008,7 +3008,7 @@ export interface components {
              */
             type: "session:status";
         };
-        /** @description Subscribes to a session: the server sends its history after a position, and then what happens. */
+        /** @description Subscribes to a session: the server sends its history after a position, and then every change as it happens. */
         SessionSubscribeMessage: {
             /**
              * Format: int64
@@ -3022,7 +3022,7 @@ export interface components {
             limit?: number;
             /** @description Id of the log that contains the position after, from an earlier resume. */
             logId?: string;
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -3053,7 +3053,7 @@ export interface components {
         };
         /** @description Ends the subscription to a session. */
         SessionUnsubscribeMessage: {
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
             sessionId: string;
@@ -3071,13 +3071,13 @@ export interface components {
             commands?: components["schemas"]["AgentCommand"][];
             /** @description All of the agent's own settings. Replaces the previous list. */
             config?: components["schemas"]["ConfigOption"][];
-            /** @description The agent's own files that it reported. */
+            /** @description Files that the agent reported. */
             files?: components["schemas"]["AgentFile"][];
             /** @description The model in use, as the agent reported it. */
             modelId?: string;
             /** @description The permission mode in use. */
             permissionMode?: string;
-            /** @description Present if the other fields apply to one turn: the settings that the session returns to after it. */
+            /** @description Settings that the session returns to after the turn. Present only if the other fields apply to one turn. */
             restores?: components["schemas"]["SessionSettings"];
             state?: components["schemas"]["SessionState"];
             /** @description Title of the session. */
@@ -3150,9 +3150,9 @@ export interface components {
              */
             type: "session:usage";
         };
-        /** @description Subscribes to the status of every session that the credential can access: the server sends it now and whenever it changes. */
+        /** @description Subscribes to the status of every session that the credential can access: the server sends each status at once, and again whenever it changes. */
         SessionsSubscribeMessage: {
-            /** @description Chosen by the client. The response has the same requestId. */
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /**
              * @description discriminator enum property added by openapi-typescript
@@ -3191,7 +3191,7 @@ export interface components {
             /** @description Position to resume after. */
             id?: string;
         };
-        /** @description The first frame of an event stream. It has the position after which the stream starts, and reports whether the client gets every event that it lacks. */
+        /** @description The first frame of an event stream. It has the position after which the stream starts, and reports whether events between the client's position and the stream are missing. */
         StreamOpenFrame: {
             data: components["schemas"]["OpenData"];
             /**
@@ -3203,9 +3203,9 @@ export interface components {
             id?: string;
         };
         TextData: {
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
@@ -3232,9 +3232,9 @@ export interface components {
             errorCode?: string;
             /** @description The error, for people. */
             errorMessage?: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
@@ -3266,7 +3266,7 @@ export interface components {
         Token: {
             /**
              * Format: date-time
-             * @description When it was created.
+             * @description Time of creation.
              */
             createdAt: string;
             /**
@@ -3283,14 +3283,14 @@ export interface components {
             kind: "api" | "browser";
             /**
              * Format: date-time
-             * @description When it was last used.
+             * @description Time of the last use.
              */
             lastUsedAt: string;
             /** @description Name of the credential. */
             name: string;
             /** @description Id of the credential that created this one. Revoking the parent revokes this credential, too. */
             parent?: string;
-            /** @description The only directory whose sessions the credential can access. Absent: it can access all. */
+            /** @description The only directory whose sessions the credential can access. Absent: no limit. */
             projectDir?: string;
             /** @description What the credential permits. */
             scopes: string[];
@@ -3334,9 +3334,9 @@ export interface components {
              */
             exitCode?: number;
             kind?: components["schemas"]["ToolKind"];
-            /** @description Positions in files that the call concerns. */
+            /** @description Files, and lines in them, that the call concerns. */
             locations?: components["schemas"]["Location"][];
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /** @description Short description of the call, for people. */
             title?: string;
@@ -3368,9 +3368,9 @@ export interface components {
             errorCode?: string;
             /** @description The error, for people. */
             errorMessage?: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId: string;
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
@@ -3407,7 +3407,7 @@ export interface components {
         ToolProgressData: {
             /** @description Id that connects a tool call with its output. */
             callId: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /**
              * Format: int64
@@ -3440,7 +3440,7 @@ export interface components {
              * @description Exit code of the process.
              */
             exitCode?: number;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             /** @description The agent's own name of the tool. */
             name: string;
@@ -3474,12 +3474,12 @@ export interface components {
             arguments: unknown;
             /** @description Id that connects a tool call with its output. */
             callId: string;
-            /** @description Id of the item. Everything about the item has the same id. */
+            /** @description Id of the item. All events and messages about the item have the same itemId. */
             itemId?: string;
             kind?: components["schemas"]["ToolKind"];
             /** @description The agent's own name of the tool. */
             name: string;
-            /** @description The call whose subagent produced this. Absent on the main thread. */
+            /** @description Id of the tool call whose subagent produced this content. Absent on the main thread. */
             parentCallId?: string;
             /**
              * Format: int64
@@ -3636,7 +3636,7 @@ export interface components {
             reason?: string;
             /**
              * Format: int64
-             * @description Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+             * @description Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
              */
             rule?: number;
             /**
@@ -3793,7 +3793,7 @@ export interface operations {
     listAgents: {
         parameters: {
             query?: {
-                /** @description Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results. */
+                /** @description Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results. */
                 refresh?: boolean;
             };
             header?: never;
@@ -6902,7 +6902,7 @@ export interface operations {
             query?: {
                 /** @description Position to start after. Default: 0, the beginning of the log. */
                 after?: number;
-                /** @description Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session. */
+                /** @description Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup or a power loss removed events, the stream starts at the beginning of the session. */
                 logId?: string;
             };
             header?: {
@@ -7014,7 +7014,7 @@ export interface operations {
     exportSession: {
         parameters: {
             query: {
-                /** @description jsonl: all events. md and html: the items, for people. */
+                /** @description jsonl: all events, for programs. md or html: the items, for people to read. */
                 format: "jsonl" | "md" | "html";
             };
             header?: never;
@@ -8476,7 +8476,7 @@ export interface operations {
     upload: {
         parameters: {
             query: {
-                /** @description Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened. */
+                /** @description Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes. */
                 name: string;
             };
             header?: never;

@@ -38,7 +38,7 @@ export function keepLogin(login: Login) {
   }
 }
 
-const arrival = 500; // ms; how long the key of another tab's login may take to get here
+const arrival = 500; // ms; how long the key of another tab's login may take to arrive
 
 /**
  * Resolves to true once this browser's key differs from `old`, and to false if

@@ -2018,7 +2018,7 @@ type AgentCommand struct {
 
 // AgentFile defines model for AgentFile.
 type AgentFile struct {
-	// Kind plan or skill.
+	// Kind Kind of the file: plan or skill.
 	Kind string `json:"kind"`
 
 	// Path Path of the file.
@@ -2033,7 +2033,7 @@ type AgentsAnswer struct {
 
 // Append defines model for Append.
 type Append struct {
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
 	// Offset Length of the text that the client has, in UTF-8 bytes. The new text begins there.
@@ -2069,7 +2069,7 @@ type Approval struct {
 	// Id Id of the approval, unique in the session.
 	Id string `json:"id"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Kind Subject of an approval. tool: permission to run a tool. plan: consent to a plan. question: questions to the user, in arguments. form: values to enter or a page to visit, described in arguments.
@@ -2142,7 +2142,7 @@ type ApprovalResolved struct {
 	// Reason Reason for the answer.
 	Reason *string `json:"reason,omitempty"`
 
-	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	// Rule Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
 	Rule *int64               `json:"rule,omitempty"`
 	Type ApprovalResolvedType `json:"type"`
 
@@ -2153,7 +2153,7 @@ type ApprovalResolved struct {
 // ApprovalResolvedType defines model for ApprovalResolved.Type.
 type ApprovalResolvedType string
 
-// ApprovalResolvedEvent The only answer to an approval. The choice is withdrawn if the approval can no longer be answered: the agent withdrew it, or its turn ended.
+// ApprovalResolvedEvent An approval was answered or withdrawn. Each approval is resolved once. The choice is withdrawn if the agent withdrew the approval, or if its turn ended before an answer.
 type ApprovalResolvedEvent struct {
 	// EventId Unique id of the event.
 	EventId string           `json:"eventId"`
@@ -2188,7 +2188,7 @@ type Attachment struct {
 	UploadId *string `json:"uploadId,omitempty"`
 }
 
-// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
+// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
 type Auth string
 
 // Boot defines model for Boot.
@@ -2307,7 +2307,7 @@ type CompleteData struct {
 	// CostUsd Cost of the turn in US dollars.
 	CostUsd *float64 `json:"costUsd,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -2374,7 +2374,7 @@ type CreateAnswer struct {
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Warnings What was ignored or left out, for people.
+	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -2427,7 +2427,7 @@ type Empty = map[string]interface{}
 type EndData struct {
 	Error *Problem `json:"error,omitempty"`
 
-	// Reason server_shutdown: the server shuts down. error: see error.
+	// Reason server_shutdown: the server is shutting down. error: the stream failed; the field error has the details.
 	Reason EndDataReason `json:"reason"`
 
 	// Seq Position to resume after.
@@ -2438,7 +2438,7 @@ type EndData struct {
 	Type      EndDataType `json:"type"`
 }
 
-// EndDataReason server_shutdown: the server shuts down. error: see error.
+// EndDataReason server_shutdown: the server is shutting down. error: the stream failed; the field error has the details.
 type EndDataReason string
 
 // EndDataType defines model for EndData.Type.
@@ -2456,7 +2456,7 @@ type Error struct {
 
 // ErrorData defines model for ErrorData.
 type ErrorData struct {
-	// Details Further facts, such as the option that an agent does not accept.
+	// Details Further facts about the error, such as the option that the agent rejected.
 	Details *map[string]interface{} `json:"details,omitempty"`
 
 	// ErrorType Stable code of the error.
@@ -2465,7 +2465,7 @@ type ErrorData struct {
 	// Fatal Whether the error ended the turn.
 	Fatal bool `json:"fatal"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Message The error, for people.
@@ -2522,7 +2522,7 @@ type ExitData struct {
 	// Interrupted Whether the turn was cancelled.
 	Interrupted *bool `json:"interrupted,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -2630,7 +2630,7 @@ type Fault struct {
 	// Code Stable code of the error.
 	Code string `json:"code"`
 
-	// Details Further facts, such as the option that an agent does not accept.
+	// Details Further facts about the error, such as the option that the agent rejected.
 	Details *map[string]interface{} `json:"details,omitempty"`
 
 	// Message The error, for people. It contains no secrets.
@@ -2653,7 +2653,7 @@ type FunctionCallItem struct {
 	// Kind Kind of work that a tool does. delegate: starts a subagent.
 	Kind *ToolKind `json:"kind,omitempty"`
 
-	// Locations Positions in files that the call concerns.
+	// Locations Files, and lines in them, that the call concerns.
 	Locations *[]Location `json:"locations,omitempty"`
 
 	// Name The agent's own name of the tool.
@@ -2703,13 +2703,13 @@ type GateName string
 
 // Governance defines model for Governance.
 type Governance struct {
-	// ApprovalRef Reference of the approval. Delegation requires one that is not blank.
+	// ApprovalRef Reference of the approval. Must not be blank for delegation.
 	ApprovalRef *string `json:"approvalRef,omitempty"`
 
-	// ContextSealed Delegation requires true.
+	// ContextSealed Must be true for delegation.
 	ContextSealed *bool `json:"contextSealed,omitempty"`
 
-	// PipelineRunApproved Delegation requires true.
+	// PipelineRunApproved Must be true for delegation.
 	PipelineRunApproved *bool `json:"pipelineRunApproved,omitempty"`
 }
 
@@ -2732,7 +2732,7 @@ type HarnessCreateRequest struct {
 type HarnessSession struct {
 	Session SessionStatus `json:"session"`
 
-	// Warnings What was ignored or left out, for people.
+	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -2765,7 +2765,7 @@ type Hunk struct {
 
 // InitData defines model for InitData.
 type InitData struct {
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// ModelId The model in use; unknown until the agent has reported it.
@@ -2774,7 +2774,7 @@ type InitData struct {
 	// Resolved The turn's resolved options by name, each with its source.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
 
-	// Resume Its status is always ok, because the stream begins with the turn.
+	// Resume The status is always ok: the stream starts at the turn's first event.
 	Resume Resume `json:"resume"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -2789,7 +2789,7 @@ type InitData struct {
 
 // ItemCancelled defines model for ItemCancelled.
 type ItemCancelled struct {
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
 	// Reason Why an item ended before it was complete. Absent if the agent itself abandoned it.
@@ -2828,7 +2828,7 @@ type ItemDelta struct {
 	// DeltaContent Text to append.
 	DeltaContent string `json:"deltaContent"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string        `json:"itemId"`
 	Type   ItemDeltaType `json:"type"`
 }
@@ -2864,7 +2864,7 @@ type ItemDone struct {
 	// FinalItem The complete content of a finished item.
 	FinalItem FinalItem `json:"finalItem"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string       `json:"itemId"`
 	Type   ItemDoneType `json:"type"`
 }
@@ -2899,7 +2899,7 @@ type ItemDoneEventType string
 type ItemError struct {
 	Error Fault `json:"error"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string        `json:"itemId"`
 	Type   ItemErrorType `json:"type"`
 }
@@ -2935,10 +2935,10 @@ type ItemStart struct {
 	// CallId Id that connects a tool call with its output.
 	CallId *string `json:"callId,omitempty"`
 
-	// InitialContent First text of the item.
+	// InitialContent Beginning of the item's text. Deltas append to it.
 	InitialContent *string `json:"initialContent,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
 	// ItemType Type of an item.
@@ -2950,7 +2950,7 @@ type ItemStart struct {
 	// Native The agent's own ids of the item, by kind.
 	Native *map[string]string `json:"native,omitempty"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string       `json:"parentCallId,omitempty"`
 	Type         ItemStartType `json:"type"`
 }
@@ -2986,10 +2986,13 @@ type ItemType string
 
 // ItemsAnswer defines model for ItemsAnswer.
 type ItemsAnswer struct {
+	// First Only if the request had before: position to send as before for the preceding page.
+	First *int64 `json:"first,omitempty"`
+
 	// Items The entries, oldest first, in the form of session:history.
 	Items []Entry `json:"items"`
 
-	// More Whether the log has further entries after seq.
+	// More Whether the log has further entries in the direction of the request: after seq, or before first.
 	More bool `json:"more"`
 
 	// Seq Position to continue after.
@@ -3046,7 +3049,7 @@ type MeAnswer struct {
 	// Name Name of the credential.
 	Name *string `json:"name,omitempty"`
 
-	// ProjectDir The only directory whose sessions this credential can access. Absent: it can access all.
+	// ProjectDir The only directory whose sessions this credential can access. Absent: no limit.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
 	// Scopes What the credential permits.
@@ -3095,11 +3098,11 @@ type MessageUpsert struct {
 	// ErrorMessage The error, for people.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId  string  `json:"itemId"`
 	Message Message `json:"message"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -3158,7 +3161,7 @@ type NoticeData struct {
 	// Code Stable code of the notice.
 	Code string `json:"code"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Level Severity of a notice.
@@ -3237,7 +3240,7 @@ type Options struct {
 	// AddDirs Absolute paths of further directories that the agent may use, at most 16. Default: none.
 	AddDirs *[]string `json:"addDirs,omitempty"`
 
-	// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: as the server is configured, else the agent chooses.
+	// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
 	Auth *Auth `json:"auth,omitempty"`
 
 	// Config Values of the agent's own settings, by id, at most 100. Default: the agent's.
@@ -3261,7 +3264,7 @@ type Options struct {
 	// Model Name of the model, at most 128 bytes. Default: the agent's.
 	Model *string `json:"model,omitempty"`
 
-	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies every action that it would otherwise ask about. bypass: runs every tool; the server must allow this mode. Default: default.
 	PermissionMode *PermissionMode `json:"permissionMode,omitempty"`
 
 	// Persona Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session.
@@ -3305,13 +3308,13 @@ type OptionsAnswer struct {
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
-	// CreatedAt When it was created.
+	// CreatedAt Time of creation.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *OptionsAnswerDelegation `json:"delegation,omitempty"`
 
-	// Files The agent's own files that it reported, such as its plan. Absent in lists.
+	// Files Files that the agent reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
 
 	// Given Values of config that clients have set, by id. They stay in force when the agent restarts.
@@ -3359,7 +3362,7 @@ type OptionsAnswer struct {
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// State open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it.
+	// State open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it.
 	State SessionState `json:"state"`
 
 	// Status Same as state.
@@ -3371,7 +3374,7 @@ type OptionsAnswer struct {
 	// TurnId Id of the running turn. Absent if no turn runs.
 	TurnId *string `json:"turnId,omitempty"`
 
-	// Warnings What was ignored or left out, for people.
+	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -3386,7 +3389,7 @@ type Outcome string
 
 // OverviewAnswer defines model for OverviewAnswer.
 type OverviewAnswer struct {
-	// Agents The kinds of agents that this server can run, with what is known now. GET /api/agents waits for the first check of an agent.
+	// Agents The kinds of agents that this server can run, with the results of the checks so far. GET /api/agents waits for the first check of an agent.
 	Agents []Agent `json:"agents"`
 
 	// Projects The projects, newest activity first.
@@ -3400,7 +3403,7 @@ type OverviewAnswer struct {
 type PermissionData struct {
 	Approval Approval `json:"approval"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -3410,7 +3413,7 @@ type PermissionData struct {
 	TurnId string `json:"turnId"`
 }
 
-// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies every action that it would otherwise ask about. bypass: runs every tool; the server must allow this mode. Default: default.
 type PermissionMode string
 
 // PermissionRequestFrame The agent waits for an answer to an approval.
@@ -3425,7 +3428,7 @@ type PermissionRequestFrame struct {
 // PermissionRequestFrameEvent defines model for PermissionRequestFrame.Event.
 type PermissionRequestFrameEvent string
 
-// PermissionResolvedFrame The only answer to a permission:request.
+// PermissionResolvedFrame The approval of a permission:request was answered or withdrawn. Each approval is resolved once.
 type PermissionResolvedFrame struct {
 	Data  ResolvedData                 `json:"data"`
 	Event PermissionResolvedFrameEvent `json:"event"`
@@ -3448,7 +3451,7 @@ type PlanData struct {
 	// Entries The steps of the plan, in order.
 	Entries []PlanEntry `json:"entries"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -3503,10 +3506,10 @@ type PlanUpsert struct {
 	// ErrorMessage The error, for people.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 	Plan         Plan    `json:"plan"`
 
@@ -3535,7 +3538,7 @@ type PlanUpsertType string
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Details Further facts, such as the option that the agent does not accept.
+	// Details Further facts about the error, such as the option that the agent rejected.
 	Details *map[string]interface{} `json:"details,omitempty"`
 
 	// Message What happened and what to do next, for people. It contains no secrets.
@@ -3592,7 +3595,7 @@ type Profile struct {
 	// Path Path of the profile's file.
 	Path string `json:"path"`
 
-	// Project Whether the profile is one of the project's own.
+	// Project Whether the profile belongs to the project.
 	Project bool `json:"project"`
 
 	// Subagents Profiles that a governed session may delegate to.
@@ -3615,7 +3618,7 @@ type Profiles struct {
 	// Profiles The profiles, by name.
 	Profiles []Profile `json:"profiles"`
 
-	// Warnings What was ignored or left out, for people.
+	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -3727,13 +3730,13 @@ type ResolvedData struct {
 	// Choice Id of the chosen choice, or withdrawn.
 	Choice string `json:"choice"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Reason Reason for the answer.
 	Reason *string `json:"reason,omitempty"`
 
-	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	// Rule Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
 	Rule *int64 `json:"rule,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -3876,14 +3879,14 @@ type Resume struct {
 	// Reason Why status is reset, for people.
 	Reason *string `json:"reason,omitempty"`
 
-	// Status ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+	// Status ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
 	Status ResumeStatus `json:"status"`
 
 	// To Last missing position, if status is gap.
 	To *int64 `json:"to,omitempty"`
 }
 
-// ResumeStatus ok: the client gets every event after its position. gap: some events are missing. reset: the position is invalid, and the client starts again with an empty state.
+// ResumeStatus ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
 type ResumeStatus string
 
 // Rule defines model for Rule.
@@ -4001,7 +4004,7 @@ type SendAnswer struct {
 	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 
-	// Warnings What was ignored or left out, for people.
+	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -4126,7 +4129,7 @@ type SessionSettings struct {
 	ThinkingDisplay *string `json:"thinkingDisplay,omitempty"`
 }
 
-// SessionState State of a session. dead: it was ended.
+// SessionState State of a session. dead: the session was ended.
 type SessionState string
 
 // SessionStatus defines model for SessionStatus.
@@ -4149,13 +4152,13 @@ type SessionStatus struct {
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
-	// CreatedAt When it was created.
+	// CreatedAt Time of creation.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *SessionStatusDelegation `json:"delegation,omitempty"`
 
-	// Files The agent's own files that it reported, such as its plan. Absent in lists.
+	// Files Files that the agent reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
 
 	// Given Values of config that clients have set, by id. They stay in force when the agent restarts.
@@ -4203,7 +4206,7 @@ type SessionStatus struct {
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// State open: accepts prompts. loading: its history is being imported. dead: was ended; load it to reopen it.
+	// State open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it.
 	State SessionState `json:"state"`
 
 	// Status Same as state.
@@ -4243,7 +4246,7 @@ type SessionUpdated struct {
 	// Config All of the agent's own settings. Replaces the previous list.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
-	// Files The agent's own files that it reported.
+	// Files Files that the agent reported.
 	Files *[]AgentFile `json:"files,omitempty"`
 
 	// ModelId The model in use, as the agent reported it.
@@ -4252,10 +4255,10 @@ type SessionUpdated struct {
 	// PermissionMode The permission mode in use.
 	PermissionMode *string `json:"permissionMode,omitempty"`
 
-	// Restores Present if the other fields apply to one turn: the settings that the session returns to after it.
+	// Restores Settings that the session returns to after the turn. Present only if the other fields apply to one turn.
 	Restores *SessionSettings `json:"restores,omitempty"`
 
-	// State State of a session. dead: it was ended.
+	// State State of a session. dead: the session was ended.
 	State *SessionState `json:"state,omitempty"`
 
 	// Title Title of the session.
@@ -4322,7 +4325,7 @@ type Settings struct {
 	// Model Name of the model for this turn, at most 128 bytes. Default: that of the session.
 	Model *string `json:"model,omitempty"`
 
-	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies what it would ask about. bypass: runs every tool; the server must allow this mode. Default: default.
+	// PermissionMode What the agent may do without asking. default: asks before each action that needs permission. acceptEdits: may edit files. plan: plans without changing anything. dontAsk: denies every action that it would otherwise ask about. bypass: runs every tool; the server must allow this mode. Default: default.
 	PermissionMode *PermissionMode `json:"permissionMode,omitempty"`
 
 	// Persona Name of a profile; GET /api/profiles lists them. Default: for a new session the server's default profile, for a turn the profile of its session.
@@ -4349,7 +4352,7 @@ type StreamEndFrame struct {
 // StreamEndFrameEvent defines model for StreamEndFrame.Event.
 type StreamEndFrameEvent string
 
-// StreamOpenFrame The first frame of an event stream. It has the position after which the stream starts, and reports whether the client gets every event that it lacks.
+// StreamOpenFrame The first frame of an event stream. It has the position after which the stream starts, and reports whether events between the client's position and the stream are missing.
 type StreamOpenFrame struct {
 	Data  OpenData             `json:"data"`
 	Event StreamOpenFrameEvent `json:"event"`
@@ -4363,10 +4366,10 @@ type StreamOpenFrameEvent string
 
 // TextData defines model for TextData.
 type TextData struct {
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4393,10 +4396,10 @@ type ThinkingUpsert struct {
 	// ErrorMessage The error, for people.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4425,7 +4428,7 @@ type ThinkingUpsertType string
 
 // Token defines model for Token.
 type Token struct {
-	// CreatedAt When it was created.
+	// CreatedAt Time of creation.
 	CreatedAt time.Time `json:"createdAt"`
 
 	// ExpiresAt Absent: the credential does not expire.
@@ -4437,7 +4440,7 @@ type Token struct {
 	// Kind api: a token. browser: a login of the page.
 	Kind TokenKind `json:"kind"`
 
-	// LastUsedAt When it was last used.
+	// LastUsedAt Time of the last use.
 	LastUsedAt time.Time `json:"lastUsedAt"`
 
 	// Name Name of the credential.
@@ -4446,7 +4449,7 @@ type Token struct {
 	// Parent Id of the credential that created this one. Revoking the parent revokes this credential, too.
 	Parent *string `json:"parent,omitempty"`
 
-	// ProjectDir The only directory whose sessions the credential can access. Absent: it can access all.
+	// ProjectDir The only directory whose sessions the credential can access. Absent: no limit.
 	ProjectDir *string `json:"projectDir,omitempty"`
 
 	// Scopes What the credential permits.
@@ -4503,10 +4506,10 @@ type ToolCall struct {
 	// Kind Kind of work that a tool does. delegate: starts a subagent.
 	Kind *ToolKind `json:"kind,omitempty"`
 
-	// Locations Positions in files that the call concerns.
+	// Locations Files, and lines in them, that the call concerns.
 	Locations *[]Location `json:"locations,omitempty"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Title Short description of the call, for people.
@@ -4545,10 +4548,10 @@ type ToolCallUpsert struct {
 	// ErrorMessage The error, for people.
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId string `json:"itemId"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4583,7 +4586,7 @@ type ToolProgressData struct {
 	// CallId Id that connects a tool call with its output.
 	CallId string `json:"callId"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4619,7 +4622,7 @@ type ToolResultData struct {
 	// ExitCode Exit code of the process.
 	ExitCode *int64 `json:"exitCode,omitempty"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Name The agent's own name of the tool.
@@ -4661,7 +4664,7 @@ type ToolStartData struct {
 	// CallId Id that connects a tool call with its output.
 	CallId string `json:"callId"`
 
-	// ItemId Id of the item. Everything about the item has the same id.
+	// ItemId Id of the item. All events and messages about the item have the same itemId.
 	ItemId *string `json:"itemId,omitempty"`
 
 	// Kind Kind of work that a tool does. delegate: starts a subagent.
@@ -4670,7 +4673,7 @@ type ToolStartData struct {
 	// Name The agent's own name of the tool.
 	Name string `json:"name"`
 
-	// ParentCallId The call whose subagent produced this. Absent on the main thread.
+	// ParentCallId Id of the tool call whose subagent produced this content. Absent on the main thread.
 	ParentCallId *string `json:"parentCallId,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4858,7 +4861,7 @@ type UpsertApproval struct {
 	// Reason Reason for the answer.
 	Reason *string `json:"reason,omitempty"`
 
-	// Rule Id of the stored rule that decided. If by is user: id of the rule that was stored with the answer.
+	// Rule Id of the stored rule that decided. If by is user, id of the rule that was stored with the answer.
 	Rule *int64 `json:"rule,omitempty"`
 
 	// Seq Position in the session's log. A client resumes after it.
@@ -4982,7 +4985,7 @@ type UsageUpdatedEventType string
 
 // ListAgentsParams defines parameters for ListAgents.
 type ListAgentsParams struct {
-	// Refresh Whether to check every agent now, which takes up to 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
+	// Refresh Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
 }
 
@@ -5045,7 +5048,7 @@ type FollowEventsParams struct {
 	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// LogId Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup, the stream starts at the beginning of the session.
+	// LogId Id of the log that contains the position, from the first frame of an earlier stream. If the server now has another log, because its data was restored from a backup or a power loss removed events, the stream starts at the beginning of the session.
 	LogId *string `form:"logId,omitempty" json:"logId,omitempty"`
 
 	// LastEventID Same as after, and takes precedence over it.
@@ -5054,7 +5057,7 @@ type FollowEventsParams struct {
 
 // ExportSessionParams defines parameters for ExportSession.
 type ExportSessionParams struct {
-	// Format jsonl: all events. md and html: the items, for people.
+	// Format jsonl: all events, for programs. md or html: the items, for people to read.
 	Format ExportSessionParamsFormat `form:"format" json:"format"`
 }
 
@@ -5072,6 +5075,9 @@ type ListItemsParams struct {
 	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
+	// Before Position before which the page ends; 0 for the end of the log. Not together with after. Each entry is on one page: an item on the page with the event that ended it, or on the newest page if it has not ended.
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
+
 	// Limit Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 }
@@ -5084,7 +5090,7 @@ type SendPromptParams struct {
 
 // UploadParams defines parameters for Upload.
 type UploadParams struct {
-	// Name Name of the file. Its extension determines the media type. A name of more than 200 bytes is shortened.
+	// Name Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.
 	Name string `form:"name" json:"name"`
 }
 
@@ -7817,7 +7823,7 @@ type ClientInterface interface {
 
 	// ListAgents List the kinds of agents
 	//
-	// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
+	// Requires the scope read. Returns whether each agent is installed and logged in on the server's machine, and which models it offers.
 	//
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7842,7 +7848,7 @@ type ClientInterface interface {
 
 	// HarnessBootWithBody Start or resume a session's agent
 	//
-	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7851,7 +7857,7 @@ type ClientInterface interface {
 
 	// HarnessBoot Start or resume a session's agent
 	//
-	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8003,7 +8009,7 @@ type ClientInterface interface {
 
 	// Overview Get sessions, agents and projects
 	//
-	// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+	// Requires the scope read. Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true.
 	//
 	// Corresponds with GET /api/overview (the `Overview` operationId).
 	Overview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8106,7 +8112,7 @@ type ClientInterface interface {
 
 	// GetApproval Get a pending approval
 	//
-	// Requires the scope read. Also returns suggested rules that would allow calls like it.
+	// Requires the scope read. Also returns suggested rules that would allow similar calls.
 	//
 	// Corresponds with GET /api/session/{id}/approvals/{approvalId} (the `GetApproval` operationId).
 	GetApproval(ctx context.Context, id string, approvalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8181,14 +8187,14 @@ type ClientInterface interface {
 
 	// ListItems Read a session's history
 	//
-	// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
+	// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 	//
 	// Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// KillSessionWithBody End a session
 	//
-	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+	// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8197,7 +8203,7 @@ type ClientInterface interface {
 
 	// KillSession End a session
 	//
-	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+	// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8206,7 +8212,7 @@ type ClientInterface interface {
 
 	// LoadSessionWithBody Open a session
 	//
-	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+	// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8215,7 +8221,7 @@ type ClientInterface interface {
 
 	// LoadSession Open a session
 	//
-	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+	// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8224,7 +8230,7 @@ type ClientInterface interface {
 
 	// SetOptionsWithBody Change a session's options
 	//
-	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+	// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8233,7 +8239,7 @@ type ClientInterface interface {
 
 	// SetOptions Change a session's options
 	//
-	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+	// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8310,7 +8316,7 @@ type ClientInterface interface {
 
 	// UploadWithBody Upload a file
 	//
-	// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
+	// Requires the scope send. Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8341,7 +8347,7 @@ type ClientInterface interface {
 
 // ListAgents List the kinds of agents
 //
-// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
+// Requires the scope read. Returns whether each agent is installed and logged in on the server's machine, and which models it offers.
 //
 // Corresponds with GET /api/agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8396,7 +8402,7 @@ func (c *Client) HarnessInterrupt(ctx context.Context, body HarnessInterruptJSON
 
 // HarnessBootWithBody Start or resume a session's agent
 //
-// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8415,7 +8421,7 @@ func (c *Client) HarnessBootWithBody(ctx context.Context, contentType string, bo
 
 // HarnessBoot Start or resume a session's agent
 //
-// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8747,7 +8753,7 @@ func (c *Client) Me(ctx context.Context, reqEditors ...RequestEditorFn) (*http.R
 
 // Overview Get sessions, agents and projects
 //
-// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+// Requires the scope read. Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true.
 //
 // Corresponds with GET /api/overview (the `Overview` operationId).
 func (c *Client) Overview(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8980,7 +8986,7 @@ func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, r
 
 // GetApproval Get a pending approval
 //
-// Requires the scope read. Also returns suggested rules that would allow calls like it.
+// Requires the scope read. Also returns suggested rules that would allow similar calls.
 //
 // Corresponds with GET /api/session/{id}/approvals/{approvalId} (the `GetApproval` operationId).
 func (c *Client) GetApproval(ctx context.Context, id string, approvalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9145,7 +9151,7 @@ func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSession
 
 // ListItems Read a session's history
 //
-// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
+// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 //
 // Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9162,7 +9168,7 @@ func (c *Client) ListItems(ctx context.Context, id string, params *ListItemsPara
 
 // KillSessionWithBody End a session
 //
-// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9181,7 +9187,7 @@ func (c *Client) KillSessionWithBody(ctx context.Context, id string, contentType
 
 // KillSession End a session
 //
-// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9200,7 +9206,7 @@ func (c *Client) KillSession(ctx context.Context, id string, body KillSessionJSO
 
 // LoadSessionWithBody Open a session
 //
-// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9219,7 +9225,7 @@ func (c *Client) LoadSessionWithBody(ctx context.Context, id string, contentType
 
 // LoadSession Open a session
 //
-// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9238,7 +9244,7 @@ func (c *Client) LoadSession(ctx context.Context, id string, body LoadSessionJSO
 
 // SetOptionsWithBody Change a session's options
 //
-// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9257,7 +9263,7 @@ func (c *Client) SetOptionsWithBody(ctx context.Context, id string, contentType 
 
 // SetOptions Change a session's options
 //
-// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9424,7 +9430,7 @@ func (c *Client) RevokeToken(ctx context.Context, id string, body RevokeTokenJSO
 
 // UploadWithBody Upload a file
 //
-// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
+// Requires the scope send. Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10938,6 +10944,18 @@ func NewListItemsRequest(server string, id string, params *ListItemsParams) (*ht
 
 		}
 
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
@@ -11494,7 +11512,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListAgentsWithResponse List the kinds of agents
 	//
-	// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
+	// Requires the scope read. Returns whether each agent is installed and logged in on the server's machine, and which models it offers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11521,7 +11539,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessBootWithBodyWithResponse Start or resume a session's agent
 	//
-	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11530,7 +11548,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessBootWithResponse Start or resume a session's agent
 	//
-	// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11692,7 +11710,7 @@ type ClientWithResponsesInterface interface {
 
 	// OverviewWithResponse Get sessions, agents and projects
 	//
-	// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+	// Requires the scope read. Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11809,7 +11827,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetApprovalWithResponse Get a pending approval
 	//
-	// Requires the scope read. Also returns suggested rules that would allow calls like it.
+	// Requires the scope read. Also returns suggested rules that would allow similar calls.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11890,7 +11908,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListItemsWithResponse Read a session's history
 	//
-	// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
+	// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -11899,7 +11917,7 @@ type ClientWithResponsesInterface interface {
 
 	// KillSessionWithBodyWithResponse End a session
 	//
-	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+	// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11908,7 +11926,7 @@ type ClientWithResponsesInterface interface {
 
 	// KillSessionWithResponse End a session
 	//
-	// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+	// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11917,7 +11935,7 @@ type ClientWithResponsesInterface interface {
 
 	// LoadSessionWithBodyWithResponse Open a session
 	//
-	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+	// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11926,7 +11944,7 @@ type ClientWithResponsesInterface interface {
 
 	// LoadSessionWithResponse Open a session
 	//
-	// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+	// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11935,7 +11953,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetOptionsWithBodyWithResponse Change a session's options
 	//
-	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+	// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -11944,7 +11962,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetOptionsWithResponse Change a session's options
 	//
-	// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+	// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -12025,7 +12043,7 @@ type ClientWithResponsesInterface interface {
 
 	// UploadWithBodyWithResponse Upload a file
 	//
-	// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
+	// Requires the scope send. Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17122,7 +17140,7 @@ func (r OpenapiResponse) ContentType() string {
 
 // ListAgentsWithResponse List the kinds of agents
 //
-// Requires the scope read. Includes whether each is installed and logged in on the server's machine, and its models.
+// Requires the scope read. Returns whether each agent is installed and logged in on the server's machine, and which models it offers.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17167,7 +17185,7 @@ func (c *ClientWithResponses) HarnessInterruptWithResponse(ctx context.Context, 
 
 // HarnessBootWithBodyWithResponse Start or resume a session's agent
 //
-// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17182,7 +17200,7 @@ func (c *ClientWithResponses) HarnessBootWithBodyWithResponse(ctx context.Contex
 
 // HarnessBootWithResponse Start or resume a session's agent
 //
-// Requires the scope send. The next prompt then need not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17452,7 +17470,7 @@ func (c *ClientWithResponses) MeWithResponse(ctx context.Context, reqEditors ...
 
 // OverviewWithResponse Get sessions, agents and projects
 //
-// Requires the scope read. All in one response, for the first view of a page. Waits for no agent: an agent that is being checked has checking: true.
+// Requires the scope read. Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17647,7 +17665,7 @@ func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, para
 
 // GetApprovalWithResponse Get a pending approval
 //
-// Requires the scope read. Also returns suggested rules that would allow calls like it.
+// Requires the scope read. Also returns suggested rules that would allow similar calls.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17782,7 +17800,7 @@ func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id st
 
 // ListItemsWithResponse Read a session's history
 //
-// Requires the scope read. Returns one page of whole items. Continue with after set to the returned seq while more is true.
+// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -17797,7 +17815,7 @@ func (c *ClientWithResponses) ListItemsWithResponse(ctx context.Context, id stri
 
 // KillSessionWithBodyWithResponse End a session
 //
-// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17812,7 +17830,7 @@ func (c *ClientWithResponses) KillSessionWithBodyWithResponse(ctx context.Contex
 
 // KillSessionWithResponse End a session
 //
-// Requires the scope send. Stops the agent and every process that it started. The events stay; POST /api/session/{id}/load reopens the session.
+// Requires the scope send. Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17827,7 +17845,7 @@ func (c *ClientWithResponses) KillSessionWithResponse(ctx context.Context, id st
 
 // LoadSessionWithBodyWithResponse Open a session
 //
-// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17842,7 +17860,7 @@ func (c *ClientWithResponses) LoadSessionWithBodyWithResponse(ctx context.Contex
 
 // LoadSessionWithResponse Open a session
 //
-// Requires the scope send. Reopens an ended session, and imports the turns that the agent's conversation has gained outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
+// Requires the scope send. Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17857,7 +17875,7 @@ func (c *ClientWithResponses) LoadSessionWithResponse(ctx context.Context, id st
 
 // SetOptionsWithBodyWithResponse Change a session's options
 //
-// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -17872,7 +17890,7 @@ func (c *ClientWithResponses) SetOptionsWithBodyWithResponse(ctx context.Context
 
 // SetOptionsWithResponse Change a session's options
 //
-// Requires the scope send. If one option is rejected, none changes. An option that the agent accepts only at its start can change only while no agent runs.
+// Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -18007,7 +18025,7 @@ func (c *ClientWithResponses) RevokeTokenWithResponse(ctx context.Context, id st
 
 // UploadWithBodyWithResponse Upload a file
 //
-// Requires the scope send. The file can be attached to a prompt by its uploadId. It may have at most 10 MiB and is deleted after 24 hours.
+// Requires the scope send. Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //

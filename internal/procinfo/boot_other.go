@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package procinfo
+
+func readBootID() string { return "" }
