@@ -37,8 +37,8 @@ func sameLists(t *testing.T, g *Gateway, f Filter, after string) {
 	}
 }
 
-// The list that is kept is the one that is read anew, whatever happens to
-// sessions.
+// The kept list equals a list that is read from the catalogue, whatever happens
+// to sessions.
 func TestKeptListFollowsSessions(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
