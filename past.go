@@ -111,6 +111,17 @@ func (p Past) Tail(ctx context.Context, pacer *upsert.Pacer, end int64, limit in
 	return s.page(end), err
 }
 
+// TailFrom returns the page that [Past.Tail] returned with this First for a log
+// that ended at position end.
+func (p Past) TailFrom(ctx context.Context, pacer *upsert.Pacer, first, end int64) (Page, error) {
+	s := shelf{low: max(first-1, 0), unfinished: true}
+	c, err := p.start(ctx, s.low)
+	if err == nil {
+		err = p.foldWhole(ctx, pacer, &s, c, end)
+	}
+	return s.page(end), err
+}
+
 // fill adds windows of the log before end until s is full.
 func (p Past) fill(ctx context.Context, s *shelf, end int64) error {
 	for end > 0 && !s.full() {
@@ -134,12 +145,19 @@ func (p Past) window(ctx context.Context, pacer *upsert.Pacer, s *shelf, end int
 		return err
 	}
 	s.low = c.Seq
-	settings := *pacer
-	if err = p.fold(ctx, pacer, s, c, end); !errors.Is(err, upsert.ErrUnpaired) {
+	return p.foldWhole(ctx, pacer, s, c, end)
+}
+
+// foldWhole is fold, but starts where no turn is open if checkpoint c lacks what
+// the fold needs.
+func (p Past) foldWhole(ctx context.Context, pacer *upsert.Pacer, s *shelf, c Checkpoint, end int64) error {
+	low, settings := s.low, *pacer
+	err := p.fold(ctx, pacer, s, c, end)
+	if !errors.Is(err, upsert.ErrUnpaired) {
 		return err
 	}
 	*pacer = settings
-	s.entries, s.open, s.low = nil, nil, c.Seq
+	s.entries, s.open, s.low = nil, nil, low
 	if c, err = CutBefore(ctx, p.Log, p.Session, c.Seq); err != nil {
 		return err
 	}
@@ -206,7 +224,7 @@ func (p Past) fold(ctx context.Context, pacer *upsert.Pacer, s *shelf, c Checkpo
 
 // A shelf collects the frames of a page.
 type shelf struct {
-	limit      int
+	limit      int  // number of frames; 0: all frames after low
 	unfinished bool // the page has what is unfinished at its end
 
 	low     int64           // the page has all frames after this position
@@ -247,6 +265,9 @@ func (s *shelf) add(older shelf) {
 // trim removes the oldest frames beyond the bounds of a page. Frames with the
 // same position stay together.
 func (s *shelf) trim() {
+	if s.limit == 0 {
+		return
+	}
 	slices.SortStableFunc(s.entries, func(a, b upsert.Change) int { return cmp.Compare(b.Seq, a.Seq) })
 	s.bytes = 0
 	n := 0

@@ -90,6 +90,13 @@ func TestPagesTogetherAreTheWholeHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		again, err := past.TailFrom(t.Context(), new(upsert.Pacer), tail.First, end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(framesByKey(t, tail.Outs), framesByKey(t, again.Outs)); d != "" || again.First != tail.First {
+			t.Fatalf("log of %d from %d, read again from %d (-first +again):\n%s", end, tail.First, again.First, d)
+		}
 		got := framesByKey(t, tail.Outs)
 		page := tail
 		for page.More() {

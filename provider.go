@@ -307,7 +307,8 @@ type Options struct {
 	Timeout               time.Duration              `json:"-"` // of a Run, from spawn to exit. Default: none
 	Approve               Approver                   `json:"-"` // answers approvals. Default: Start denies, Open waits for Decide
 	Judge                 Judge                      `json:"-"` // of a Run: decides approvals before Approve is asked; for a session see Config.Judge. Default: none
-	Tap                   func(dir Dir, line []byte) `json:"-"` // sees every raw line; for recordings. The slice is reused
+	Tap                   func(dir Dir, line []byte) `json:"-"` // sees every raw line, and marks with DirMeta; for recordings. The slice is reused
+	Tapping               func() bool                `json:"-"` // whether Tap uses lines now; it must not block. Default: always
 	Filter                func(opt Options) Filter   `json:"-"` // returns the Filter of one agent's events. Default: none
 	Counters              *Counters                  `json:"-"` // count agent output that is not logged. Default: not counted
 	Warn                  func(code, message string) `json:"-"` // called for dangerous settings. Default: none

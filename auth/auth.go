@@ -25,7 +25,7 @@ const (
 	Read    Scope = "read"    // read sessions and their events
 	Send    Scope = "send"    // create, prompt, cancel and end sessions
 	Approve Scope = "approve" // answer approvals
-	Admin   Scope = "admin"   // manage credentials
+	Admin   Scope = "admin"   // manage credentials, and capture raw lines of agents
 )
 
 // All returns every scope.

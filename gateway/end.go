@@ -78,6 +78,9 @@ func (g *Gateway) deleteOnce(ctx context.Context, id string) (bool, error) {
 		if e != nil {
 			g.records.retire(e)
 		}
+		if err := g.opener.captures.remove(id); err != nil {
+			return err
+		}
 		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 			return storeError(err)
 		}

@@ -167,6 +167,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules, checkpoints: g.checkpoints,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
+		captures: newCaptures(cfg.DataDir, cfg.Logger),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/audit"
@@ -30,6 +31,7 @@ type opener struct {
 	rules     *rulebook
 	counters  map[string]*runnel.Counters // by name of the provider
 	tally     *tally
+	captures  *captures
 
 	checkpoints *checkpoints
 }
@@ -110,7 +112,17 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
-	cfg.Annotate = e.gov.annotate
+	if keptOf(rec.Options).Capture {
+		o.captures.resume(rec.ID, p.Name())
+	}
+	var opened atomic.Bool // before, the session may drop notices; see runnel.Config.Annotate
+	cfg.Annotate = func(ev event.Event) []event.Notice {
+		notices := e.gov.annotate(ev)
+		if opened.Load() {
+			notices = append(notices, o.captures.notices(rec.ID)...)
+		}
+		return notices
+	}
 	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
 	cfg.Reserve = e.reserve
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
@@ -118,6 +130,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if err != nil {
 		return nil, res.sources.Blame(err)
 	}
+	opened.Store(true)
 	if !cfg.Dormant { // the caller of start writes the record
 		e.boot(res.Options)
 	}

@@ -37,6 +37,7 @@ type kept struct {
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
 	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
+	Capture    bool                `json:"capture,omitzero"` // see Captures.Set
 }
 
 // in returns the stored options with k merged into them.

@@ -37,6 +37,7 @@ func (r *recovery) run(ctx context.Context) error {
 			return storeError(err)
 		}
 	}
+	r.opener.captures.prune(ctx, r.cfg.Catalogue)
 	waiting, err := r.queue.recover(ctx, r.cfg.Log) // must precede the opening of sessions, which count their queued prompts
 	if err != nil {
 		return err

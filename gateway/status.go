@@ -40,6 +40,8 @@ type Status struct {
 
 	Files []event.AgentFile `json:"files,omitempty" doc:"Files that the agent reported, such as its plan. Absent in lists."`
 
+	Capture *Capture `json:"capture,omitempty" doc:"The session's debug capture. Absent in lists, and if the session never had one."`
+
 	LastLine         string           `json:"lastLine,omitempty" doc:"One line of text from the newest activity, for lists."`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error" doc:"Outcome of the newest turn that has ended."`
 	PendingApprovals []event.Approval `json:"pendingApprovals" doc:"Approvals that wait for an answer."`
@@ -59,7 +61,10 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	}
 	if e := g.sessions.peek(id); e != nil {
 		err := e.recall(ctx, g.records.reports)
-		return e.status(), err
+		st := e.status()
+		rec, _ := e.snapshot()
+		st.Capture = g.opener.captures.status(id, keptOf(rec.Options).Capture)
+		return st, err
 	}
 	rec, err := g.opener.record(ctx, id)
 	if err != nil {
@@ -71,6 +76,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	}
 	r, _, err := g.records.reports.read(ctx, id)
 	st.Config, st.Files = r.config, r.files
+	st.Capture = g.opener.captures.status(id, keptOf(rec.Options).Capture)
 	if res, err := g.opener.resolveRecord(rec); err == nil { // on an error Resolved stays empty; the next prompt returns the error
 		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
 	}

@@ -427,12 +427,14 @@ func TestConnectionHasFewRequestsWithoutACredentialAtOnce(t *testing.T) {
 // request. Another credential is not affected.
 func TestArrivingBodiesAreBounded(t *testing.T) { synctest.Test(t, arrivingBodiesAreBounded) }
 
+const mostArriving = 64 << 20 // default of Limits.ArrivingBytes
+
 func arrivingBodiesAreBounded(t *testing.T) {
 	s := serve(t)
 	id, mine, other := s.create(), s.token, s.mint(auth.Read, auth.Send)
 	const beyond = 6
 	var conns []net.Conn
-	refused := make(chan int, maxArriving/reply.MaxBody+beyond)
+	refused := make(chan int, mostArriving/reply.MaxBody+beyond)
 	for range cap(refused) {
 		c, err := s.ln.dial(t.Context(), "", "")
 		if err != nil {
@@ -482,7 +484,7 @@ func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
 			return c
 		}
 		var conns []net.Conn
-		for range maxArriving / reply.MaxBody * 2 {
+		for range mostArriving / reply.MaxBody * 2 {
 			conns = append(conns, open("{"))
 		}
 		synctest.Wait()
@@ -490,7 +492,7 @@ func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
 			t.Errorf("beside %d slow requests of a byte each: got %d %s", len(conns), w.Code, w.Body)
 		}
 		const beyond = 6
-		refused := make(chan int, maxArriving/reply.MaxBody+beyond)
+		refused := make(chan int, mostArriving/reply.MaxBody+beyond)
 		for range cap(refused) {
 			c := open(strings.Repeat(" ", reply.MaxBody-1))
 			conns = append(conns, c)
@@ -502,7 +504,7 @@ func TestSlowBodiesOfUnknownLengthCountAsWhatArrived(t *testing.T) {
 		}
 		for range beyond {
 			if got := <-refused; got != http.StatusTooManyRequests {
-				t.Errorf("beside %d MiB of other requests: got %d", maxArriving>>20, got)
+				t.Errorf("beside %d MiB of other requests: got %d", mostArriving>>20, got)
 			}
 		}
 		for _, c := range conns {

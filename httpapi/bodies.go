@@ -5,22 +5,18 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
-
-// maxArriving bounds the memory, in bytes, that the bodies of one credential's
-// requests may occupy while they arrive. A client that sends each body without
-// delay does not reach it.
-const maxArriving = 64 << 20
 
 // arrivingStep is the unit, in bytes, in which a body without a declared length
 // is counted as it arrives.
 const arrivingStep = 16 << 10
 
-// arriving counts the bytes of bodies that are arriving, by credential. The
-// zero value is ready to use.
+// arriving counts the bytes of bodies that are arriving, by credential.
 type arriving struct {
+	most   int64 // bytes of one credential. A client that sends each body without delay does not reach it
+	refuse func(setting string, limit int64, what string) error
+
 	mu    sync.Mutex
 	bytes map[string]int64
 }
@@ -78,12 +74,13 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // count makes the body count as n bytes, at most c.max. It fails with
-// RATE_LIMITED if its credential would exceed maxArriving. The caller holds
+// RATE_LIMITED if its credential would exceed the limit. The caller holds
 // c.all.mu.
 func (c *counted) count(n int64) error {
 	more := min(n, c.max) - c.held
-	if c.all.bytes[c.id]+more > maxArriving {
-		return runnel.Fail(runnel.RateLimited, "too many requests of this credential have bodies that have not arrived yet; send them one after the other")
+	if c.all.bytes[c.id]+more > c.all.most {
+		return c.all.refuse("max-arriving-mib-per-credential", c.all.most>>20,
+			"too many requests of this credential have bodies that have not arrived yet; send them one after the other")
 	}
 	if c.all.bytes == nil {
 		c.all.bytes = make(map[string]int64)

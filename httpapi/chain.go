@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
@@ -78,9 +77,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Header.Del("Cookie") // up to a megabyte, which is not needed any more
 	if route.scope == "" && r.Method == http.MethodPost {
-		done, ok := conns.Public(r)
+		done, ok := conns.Public(r, s.limits.UnauthenticatedRequests)
 		if !ok {
-			s.reply.Error(sw, r, runnel.Fail(runnel.RateLimited, "too many requests without a credential at once; wait until some are answered"))
+			s.reply.Error(sw, r, s.metrics.refuse("max-unauthenticated-requests", int64(s.limits.UnauthenticatedRequests),
+				"too many requests without a credential at once; wait until some are answered"))
 			return
 		}
 		defer done()

@@ -82,8 +82,8 @@ func (d describer) fields(s *huma.Schema) {
 	}
 }
 
-// streams describes the frames of SSE streams, the lines of an export and the
-// messages of the WebSocket.
+// streams describes the frames of SSE streams, the lines of an export and of a
+// debug capture, and the messages of the WebSocket.
 func (d describer) streams(doc *huma.OpenAPI) {
 	d.finalItem()
 	d.events()
@@ -96,6 +96,8 @@ func (d describer) streams(doc *huma.OpenAPI) {
 	answer(doc.Paths["/api/session/{id}/events"].Get, "text/event-stream").Schema = d.eventFrames()
 	lines := answer(doc.Paths["/api/session/{id}/export"].Get, "application/jsonl")
 	lines.Schema = &huma.Schema{Ref: ref("Event").Ref, Description: "Each line is one event."}
+	captured := answer(doc.Paths["/api/session/{id}/capture"].Get, "application/jsonl")
+	captured.Schema = &huma.Schema{Ref: d.schema(capturedLine{}).Ref, Description: "Each line is one raw line."}
 	doc.Extensions = map[string]any{"x-websocket": map[string]any{
 		"path": "/api/ws", "subprotocol": stream.Subprotocol, "scope": auth.Read, "families": stream.Families(),
 		"client": d.clientMessages(), "server": d.serverMessages(),

@@ -6,6 +6,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/rules"
@@ -45,6 +46,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, rules.OutcomeAllow, rules.OutcomeDeny, rules.OutcomeAsk)
 	enum(out, rules.MatchYes, rules.MatchNo, rules.MatchUnclear)
 	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
+	enum(out, gateway.CaptureSize, gateway.CaptureDisk, gateway.CaptureFailed)
 	enum(out, reply.Codes()...)
 	return out
 }

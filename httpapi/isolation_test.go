@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -65,6 +66,18 @@ func TestSessionIsolation(t *testing.T) {
 	paths := 0
 	for _, rt := range rg.router.list {
 		if !strings.Contains(rt.path, "{id}") || strings.Contains(rt.path, "/tokens/") || strings.Contains(rt.path, "/rules/") {
+			continue
+		}
+		if rt.scope == auth.Admin { // which a credential for one project cannot have
+			for _, id := range []string{other, nobody} {
+				body := ""
+				if rt.method == http.MethodPost {
+					body = `{"on":true}`
+				}
+				if w := rg.do(rt.method, strings.ReplaceAll(rt.path, "{id}", id), body); w.Code != http.StatusForbidden {
+					t.Errorf("%s %s: got %d %s", rt.method, rt.path, w.Code, w.Body)
+				}
+			}
 			continue
 		}
 		paths++

@@ -19,9 +19,13 @@ type Limits struct {
 	StreamsPerCredential       int // open streams of one credential. Default: 256
 	Subscriptions              int // subscriptions of all WebSockets. Default: 20,000
 	SubscriptionsPerCredential int // subscriptions of all WebSockets of one credential. Default: 2,048
+	SubscriptionsPerConnection int // subscriptions of one WebSocket. Default: 256
 	Fragments                  int // small frames that complete no message, from one WebSocket in a second. Default: 1,000
 
-	UnreadBytes int64 // bytes of large messages and answers that clients have not read yet, in all. Default: 64 MiB
+	UnreadBytes   int64 // bytes of large messages and answers that clients have not read yet, in all. Default: 64 MiB
+	ArrivingBytes int64 // bytes of the bodies of one credential's requests that have not arrived completely. Default: 64 MiB
+
+	UnauthenticatedRequests int // running POST requests without a credential on one connection. Default: 16
 }
 
 func (l *Limits) complete() {
@@ -32,14 +36,18 @@ func (l *Limits) complete() {
 	l.StreamsPerCredential = cmp.Or(l.StreamsPerCredential, 256)
 	l.Subscriptions = cmp.Or(l.Subscriptions, 20_000)
 	l.SubscriptionsPerCredential = cmp.Or(l.SubscriptionsPerCredential, 2048)
+	l.SubscriptionsPerConnection = cmp.Or(l.SubscriptionsPerConnection, 256)
 	l.Fragments = cmp.Or(l.Fragments, 1000)
 	l.UnreadBytes = cmp.Or(l.UnreadBytes, 64<<20)
+	l.ArrivingBytes = cmp.Or(l.ArrivingBytes, 64<<20)
+	l.UnauthenticatedRequests = cmp.Or(l.UnauthenticatedRequests, 16)
 }
 
 func (l *Limits) ofStreams() stream.Limits {
 	return stream.Limits{
 		Exports: l.Exports, Streams: l.Streams, StreamsPerCredential: l.StreamsPerCredential,
-		Subscriptions: l.Subscriptions, SubscriptionsPerCredential: l.SubscriptionsPerCredential, Fragments: l.Fragments, UnreadBytes: l.UnreadBytes,
+		Subscriptions: l.Subscriptions, SubscriptionsPerCredential: l.SubscriptionsPerCredential, SubscriptionsPerConnection: l.SubscriptionsPerConnection,
+		Fragments: l.Fragments, UnreadBytes: l.UnreadBytes,
 	}
 }
 

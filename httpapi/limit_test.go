@@ -130,10 +130,11 @@ func TestItemsHaveALimit(t *testing.T) {
 func TestLimitsOfSubscriptions(t *testing.T) {
 	for setting, tt := range map[string]struct {
 		limit func(l *Limits)
+		code  runnel.Code
 		other bool // another credential is limited, too
 	}{
-		"max-subscriptions":                {func(l *Limits) { l.Subscriptions = 2 }, true},
-		"max-subscriptions-per-credential": {func(l *Limits) { l.SubscriptionsPerCredential = 2 }, false},
+		"max-subscriptions":                {func(l *Limits) { l.Subscriptions = 2 }, runnel.Overloaded, true},
+		"max-subscriptions-per-credential": {func(l *Limits) { l.SubscriptionsPerCredential = 2 }, runnel.RateLimited, false},
 	} {
 		t.Run(setting, func(t *testing.T) {
 			timed(t, minute)
@@ -141,7 +142,7 @@ func TestLimitsOfSubscriptions(t *testing.T) {
 			one, two, three := s.create(), s.create(), s.create()
 			refused := func(what string, want bool, f frame) {
 				t.Helper()
-				if got := f.Error != nil; got != want || want && (f.Error.Type != runnel.RateLimited || !strings.Contains(f.Error.Message, setting+": 2")) {
+				if got := f.Error != nil; got != want || want && (f.Error.Type != tt.code || !strings.Contains(f.Error.Message, setting+": 2")) {
 					t.Errorf("%s: got %s %+v", what, f.Type, f.Error)
 				}
 			}

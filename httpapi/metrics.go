@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"strconv"
@@ -72,6 +73,16 @@ func (m *metrics) request(rt *route, status int, took time.Duration) {
 
 // reached adds one to the count of how often a setting's limit was reached.
 func (m *metrics) reached(setting string) { m.limits.add(setting) }
+
+// refuse counts that the limit of one credential or one connection was reached,
+// and returns the error for the request that exceeds it.
+func (m *metrics) refuse(setting string, limit int64, what string) error {
+	m.reached(setting)
+	return &runnel.Error{
+		Code: runnel.RateLimited, Message: fmt.Sprintf("%s (%s: %d)", what, setting, limit),
+		Details: map[string]any{"limit": setting, "value": limit},
+	}
+}
 
 // limitCounts counts, for each setting, how often its limit was reached.
 type limitCounts struct {

@@ -64,6 +64,7 @@ type Server struct {
 	metrics *metrics
 
 	writeStall time.Duration
+	limits     Limits
 	arriving   arriving
 }
 
@@ -78,7 +79,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway), writeStall: cfg.WriteStall}
+	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway), writeStall: cfg.WriteStall, limits: cfg.Limits}
+	s.arriving.most, s.arriving.refuse = cfg.Limits.ArrivingBytes, s.metrics.refuse
 	s.reply = reply.Writer{Redact: cfg.Redact, Log: cfg.Logger, Count: s.metrics.answered}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
 	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
@@ -90,7 +92,7 @@ func New(cfg Config) (*Server, error) {
 		DefaultFamily: cfg.DefaultFamily, Heartbeat: cfg.Heartbeat, WriteStall: cfg.WriteStall,
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached,
 	})
-	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, reached: s.metrics.reached}
+	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, refuse: s.metrics.refuse}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
 	about := &about{metrics: s.metrics}

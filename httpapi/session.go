@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -39,6 +38,15 @@ type (
 	listAnswer struct {
 		Sessions []gateway.Status `json:"sessions" doc:"The sessions, newest activity first."`
 	}
+	captureRequest struct {
+		On *bool `json:"on" doc:"Whether to capture. true replaces the file of an earlier capture, unless the capture is on already. false keeps the file."`
+	}
+	capturedLine struct {
+		T      float64 `json:"t" doc:"Time at which the line passed, in milliseconds since the capture began."`
+		Dir    string  `json:"dir" enum:"in,out,err,meta" doc:"Direction of the line. in: to the agent. out: from the agent. err: from the agent's standard error. meta: about the capture, such as where a turn begins."`
+		Line   string  `json:"line,omitempty" doc:"The line, without its newline and without known secrets."`
+		Base64 string  `json:"base64,omitempty" doc:"The line in base64, if it is not UTF-8."`
+	}
 	agentsAnswer struct {
 		Agents []gateway.Agent `json:"agents" doc:"The kinds of agents that this server can run."`
 	}
@@ -58,9 +66,9 @@ type sessions struct {
 	visible  access.Sessions
 	commands command.Commands
 	limits   Limits
-	reached  func(setting string)
-	made     budget // new sessions, by credential
-	sent     budget // uploaded bytes, by credential
+	refuse   func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
+	made     budget                                               // new sessions, by credential
+	sent     budget                                               // uploaded bytes, by credential
 }
 
 func (s *sessions) routes() []route {
@@ -94,6 +102,9 @@ func (s *sessions) routes() []route {
 			fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead, runnel.AgentError, runnel.ProcessCrash}}, s.decide),
 		describedAs(handleJSON(route{path: "/api/session/{id}/options", scope: auth.Send, name: "setOptions",
 			summary: "Change a session's options", about: "If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.", fails: agentFails(runnel.TurnInProgress)}, s.setOptions), runnel.Options{}),
+		handleJSON(route{path: "/api/session/{id}/capture", scope: auth.Admin, name: "setCapture",
+			summary: "Switch a session's debug capture on or off", about: "While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.",
+			fails: []runnel.Code{runnel.SessionDead, runnel.Overloaded}}, s.setCapture),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
@@ -216,6 +227,13 @@ func (s *sessions) setOptions(r *http.Request, in json.RawMessage) (command.Opti
 	return s.commands.SetOptions(r, r.PathValue("id"), in)
 }
 
+func (s *sessions) setCapture(r *http.Request, in captureRequest) (gateway.Capture, error) {
+	if in.On == nil {
+		return gateway.Capture{}, reply.Invalid("on: is missing; want true or false")
+	}
+	return gateway.CapturesOf(s.gw).Set(r.Context(), r.PathValue("id"), *in.On)
+}
+
 func (s *sessions) fork(r *http.Request, _ reply.Empty) (createAnswer, error) {
 	if err := s.maySession(r); err != nil {
 		return createAnswer{}, err
@@ -291,13 +309,4 @@ func (s *sessions) maySession(r *http.Request) error {
 		return s.refuse("max-new-sessions-per-credential", int64(s.limits.Sessions), "this credential has created too many sessions in a minute; wait a little")
 	}
 	return nil
-}
-
-// refuse counts that a limit was reached, and returns the error for it.
-func (s *sessions) refuse(setting string, limit int64, what string) error {
-	s.reached(setting)
-	return &runnel.Error{
-		Code: runnel.RateLimited, Message: fmt.Sprintf("%s (%s: %d)", what, setting, limit),
-		Details: map[string]any{"limit": setting, "value": limit},
-	}
 }

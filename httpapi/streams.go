@@ -26,7 +26,10 @@ func streamRoutes(s *stream.Streams) []route {
 			}, status: http.StatusOK, out: stream.ItemsAnswer{}, serve: s.Items},
 		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, unread: true, name: "exportSession", summary: "Export a session", about: "Streams the whole history as one file.",
 			params: []param{{name: "format", doc: "jsonl: all events, for programs. md or html: the items, for people to read.", values: []string{"jsonl", "md", "html"}, required: true}},
-			status: http.StatusOK, media: []string{"application/jsonl", "text/markdown", "text/html"}, stream: true, serve: s.Export},
+			status: http.StatusOK, media: []string{"application/jsonl", "text/markdown", "text/html"}, stream: true, fails: []runnel.Code{runnel.Overloaded}, serve: s.Export},
+		{method: http.MethodGet, path: "/api/session/{id}/capture", scope: auth.Admin, unread: true, name: "getCapture", summary: "Download a session's debug capture",
+			about:  "Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.",
+			status: http.StatusOK, media: []string{"application/jsonl"}, stream: true, fails: []runnel.Code{runnel.Overloaded}, refused: []int{http.StatusNotFound}, serve: s.Capture},
 		{method: http.MethodGet, path: "/api/ws", scope: auth.Read, bound: true, name: "connectWebSocket", summary: "Open the WebSocket",
 			status: http.StatusSwitchingProtocols, stream: true, serve: s.WebSocket},
 	}

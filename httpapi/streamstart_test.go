@@ -16,7 +16,7 @@ func TestARefusedStreamBeginsNoTurn(t *testing.T) {
 	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Limits.Streams = -1 })
 	id := rg.create()
 	w := rg.do("POST", "/api/harness/turn", `{"sessionId":"`+id+`","message":"text"}`)
-	if w.Code != http.StatusTooManyRequests {
+	if w.Code != http.StatusServiceUnavailable {
 		t.Fatalf("got %d %s", w.Code, w.Body)
 	}
 	if st, _ := rg.log.State(t.Context(), id); st.Head != 0 {

@@ -85,7 +85,8 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 // maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 64 << 20
 
-// do sends a request and decodes the response into out, unless out is nil.
+// do sends a request and decodes the response into out, unless out is nil. If
+// out is a *[]byte, do stores the response unchanged.
 func (ad *admin) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -116,6 +117,10 @@ func (ad *admin) do(ctx context.Context, method, path string, in, out any) error
 	}
 	if res.StatusCode >= 300 {
 		return serverError(res.StatusCode, data)
+	}
+	if file, ok := out.(*[]byte); ok {
+		*file = data
+		return nil
 	}
 	if out == nil || len(data) == 0 {
 		return nil

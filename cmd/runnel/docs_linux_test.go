@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,6 +139,9 @@ func TestReadmeCommandLine(t *testing.T) {
 			agent, want = "script", exitNotDone
 		}
 		line = strings.NewReplacer("/backups/", n.home+"/backups/", "ID=VALUE", "pace=fast").Replace(line)
+		if before, ok := strings.CutSuffix(line, " ID"); ok {
+			line = before + " " + n.create(t)
+		}
 		if seen, code := n.run(t, "env RUNNEL_AGENT="+agent+" "+line); code != want {
 			t.Errorf("%s: exit %d, want %d:\n%s", line, code, want, seen)
 		}
@@ -150,6 +154,17 @@ func TestReadmeCommandLine(t *testing.T) {
 }
 
 // serve starts a server that runs until the test ends.
+// create creates a session of the server and returns its id.
+func (n *newcomer) create(t *testing.T) string {
+	t.Helper()
+	seen, code := n.run(t, `curl --fail --silent --unix-socket ~/.local/share/runnel/api.sock --json '{"cliType":"mine","projectDir":"`+n.home+`/work"}' http://localhost/api/session/create`)
+	var made struct{ SessionID string `json:"sessionId"` }
+	if err := json.Unmarshal([]byte(seen), &made); err != nil || code != exitOK {
+		t.Fatalf("exit %d, %v:\n%s", code, err, seen)
+	}
+	return made.SessionID
+}
+
 func (n *newcomer) serve(t *testing.T) {
 	t.Helper()
 	cmd := n.command(t, "runnel serve")

@@ -26,10 +26,13 @@ type limits struct {
 	MaxStreamsPerCredential       int `koanf:"max-streams-per-credential"`
 	MaxSubscriptions              int `koanf:"max-subscriptions"`
 	MaxSubscriptionsPerCredential int `koanf:"max-subscriptions-per-credential"`
+	MaxSubscriptionsPerConnection int `koanf:"max-subscriptions-per-connection"`
 	MaxUnreadMiB                  int `koanf:"max-unread-mib"`
+	MaxArrivingMiBPerCredential   int `koanf:"max-arriving-mib-per-credential"`
 	MaxFragments                  int `koanf:"max-fragments"`
 	MaxConnections                int `koanf:"max-connections"`
 	MaxUnauthenticatedConnections int `koanf:"max-unauthenticated-connections"`
+	MaxUnauthenticatedRequests    int `koanf:"max-unauthenticated-requests"`
 }
 
 // A limitSetting describes the flag of one limit.
@@ -59,10 +62,13 @@ func limitSettings() []limitSetting {
 		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
 		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "at most `N` subscriptions of all WebSockets are open at once"},
 		{"max-subscriptions-per-credential", func(l *limits) *int { return &l.MaxSubscriptionsPerCredential }, 2048, "at most `N` subscriptions of the WebSockets of one credential are open at once"},
+		{"max-subscriptions-per-connection", func(l *limits) *int { return &l.MaxSubscriptionsPerConnection }, 256, "at most `N` subscriptions of one WebSocket are open at once"},
 		{"max-unread-mib", func(l *limits) *int { return &l.MaxUnreadMiB }, 64, "hold at most `N` MiB of large messages and responses that clients have not read; beyond that, disconnect the client that has not read for longest"},
+		{"max-arriving-mib-per-credential", func(l *limits) *int { return &l.MaxArrivingMiBPerCredential }, 64, "hold at most `N` MiB of request bodies of one credential that have not arrived completely"},
 		{"max-fragments", func(l *limits) *int { return &l.MaxFragments }, 1000, "close a WebSocket that sends more than `N` small fragments in a second"},
 		{"max-connections", func(l *limits) *int { return &l.MaxConnections }, autoConnections, "at most `N` connections to the address are open at once; 0: as many as the file descriptor limit allows, minus a reserve for the unix socket and for running turns"},
 		{"max-unauthenticated-connections", func(l *limits) *int { return &l.MaxUnauthenticatedConnections }, 256, "at most `N` connections on which no credential was accepted yet are open at once"},
+		{"max-unauthenticated-requests", func(l *limits) *int { return &l.MaxUnauthenticatedRequests }, 16, "at most `N` POST requests without a credential run at once on one connection"},
 	}
 }
 
@@ -95,8 +101,10 @@ func (l *limits) ofServer() httpapi.Limits {
 	return httpapi.Limits{
 		Sessions: l.MaxNewSessionsPerCredential, UploadBytes: int64(l.MaxUploadMiBPerCredential) * mib, Exports: l.MaxExportsPerCredential,
 		Streams: l.MaxStreams, StreamsPerCredential: l.MaxStreamsPerCredential,
-		Subscriptions: l.MaxSubscriptions, SubscriptionsPerCredential: l.MaxSubscriptionsPerCredential, Fragments: l.MaxFragments,
-		UnreadBytes: int64(l.MaxUnreadMiB) * mib,
+		Subscriptions: l.MaxSubscriptions, SubscriptionsPerCredential: l.MaxSubscriptionsPerCredential,
+		SubscriptionsPerConnection: l.MaxSubscriptionsPerConnection, Fragments: l.MaxFragments,
+		UnreadBytes: int64(l.MaxUnreadMiB) * mib, ArrivingBytes: int64(l.MaxArrivingMiBPerCredential) * mib,
+		UnauthenticatedRequests: l.MaxUnauthenticatedRequests,
 	}
 }
 

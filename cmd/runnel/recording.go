@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,31 +9,10 @@ import (
 	"iter"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/recording"
 )
-
-// recorded is one line of a recording, which is a file of JSON lines. The first
-// line describes the recording. Each other line is a raw line that passed
-// between runnel and an agent.
-//
-//	{"t":0,"dir":"meta","line":"{\"recording\":1,\"agent\":\"…\",\"startedAt\":\"…\"}"}
-//	{"t":12,"dir":"in","line":"{\"type\":\"user\",…"}
-type recorded struct {
-	T    float64    `json:"t"` // milliseconds since the start; a recorder writes whole milliseconds
-	Dir  runnel.Dir `json:"dir"`
-	Line string     `json:"line,omitzero"`
-	Raw  string     `json:"base64,omitzero"` // the line in base64, if it is not UTF-8
-}
-
-// recordingHead is the content of the first line of a recording.
-type recordingHead struct {
-	Recording int       `json:"recording"` // version of the format: 1
-	Agent     string    `json:"agent"`
-	Version   string    `json:"version,omitzero"` // version of the agent
-	StartedAt time.Time `json:"startedAt"`
-}
 
 // maxRecorded is the maximum length of a line of a recording, in bytes. The
 // line of an agent in it is longer than the agent printed it, because it is
@@ -47,38 +25,38 @@ type recorder struct {
 
 	mu    sync.Mutex // guards the rest
 	w     *bufio.Writer
-	enc   *json.Encoder
 	lines int
 	err   error
 }
 
 func newRecorder(w io.Writer, agent, version string) (*recorder, error) {
 	r := &recorder{began: time.Now(), w: bufio.NewWriter(w)}
-	r.enc = json.NewEncoder(r.w)
-	r.enc.SetEscapeHTML(false)
-	head, err := json.Marshal(recordingHead{1, agent, version, r.began.UTC()})
+	head, err := json.Marshal(recording.Head{Recording: recording.Version, Agent: agent, Version: version, StartedAt: r.began.UTC()})
 	if err != nil {
 		return nil, err
 	}
-	r.err = r.enc.Encode(recorded{Dir: runnel.DirMeta, Line: string(head)})
+	r.write(runnel.DirMeta, head, 0)
 	return r, r.err
 }
 
-// tap records one line. It is the Tap of [runnel.Options].
+// tap records one line. It is the Tap of [runnel.Options]. It leaves out marks,
+// because the recording has one turn of one process.
 func (r *recorder) tap(dir runnel.Dir, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
+	if r.err != nil || dir == runnel.DirMeta {
 		return
 	}
-	e := recorded{T: float64(time.Since(r.began).Milliseconds()), Dir: dir}
-	if utf8.Valid(line) {
-		e.Line = string(line)
-	} else {
-		e.Raw = base64.StdEncoding.EncodeToString(line)
-	}
 	r.lines++
-	r.err = r.enc.Encode(e)
+	r.write(dir, line, time.Since(r.began))
+}
+
+func (r *recorder) write(dir runnel.Dir, line []byte, after time.Duration) {
+	data, err := recording.New(after, dir, line).Encode()
+	if err == nil {
+		_, err = r.w.Write(data)
+	}
+	r.err = err
 }
 
 // close flushes the file. It returns how many lines were recorded, and the
@@ -122,7 +100,7 @@ type lineReader struct {
 }
 
 // next returns the next line that is not empty. ok is false at the end.
-func (l *lineReader) next() (e recorded, ok bool, err error) {
+func (l *lineReader) next() (e recording.Line, ok bool, err error) {
 	for l.sc.Scan() {
 		l.n++
 		if len(l.sc.Bytes()) == 0 {
@@ -150,10 +128,10 @@ func (l *lineReader) fault(what string) error { return &recordingError{line: l.n
 
 // readRecording reads the head of a recording, which may be missing, and
 // returns an iterator over all of its lines.
-func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], error) {
+func readRecording(rd io.Reader) (recording.Head, iter.Seq2[runnel.Line, error], error) {
 	in := &lineReader{sc: bufio.NewScanner(rd)}
 	in.sc.Buffer(nil, maxRecorded)
-	var head recordingHead
+	var head recording.Head
 	first, ok, err := in.next()
 	if err != nil {
 		return head, nil, err
@@ -161,7 +139,7 @@ func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], 
 	if !ok {
 		return head, nil, &recordingError{what: "the recording is empty"}
 	}
-	if first.Dir == runnel.DirMeta && json.Unmarshal([]byte(first.Line), &head) == nil && head.Recording > 1 {
+	if first.Dir == runnel.DirMeta && json.Unmarshal([]byte(first.Line), &head) == nil && head.Recording > recording.Version {
 		return head, nil, &recordingError{what: fmt.Sprintf("the recording has format %d, but this runnel reads format 1 only; use a newer runnel", head.Recording)}
 	}
 	return head, func(yield func(runnel.Line, error) bool) {
@@ -173,7 +151,7 @@ func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], 
 			if !ok {
 				return
 			}
-			text, err := e.bytes()
+			text, err := e.Bytes()
 			if err != nil {
 				yield(runnel.Line{}, in.fault(notRecording))
 				return
@@ -184,11 +162,4 @@ func readRecording(rd io.Reader) (recordingHead, iter.Seq2[runnel.Line, error], 
 			}
 		}
 	}, nil
-}
-
-func (e recorded) bytes() ([]byte, error) {
-	if e.Raw != "" {
-		return base64.StdEncoding.DecodeString(e.Raw)
-	}
-	return []byte(e.Line), nil
 }

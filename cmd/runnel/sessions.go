@@ -41,20 +41,21 @@ func (a *app) sessionsCommand() *cobra.Command {
 		Use:   "sessions",
 		Short: "List sessions and read their contents",
 		Long: `List sessions and read their items: prompts, answers, tool calls and plans. The
-commands use the running server, or the data directory if no server runs.`,
+commands use the running server, or the data directory if no server runs.
+'capture' needs the running server.`,
 		Example: `  runnel sessions list
   runnel sessions items 0192f0c1
   runnel sessions items --json 0192f0c1 |
     jq -r 'select(.payload.type == "message").payload.message.content'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown command %q; use list, show or items", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, show, items or capture", termtext.Clean(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems())
+	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems(), a.sessionsCapture())
 	return cmd
 }
 

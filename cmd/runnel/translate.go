@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -25,10 +26,10 @@ func (a *app) translateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "translate [--agent NAME] [--history] FILE|ID",
 		Short: "Turn a recording or an agent's transcript into events",
-		Long: `Turn a recording of 'runnel record' into the events of the recorded turn, one
-JSON object per line. The agent is not started. FILE may be "-" for standard
-input. Turns and items have the same ids as on a server; the session has the id
-"translated".
+		Long: `Turn a recording of 'runnel record', or a debug capture of 'runnel sessions
+capture', into the events of the recorded turns, one JSON object per line. The
+agent is not started. FILE may be "-" for standard input. Turns and items have
+the same ids as on a server; the session has the id "translated".
 
 With --history, translate a conversation that the agent stored itself. Give
 --agent, and the path of the transcript or the id that the agent gave the
@@ -121,7 +122,46 @@ func (a *app) translation(ctx context.Context, agent string, history bool, dir, 
 	if !ok {
 		return nil, usage("%s has no recordings, because it runs inside runnel and prints no lines", p.Name())
 	}
-	return runnel.Replay(translated, p.Name(), t.Translate(lines)), nil
+	return runnel.Replay(translated, p.Name(), translateParts(t, lines, head.Capture)), nil
+}
+
+// translateParts translates the lines of one process after the other. A capture
+// may begin in the middle of a turn: its lines before the first mark are
+// skipped, because they cannot be translated.
+func translateParts(t runnel.Translator, lines iter.Seq2[runnel.Line, error], capture bool) iter.Seq2[event.Event, error] {
+	if !capture {
+		return t.Translate(lines)
+	}
+	return func(yield func(event.Event, error) bool) {
+		next, stop := iter.Pull2(lines)
+		defer stop()
+		line, err, ok := next()
+		kind := func() recording.Kind {
+			if err != nil || line.Dir != runnel.DirMeta {
+				return ""
+			}
+			m, _ := recording.ParseMark(line.Text)
+			return m.Mark
+		}
+		for ok && err == nil && kind() == "" {
+			line, err, ok = next()
+		}
+		for ok {
+			part := func(yield func(runnel.Line, error) bool) { // until the next process starts
+				for first := true; ok && (first || kind() != recording.Start); first = false {
+					if !yield(line, err) {
+						return
+					}
+					line, err, ok = next()
+				}
+			}
+			for ev, err := range t.Translate(part) {
+				if !yield(ev, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (a *app) historyOf(ctx context.Context, agent, dir, file string) (iter.Seq2[event.Event, error], error) {

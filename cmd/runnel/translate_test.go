@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/recordtest"
 	"github.com/runnel-dev/runnel/provider/all"
 	"github.com/runnel-dev/runnel/store/memory"
@@ -125,15 +126,56 @@ func TestTranslateEveryTranscript(t *testing.T) {
 	})
 }
 
+// A capture may begin in the middle of a turn, and continue with another
+// process of the agent.
+func TestTranslateCaptureOfTwoProcesses(t *testing.T) {
+	a, err := txtar.ParseFile("../../provider/claude/testdata/allow-session@2.1.330.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := section(a, "in")
+	want, errOut, code := callRunnel(begun(t, in), "translate", "--agent", "claude-code", "-")
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	head, err := json.Marshal(recording.Head{Recording: 1, Agent: "claude-code", StartedAt: recordtest.Start, Capture: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var capture bytes.Buffer
+	put := func(dir runnel.Dir, text string) {
+		line, err := recording.New(0, dir, []byte(text)).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		capture.Write(line)
+	}
+	put(runnel.DirMeta, string(head))
+	for line := range bytes.Lines(in) { // the first process, in the middle of its turn
+		if !bytes.Contains(line, []byte(`"dir":"in"`)) {
+			capture.Write(line)
+		}
+	}
+	put(runnel.DirMeta, `{"mark":"start"}`)
+	capture.Write(in)
+	got, errOut, code := callRunnel(capture.Bytes(), "translate", "-")
+	if code != exitOK || errOut != "" {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the capture gives other events (-want +got):\n%s", d)
+	}
+}
+
 // begun adds a head to a recording, so that its times begin at the same moment
 // as in the providers' tests.
 func begun(t *testing.T, in []byte) []byte {
 	t.Helper()
-	head, err := json.Marshal(recordingHead{Recording: 1, StartedAt: recordtest.Start})
+	head, err := json.Marshal(recording.Head{Recording: 1, StartedAt: recordtest.Start})
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := json.Marshal(recorded{Dir: runnel.DirMeta, Line: string(head)})
+	line, err := json.Marshal(recording.Line{Dir: runnel.DirMeta, Line: string(head)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -296,20 +296,16 @@ func CloseConn(r *http.Request) {
 	}
 }
 
-// maxPublic is the maximum number of requests without a credential that run at
-// once on one connection. Over HTTP/2 many could otherwise wait for slow bodies
-// on a single connection.
-const maxPublic = 16
-
 // Public counts a request without a credential as running. It reports false if
-// its connection has too many of them; otherwise the caller calls done when the
-// request ends.
-func Public(r *http.Request) (done func(), ok bool) {
+// most of them already run on its connection; otherwise the caller calls done
+// when the request ends. Over HTTP/2 many could otherwise wait for slow bodies
+// on a single connection.
+func Public(r *http.Request, most int) (done func(), ok bool) {
 	c, _ := r.Context().Value(key{}).(*Conn)
 	if c == nil {
 		return func() {}, true
 	}
-	if c.public.Add(1) > maxPublic {
+	if int(c.public.Add(1)) > most {
 		c.public.Add(-1)
 		return nil, false
 	}

@@ -21,6 +21,22 @@ import (
 	"github.com/runnel-dev/runnel/upsert"
 )
 
+// Capture writes the file of a session's debug capture.
+func (s *Streams) Capture(w http.ResponseWriter, r *http.Request) error {
+	f, st, err := gateway.CapturesOf(s.cfg.Gateway).Open(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return reply.NewError(http.StatusNotFound, "this session has no debug capture; switch it on with POST /api/session/{id}/capture")
+	}
+	defer f.Close()
+	return s.download(w, r, st, "application/jsonl", "capture.jsonl", func(_ context.Context, w io.Writer, _ gateway.Status) error {
+		_, err := io.Copy(w, f)
+		return err
+	})
+}
+
 // Export writes a session as a file: its events unchanged, or its items as text
 // for people. Browsers download the file and never render it.
 func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
@@ -28,11 +44,6 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
-	if err := s.exports.add(id, namedLimit{l.Streams, "max-streams"}, namedLimit{l.Exports, "max-exports-per-credential"}); err != nil {
-		return s.refuse("exports at once; wait until one ends", err)
-	}
-	defer s.exports.remove(id)
 	format := r.URL.Query().Get("format")
 	var media string
 	var write func(context.Context, io.Writer, gateway.Status) error
@@ -46,9 +57,20 @@ func (s *Streams) Export(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return reply.Invalid("format: want jsonl, md or html")
 	}
+	return s.download(w, r, st, media, format, write)
+}
+
+// download answers with a file of a session that write writes. The name of the
+// file is the session's id with a suffix.
+func (s *Streams) download(w http.ResponseWriter, r *http.Request, st gateway.Status, media, suffix string, write func(context.Context, io.Writer, gateway.Status) error) error {
+	id, l := access.Caller(r.Context()).ID, s.cfg.Limits
+	if err := s.exports.add(id, total(l.Streams, "max-streams"), each(l.Exports, "max-exports-per-credential")); err != nil {
+		return s.refuse("exports at once; wait until one ends", err)
+	}
+	defer s.exports.remove(id)
 	h := w.Header()
 	h.Set("Content-Type", media)
-	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+format))
+	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+suffix))
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	rc := http.NewResponseController(w)
 	out := bufio.NewWriterSize(&deadlineWriter{w, rc, s.cfg.WriteStall}, 32<<10)

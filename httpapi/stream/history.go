@@ -30,6 +30,8 @@ const (
 	chunkBytes    = 1 << 20
 	pageChunk     = 256 << 10
 	followedBytes = 32 << 10
+
+	followedEvents = 500 // most events of a chunk in a subscription
 )
 
 // A chunk is a part of a session's history, folded into items.
@@ -174,7 +176,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return reply.JSON(w, http.StatusOK, page)
+		return reply.JSON(unreadResponse{w, s}, http.StatusOK, page)
 	}
 	verdict, after, err := s.judgeCursor(r.Context(), id, after, "")
 	if err != nil {
@@ -228,6 +230,21 @@ func (s *Streams) itemsBefore(ctx context.Context, id string, before, limit int6
 		answer.Items = append(answer.Items, data)
 	}
 	return answer, nil
+}
+
+// An unreadResponse counts the bytes of each Write as unread until Write
+// returns.
+type unreadResponse struct {
+	http.ResponseWriter
+	s *Streams
+}
+
+func (u unreadResponse) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+func (u unreadResponse) Write(p []byte) (int, error) {
+	rc := http.NewResponseController(u.ResponseWriter)
+	defer u.s.unread.begin(len(p), func() { _ = rc.SetWriteDeadline(time.Now()) })()
+	return u.ResponseWriter.Write(p)
 }
 
 // items writes the answer, whose first chunk is c.

@@ -25,6 +25,8 @@ type historyReader struct {
 
 	events, bytes int   // approximate bounds of a chunk
 	end           int64 // position at which the history ends. Default: the end of the log
+	stop          int64 // position at which the next chunk ends at the latest. Default: none
+	whole         bool  // the next chunk ends at stop, whatever the other bounds are
 }
 
 // newHistoryReader returns a reader of the history after position after. It
@@ -45,7 +47,7 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	var err error
 	c.entries, err = h.pacer.History(h.nextChunk(ctx, &c), h.after, time.Now())
 	if errors.Is(err, upsert.ErrUnpaired) {
-		if err = h.restart(ctx, h.at); err == nil {
+		if err = h.restart(ctx); err == nil {
 			return h.next(ctx)
 		}
 	}
@@ -53,30 +55,31 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	return c, err
 }
 
-// restart begins to read where no turn is open, for a client that has
-// everything up to position after. It keeps the settings of the pacer.
-func (h *historyReader) restart(ctx context.Context, after int64) error {
+// restart begins to read again at an earlier position at which no turn is open.
+// The client already has everything up to h.at. The new pacer keeps the settings
+// of the old one.
+func (h *historyReader) restart(ctx context.Context) error {
 	from, err := runnel.CutBefore(ctx, h.log, h.session, h.at)
 	if err != nil {
 		return err
 	}
-	h.at, h.before, h.after = from.Seq, nil, max(h.after, after)
+	h.at, h.before, h.after = from.Seq, nil, max(h.after, h.at)
 	h.pacer = &upsert.Pacer{Append: h.pacer.Append}
 	return nil
 }
 
-// pacerAt returns a pacer that has folded the log up to position at, for a
-// client that has everything up to there. settings has its settings.
-func pacerAt(ctx context.Context, log runnel.Log, session string, at int64, settings *upsert.Pacer) (*upsert.Pacer, error) {
-	h := newHistoryReader(log, session, runnel.Checkpoint{Seq: at}, at)
-	h.end, h.pacer.Append = at, settings.Append
-	err := h.restart(ctx, at)
-	for more := true; more && err == nil; {
-		var c chunk
-		c, err = h.next(ctx)
-		more = c.more
+// skip folds the events up to position to. The client has these events, so they
+// have no entries.
+func (h *historyReader) skip(ctx context.Context, to int64) error {
+	h.stop = to
+	for {
+		before := h.at
+		c, err := h.next(ctx)
+		if err != nil || !c.more || c.last == before {
+			h.stop = 0
+			return err
+		}
 	}
-	return h.pacer, err
 }
 
 // nextChunk yields the events of the next chunk, and records in c where it
@@ -94,7 +97,11 @@ func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event
 			if err == nil && h.end > 0 && ev.Seq > h.end {
 				return
 			}
-			if err == nil && (n >= h.events || size >= chunkBytes || size >= h.bytes && between && !h.pacer.Unfinished()) {
+			if err == nil && h.stop > 0 && ev.Seq > h.stop {
+				c.more = true
+				return
+			}
+			if err == nil && !h.whole && (n >= h.events || size >= chunkBytes || size >= h.bytes && between && !h.pacer.Unfinished()) {
 				c.more = true
 				return
 			}

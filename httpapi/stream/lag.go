@@ -17,13 +17,21 @@ func (s *Streams) lagOf(family string) lagMeter {
 	return lagMeter{time.Now(), s.cfg.Metrics.Lag(family)}
 }
 
-// wrote measures a batch of events, ordered by position, that has been written.
-// It reports the age of the first event that is newer than the stream.
-func (m lagMeter) wrote(evs []event.Event) {
+// oldest returns the time of the first event that is newer than the stream, in
+// a batch that is ordered by position; zero if there is none.
+func (m lagMeter) oldest(evs []event.Event) time.Time {
 	for _, ev := range evs {
 		if ev.At.After(m.since) {
-			m.observe(max(time.Since(ev.At), 0))
-			return
+			return ev.At
 		}
+	}
+	return time.Time{}
+}
+
+// wrote reports the age of a batch that has been written. oldest is the result
+// of the method oldest for the batch.
+func (m lagMeter) wrote(oldest time.Time) {
+	if !oldest.IsZero() {
+		m.observe(max(time.Since(oldest), 0))
 	}
 }

@@ -272,7 +272,7 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 		for _, ev := range evs {
 			last, err := f(ev)
 			if last {
-				out.lag.wrote(evs) // the caller flushes
+				out.lag.wrote(out.lag.oldest(evs)) // the caller flushes
 			}
 			if err != nil || last {
 				return err
@@ -282,7 +282,7 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 		if err := out.flush(); err != nil {
 			return err
 		}
-		out.lag.wrote(evs)
+		out.lag.wrote(out.lag.oldest(evs))
 		if evs, err = feed.next(ctx, time.Now().Add(s.cfg.Heartbeat)); err == nil && len(evs) == 0 {
 			out.beat()
 		}

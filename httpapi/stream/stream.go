@@ -44,6 +44,7 @@ type Limits struct {
 	StreamsPerCredential       int // open streams of one credential
 	Subscriptions              int // subscriptions of all WebSockets
 	SubscriptionsPerCredential int // subscriptions of all WebSockets of one credential
+	SubscriptionsPerConnection int // subscriptions of one WebSocket
 	Fragments                  int // small frames that complete no message, from one WebSocket in a second
 
 	UnreadBytes int64 // bytes of large messages and answers that clients have not read yet, in all
@@ -112,7 +113,7 @@ func (s *Streams) Counts() (streams, exports, sessions int) {
 func (s *Streams) reserve(r *http.Request) (leave func(), err error) {
 	id := access.Caller(r.Context()).ID
 	l := s.cfg.Limits
-	if err := s.open.add(id, namedLimit{l.Streams, "max-streams"}, namedLimit{l.StreamsPerCredential, "max-streams-per-credential"}); err != nil {
+	if err := s.open.add(id, total(l.Streams, "max-streams"), each(l.StreamsPerCredential, "max-streams-per-credential")); err != nil {
 		return nil, s.refuse("open streams; close some", err)
 	}
 	return func() { s.open.remove(id) }, nil
@@ -124,15 +125,23 @@ func (s *Streams) refuse(what string, reached *namedLimit) error {
 	return reached.error(what)
 }
 
-// A namedLimit is a limit and the name of its setting.
+// A namedLimit is a limit, the name of its setting, and the code of the error
+// for a request that exceeds the limit.
 type namedLimit struct {
 	n       int
 	setting string
+	code    runnel.Code
 }
+
+// total returns a limit for all credentials together.
+func total(n int, setting string) namedLimit { return namedLimit{n, setting, runnel.Overloaded} }
+
+// each returns a limit for one credential or one connection.
+func each(n int, setting string) namedLimit { return namedLimit{n, setting, runnel.RateLimited} }
 
 func (m namedLimit) error(what string) error {
 	return &runnel.Error{
-		Code: runnel.RateLimited, Message: fmt.Sprintf("too many %s (%s: %d)", what, m.setting, m.n),
+		Code: m.code, Message: fmt.Sprintf("too many %s (%s: %d)", what, m.setting, m.n),
 		Details: map[string]any{"limit": m.setting, "value": m.n},
 	}
 }

@@ -8,7 +8,7 @@ import (
 // largeMessage is the size in bytes from which a message counts as unread while
 // it is being written. Smaller ones do not count, because every subscription
 // may hold one.
-const largeMessage = 64 << 10
+const largeMessage = 24 << 10
 
 // unread bounds the memory of large messages, and of large parts of answers,
 // that clients do not read. If there are too many bytes, it cuts the connection

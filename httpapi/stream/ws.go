@@ -47,12 +47,11 @@ const (
 )
 
 const (
-	Subprotocol       = "runnel.v1"      // the subprotocol that clients of the WebSocket offer
-	maxMessage        = 1 << 20          // bytes of a client's message
-	pingEvery         = 30 * time.Second // detects a client that vanished
-	pongStalls        = 8                // a client has this many times WriteStall to answer a ping, because it first reads what was sent before
-	pingsAllowed      = 100              // pings of a client in a second
-	subscriptionsEach = 256              // subscriptions of a connection
+	Subprotocol  = "runnel.v1"      // the subprotocol that clients of the WebSocket offer
+	maxMessage   = 1 << 20          // bytes of a client's message
+	pingEvery    = 30 * time.Second // detects a client that vanished
+	pongStalls   = 8                // a client has this many times WriteStall to answer a ping, because it first reads what was sent before
+	pingsAllowed = 100              // pings of a client in a second
 )
 
 // A socket is one WebSocket connection. The handler's goroutine reads from it.
@@ -95,7 +94,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	k := &socket{s: s, id: id, req: r, turn: make(chan struct{}, 1), pumps: make(map[string]*pump)}
-	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: func(err error) { k.end(err) }}}
+	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: k.unwanted}}
 	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
 		InsecureSkipVerify: true, // the chain has checked the Origin, more strictly
@@ -133,6 +132,14 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 		s.cfg.Metrics.Stalled()
 	}
 	return nil
+}
+
+// unwanted closes the connection because of what the client sent.
+func (k *socket) unwanted(err error) {
+	if errors.Is(err, errFragments) {
+		k.s.cfg.Reached("max-fragments")
+	}
+	k.end(err)
 }
 
 // How long a client has to answer a close. hostileTime is for a client whose

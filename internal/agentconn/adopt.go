@@ -12,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
@@ -57,6 +58,7 @@ func (c *Conn) RestoreBacklog(kept *supervisor.Backlog) (runnel.Backlog, error) 
 		}
 	}
 	c.read = kept.From
+	c.tapBacklog(kept)
 	due := make(map[string]any) // unwritten replies, by name
 	for _, l := range kept.Lines {
 		if !l.In {
@@ -81,6 +83,33 @@ func (c *Conn) RestoreBacklog(kept *supervisor.Backlog) (runnel.Backlog, error) 
 	return back, nil
 }
 
+// tapBacklog passes the lines that the supervisor kept to tap. Some of them
+// passed while no server process ran.
+func (c *Conn) tapBacklog(kept *supervisor.Backlog) {
+	if !c.tapping() {
+		return
+	}
+	m := recording.Mark{Mark: recording.Takeover}
+	if kept.Known {
+		m.State = kept.State
+	}
+	var lines []runnel.Line
+	for _, l := range kept.Lines {
+		line := runnel.Line{At: l.At, Dir: runnel.DirOut, Text: bytes.TrimRight(l.Text, "\r\n")}
+		if l.In {
+			line.Dir = runnel.DirIn
+		}
+		if len(bytes.TrimSpace(line.Text)) == 0 || len(line.Text) > jsonl.DefaultMax && !l.In {
+			continue
+		}
+		lines, m.Times = append(lines, line), append(m.Times, l.At)
+	}
+	c.mark(m)
+	for _, l := range lines {
+		c.tap(l.Dir, l.Text)
+	}
+}
+
 // replay passes a kept line of the agent through the translator, and adds the
 // resulting replies to due.
 func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
@@ -100,9 +129,11 @@ func (c *Conn) replay(l supervisor.Line, due map[string]any) []event.Event {
 	return evs
 }
 
-// Translate passes a recording through a translator. It yields the events that
-// Next returned, and those that the session logged itself: prompts, decisions,
-// and approvals that an interrupt withdrew.
+// Translate passes a recording of one process through a translator. It yields
+// the events that Next returned, and those that the session logged itself:
+// prompts, decisions, and approvals that an interrupt withdrew. If the
+// recording begins with the mark of a turn, the translator starts from the
+// state in the mark.
 func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		each := func(evs []event.Event) bool {
@@ -114,11 +145,19 @@ func Translate(tr Translator, lines iter.Seq2[runnel.Line, error]) iter.Seq2[eve
 			return true
 		}
 		r := NewReader(tr)
+		fresh := true // tr has received no line
 		for line, err := range lines {
 			if err != nil {
 				yield(event.Event{}, err)
 				return
 			}
+			if line.Dir == runnel.DirMeta {
+				if m, ok := recording.ParseMark(line.Text); ok && fresh && len(m.State) > 0 {
+					_ = tr.Restore(m.State) // a state that cannot be read: tr starts with the turn
+				}
+				continue
+			}
+			fresh = fresh && line.Dir == runnel.DirErr
 			if evs, _ := r.Line(line); !each(evs) {
 				return
 			}

@@ -29,6 +29,7 @@ import (
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
@@ -107,10 +108,12 @@ type Agent struct {
 type Conn struct {
 	process supervisor.Agent
 	agent   Agent
-	lines   *jsonl.Reader // used by Handshake, then by Next
-	tap     func(runnel.Dir, []byte)
-	ready   []event.Event // used by Next only
-	starts  time.Duration // maximum duration of a handshake
+	lines   *jsonl.Reader            // used by Handshake, then by Next
+	tap     func(runnel.Dir, []byte) // never nil
+	tapping func() bool              // whether tap uses lines now; never nil
+	tapAll  bool                     // the tap needs the agent's standard error, however late the agent exits
+	ready   []event.Event            // used by Next only
+	starts  time.Duration            // maximum duration of a handshake
 	counts  *runnel.Counters
 
 	mu    sync.Mutex // guards the following fields and the order of lines
@@ -123,7 +126,14 @@ type Conn struct {
 // New returns a Conn with a running process. The caller may use tr within Do
 // only.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
-	return &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters))}
+	c := &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tapping: opt.Tapping, tapAll: opt.Tapping == nil, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters))}
+	switch {
+	case c.tap == nil:
+		c.tap, c.tapping = func(runnel.Dir, []byte) {}, func() bool { return false }
+	case c.tapping == nil:
+		c.tapping = func() bool { return true }
+	}
+	return c
 }
 
 // Do runs f while no line passes. What f sends follows the last line that the
@@ -150,6 +160,7 @@ func (c *Conn) Prompt(in runnel.Input, compose func() (any, error)) error {
 	}
 	if state, ok := c.tr.Checkpoint(); ok {
 		c.process.Begin(supervisor.Checkpoint{Log: in.After, State: state}, c.read)
+		c.mark(recording.Mark{Mark: recording.Turn, State: state})
 	}
 	return c.write(message)
 }
@@ -211,7 +222,7 @@ func (c *Conn) translate(line []byte) []event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read = c.base + c.lines.Offset()
-	if c.tap != nil {
+	if c.tapping() {
 		c.tap(runnel.DirOut, line)
 	}
 	messages, lines := c.tr.Skipped()
@@ -257,7 +268,7 @@ func (c *Conn) write(v any) error {
 		return runnel.Fail(runnel.ProcessCrash, c.agent.Name+" has ended. Send again to resume the conversation.", err)
 	}
 	message = bytes.TrimRight(line, "\n")
-	if c.tap != nil {
+	if c.tapping() {
 		c.tap(runnel.DirIn, message)
 	}
 	c.tr.Sent(message, time.Now())
@@ -314,12 +325,32 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 	return ev, nil
 }
 
-// end passes the end of the agent's standard error to tap, once.
-func (c *Conn) end() {
-	if c.tap == nil {
+// mark passes a mark to tap.
+func (c *Conn) mark(m recording.Mark) {
+	if !c.tapping() {
 		return
 	}
-	if _, err := c.process.Wait(context.Background()); err != nil {
+	if !json.Valid(m.State) {
+		m.State = nil
+	}
+	if text, err := json.Marshal(m); err == nil { // cannot fail: State is valid JSON
+		c.tap(runnel.DirMeta, text)
+	}
+}
+
+// end passes the end of the agent's standard error to tap, once. Unless tapAll
+// is set, it waits for the agent's exit only for the drain period, because the
+// session waits for the end of the turn.
+func (c *Conn) end() {
+	if !c.tapping() {
+		return
+	}
+	ctx, cancel := context.Background(), func() {}
+	if !c.tapAll {
+		ctx, cancel = context.WithTimeout(ctx, drain)
+	}
+	defer cancel()
+	if _, err := c.process.Wait(ctx); err != nil {
 		select {
 		case <-c.process.Done():
 		default:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/recording"
 	"github.com/runnel-dev/runnel/internal/redact"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -48,7 +49,9 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	if err != nil {
 		return nil, startFault(ctx, agent, err)
 	}
-	return New(process, agent, tr, opt), nil
+	c := New(process, agent, tr, opt)
+	c.mark(recording.Mark{Mark: recording.Start})
+	return c, nil
 }
 
 // redactor returns a function that removes the environment's secrets from a

@@ -37,7 +37,7 @@ type Line struct {
 }
 
 // A Recorder keeps the lines between Runnel and an agent, except the agent's
-// standard error.
+// standard error and marks.
 type Recorder struct {
 	mu    sync.Mutex
 	lines []Line
@@ -47,7 +47,7 @@ type Recorder struct {
 func (r *Recorder) Tap(dir runnel.Dir, line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if dir != runnel.DirErr { // standard error varies between runs
+	if dir == runnel.DirIn || dir == runnel.DirOut { // standard error varies between runs
 		r.lines = append(r.lines, Line{int64(len(r.lines)), dir, string(line)})
 	}
 }

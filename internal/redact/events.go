@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -67,6 +68,14 @@ func (e *Events) End() []event.Event {
 
 // Text redacts a text that is not part of an event.
 func (e *Events) Text(s string) string { return e.r.String(s) }
+
+// Line redacts a raw line of an agent. A line that is valid JSON stays valid.
+func (e *Events) Line(line []byte) []byte {
+	if json.Valid(line) {
+		return e.r.raw(line)
+	}
+	return e.r.Bytes(line)
+}
 
 func (e *Events) add(ev event.Event, b event.Body) {
 	ev.Body = b

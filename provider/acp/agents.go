@@ -106,8 +106,7 @@ var agents = []Agent{
 			"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions",
 			".github/skills", ".agents/skills", ".claude/skills", ".claude/rules",
 		},
-		AnyEffort: true,
-		Resumes:   true, Loads: true, Lists: true,
+		Resumes: true, Loads: true, Lists: true, // 1.0.102 offers no reasoning efforts
 	},
 	{
 		Name: "qwen", DisplayName: "Qwen Code", Command: []string{"qwen", "--acp"},
@@ -118,8 +117,7 @@ var agents = []Agent{
 		SettingsFiles: []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill can allow tools and run hooks
 		ContextFiles:  []string{"**/QWEN.md", "**/AGENTS.md"},
 		Imports:       true,
-		AnyEffort:     true,
-		Resumes:       true, Loads: true, Lists: true,
+		Resumes:       true, Loads: true, Lists: true, // 0.24.4 offers no reasoning efforts for models of the environment
 	},
 }
 

@@ -266,7 +266,7 @@ func (s *session) mcpServers(given json.RawMessage) ([]any, error) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		given := servers[name]
 		switch {
-		case given.Command != "":
+		case given.Command != "" && !s.q.startup.noStdioServers:
 			server := map[string]any{"name": name, "command": given.Command, "args": append([]string{}, given.Args...), "env": pairs(given.Env)}
 			if s.version >= 2 {
 				server["type"] = "stdio"
@@ -292,8 +292,13 @@ func (h *handshake) settings() []settingRequest {
 	if h.show {
 		return nil
 	}
-	mode := h.c.tr.session.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
-	return settingRequests(mode, runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config})
+	s := &h.c.tr.session
+	mode := s.q.startup.modes[cmp.Or(h.opt.PermissionMode, runnel.ModeDefault)]
+	set := runnel.Settings{Model: h.opt.Model, ReasoningEffort: h.opt.ReasoningEffort, Config: h.opt.Config}
+	if s.q.startup.startModel != nil && find(s.settings.config, "model") == nil {
+		set.Model = "" // the agent started with it
+	}
+	return settingRequests(mode, set)
 }
 
 // set changes one setting.

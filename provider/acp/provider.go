@@ -207,6 +207,9 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 			return nil, err
 		}
 	}
+	if f := p.agent.quirks().startup.startModel; f != nil && opt.Model != "" {
+		env = f(env, opt.Model)
+	}
 	if f := p.agent.quirks().startup.noSubagents; f != nil && opt.Delegation == runnel.DelegateNever {
 		env = f(env)
 	}
@@ -260,4 +263,10 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 		return env
 	}
 	return slices.DeleteFunc(env, refused)
+}
+
+// setVariable returns env with another value of a variable.
+func setVariable(env []string, name, value string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	return append(env, name+"="+value)
 }

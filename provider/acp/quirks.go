@@ -65,6 +65,12 @@ type startupQuirks struct {
 	// environ returns further variables ("K=V") for the environment of the
 	// agent.
 	environ func(opt runnel.Options) []string
+	// noStdioServers means that the agent ignores the MCP servers that it would
+	// have to start.
+	noStdioServers bool
+	// startModel returns env, changed so that the agent starts with the model.
+	// It is for agents that offer no models in a conversation.
+	startModel func(env []string, model string) []string
 	// noSubagents returns env, changed so that the agent offers the model no
 	// tools for subagents.
 	noSubagents func(env []string) []string

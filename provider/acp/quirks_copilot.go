@@ -23,7 +23,11 @@ func copilot() *quirks {
 				runnel.ModePlan:    {{"mode", copilotMode + "plan"}, {"allow_all", "off"}},
 				runnel.ModeBypass:  {{"mode", copilotMode + "agent"}, {"allow_all", "on"}},
 			},
-			bypass: []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
+			bypass:         []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
+			noStdioServers: true,
+			startModel: func(env []string, model string) []string {
+				return setVariable(env, "COPILOT_MODEL", model)
+			},
 		},
 		live: liveQuirks{
 			noFiles: true, // the agent does not pass files to the model

@@ -5,12 +5,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentrig"
 	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 func TestSystemPromptReachesTheModel(t *testing.T) {
@@ -78,5 +83,174 @@ func TestAdapterPassesOptionsOfAStartOn(t *testing.T) {
 	last, ok := evs[len(evs)-1].Body.(event.ResponseError)
 	if !ok || !strings.Contains(last.Error.Message, "maximum number of turns (1)") {
 		t.Errorf("maxTurns: the turn ended with %+v", evs[len(evs)-1].Body)
+	}
+}
+
+// offeredAdd matches the offer of the tool "add" of the MCP server "t" in a
+// request to the model. Agents join the two names differently. Claude Code at
+// first only lists the name.
+var offeredAdd = regexp.MustCompile(`"name":\s*"((?:mcp_+)?(?:t[_.-]+)?add)"|(mcp__t__add)`)
+
+// The agent starts the MCP server, offers its tools to the model, and calls
+// them.
+func TestMCPServersCanBeUsed(t *testing.T) {
+	eachOf(t, []string{"claude-agent-acp", "gemini", "opencode"}, func(t *testing.T, r *rig) {
+		r.callsAdd(r.MarkedMCP())
+	})
+}
+
+// Qwen Code offers the tools of MCP servers to the model only after the model
+// has searched for them.
+func TestQwenModelFindsToolsOfMCPServers(t *testing.T) {
+	r := newRig(t, "qwen")
+	marks := r.MarkedMCP()
+	r.Play(said)
+	r.FinishTurn("")
+	agentrig.Await(t, marks.Listed)
+	for begun := time.Now(); !r.ModelReceived("Adds."); { // the search may precede the agent's receipt of the list
+		if time.Since(begun) > waitTimeout {
+			t.Fatal("the search does not find the tool")
+		}
+		r.Play(calls(fakemodel.Call("tool_search", args{"query": "select:mcp__t__add"})), said)
+		r.FinishTurn(translate.AllowOnce)
+	}
+	r.Play(calls(fakemodel.Call("mcp__t__add", args{"a": 1})), said)
+	if evs := r.FinishTurn(translate.AllowOnce); !agentrig.Exists(marks.Called) {
+		t.Errorf("the tool was not called:\n%s", dump(evs))
+	}
+}
+
+func TestCopilotRejectsMCPServersThatItWouldStart(t *testing.T) {
+	s := newTranslator(known(t, "copilot")).session
+	s.caps.HTTP = true
+	if _, err := s.mcpServers(json.RawMessage(`{"t":{"command":"/bin/t"}}`)); runnel.CodeOf(err) != runnel.InvalidRequest {
+		t.Error(err)
+	}
+	if _, err := s.mcpServers(json.RawMessage(`{"t":{"type":"http","url":"https://x"}}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestModelOfCopilotReplacesTheConfiguredOne(t *testing.T) {
+	got := copilot().startup.startModel([]string{"COPILOT_MODEL=a", "X=y", "COPILOT_MODEL=b"}, "c")
+	if !slices.Equal(got, []string{"X=y", "COPILOT_MODEL=c"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// GitHub Copilot ignores the MCP servers that it would have to start, so
+// Runnel rejects them. It connects to servers over HTTP.
+func TestCopilotUsesMCPServersOverHTTPOnly(t *testing.T) {
+	r := newRig(t, "copilot")
+	r.MCP()
+	c, err := r.Provider.Open(t.Context(), r.Opt)
+	if err == nil {
+		c.Close()
+	}
+	if runnel.CodeOf(err) != runnel.InvalidRequest || !strings.Contains(err.Error(), "the transport of the server t") {
+		t.Errorf("a server that the agent would start: %v", err)
+	}
+	r.callsAdd(r.MarkedHTTPMCP())
+}
+
+// callsAdd fails the test unless the agent offers the model the tool "add" of
+// an MCP server, and calls it when the model does.
+func (r *rig) callsAdd(marks agentrig.Marks) {
+	r.T.Helper()
+	r.Play(said)
+	r.FinishTurn("")
+	agentrig.Await(r.T, marks.Listed)
+	tool := ""
+	for begun := time.Now(); ; { // an agent may get the list only after it has sent a prompt
+		for _, q := range r.Model.Requests() {
+			if m := offeredAdd.FindSubmatch(q.Body); m != nil {
+				tool = string(m[1]) + string(m[2])
+			}
+		}
+		if tool != "" {
+			break
+		}
+		if time.Since(begun) > waitTimeout {
+			r.T.Fatal("the tool is not offered to the model")
+		}
+		r.Play(said)
+		r.FinishTurn("")
+	}
+	if agentrig.Exists(marks.Called) {
+		r.T.Fatal("the tool was called before the model called it")
+	}
+	r.Play(calls(fakemodel.Call(tool, args{"a": 1})), said)
+	if evs := r.FinishTurn(translate.AllowOnce); !agentrig.Exists(marks.Called) {
+		r.T.Errorf("%s was not called:\n%s", tool, dump(evs))
+	}
+}
+
+// The agent asks the model that the session selects, and no other. It is not
+// the agent's default.
+func TestModelOfSessionIsAsked(t *testing.T) {
+	for _, tt := range []struct {
+		agent string
+		opt   runnel.Options
+		model string
+	}{
+		{"copilot", runnel.Options{Model: "gpt-5-mini"}, "gpt-5-mini"}, // the rig's environment has another one
+		{"gemini", runnel.Options{Config: runnel.Values{"model": geminiPro}}, geminiPro},
+	} {
+		t.Run(tt.agent, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, tt.agent)
+			r.Opt.Model, r.Opt.Config = tt.opt.Model, tt.opt.Config
+			r.Play(said)
+			r.Finish("")
+			var models []string
+			for _, q := range r.Model.Requests() {
+				if model := modelOf(q); model != "" {
+					models = append(models, model)
+				}
+			}
+			if !slices.Contains(models, tt.model) || slices.ContainsFunc(models, func(m string) bool { return m != tt.model }) {
+				t.Errorf("the agent asked the models %q, want only %s", models, tt.model)
+			}
+		})
+	}
+}
+
+// geminiPro is a model that Gemini CLI offers and does not choose by itself.
+const geminiPro = "gemini-3.1-pro-preview-customtools"
+
+// modelOf returns the model that a request asks, or "" for other requests.
+func modelOf(q fakemodel.Request) string {
+	if rest, ok := strings.CutPrefix(q.Path, "/v1beta/models/"); ok {
+		model, method, _ := strings.Cut(rest, ":")
+		if strings.HasPrefix(method, "streamGenerateContent") {
+			return model
+		}
+		return ""
+	}
+	var body struct{ Model string }
+	if q.Method != "POST" || json.Unmarshal(q.Body, &body) != nil {
+		return ""
+	}
+	return body.Model
+}
+
+// Codex writes in a further directory without asking, and not beside it.
+func TestCodexAdapterWritesInAddedDirectory(t *testing.T) {
+	away, err := os.MkdirTemp("/var/tmp", "runnel-outside-") // the sandbox allows writes below /tmp
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(away) })
+	further := filepath.Join(away, "further")
+	if err := os.Mkdir(further, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, "codex-acp")
+	r.Opt.AddDirs = []string{further}
+	inside, outside := filepath.Join(further, "f"), filepath.Join(away, "f")
+	r.Play(calls(r.words().Shell("touch "+inside+"; touch "+outside)), said)
+	evs, asked := r.DenyAll()
+	if asked > 0 || !agentrig.Exists(inside) || agentrig.Exists(outside) {
+		t.Errorf("asked %d times, further: %v, outside: %v\n%s", asked, agentrig.Exists(inside), agentrig.Exists(outside), dump(evs))
 	}
 }

@@ -66,7 +66,7 @@ func optionCases(t *testing.T) []optionCase {
 			func(o *runnel.Options) { o.PermissionMode = "yolo" },
 			func(o *runnel.Options) { o.PermissionMode = runnel.ModeBypass }, // without AllowBypass
 		}},
-		{"reasoningEffort", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "copilot", "qwen", "mine", "script"},
+		{"reasoningEffort", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "mine", "script"},
 			func(o *runnel.Options) { o.ReasoningEffort = "high" }, []func(*runnel.Options){
 				func(o *runnel.Options) { o.ReasoningEffort = "-c x=1" },
 				func(o *runnel.Options) { o.ReasoningEffort = strings.Repeat("x", 201) },

@@ -123,6 +123,7 @@ var optionsRecorded = []struct {
 // optionsOfRealAgents lists the options that tests with real agents prove.
 var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"model", "claude-code codex", "real agents: a turn with another model asks it, and the next turn does not", "test/e2e.TestOptionsOfATurnAreRestored"},
+	{"model", "copilot", "real agents: a session with another model asks it", "provider/acp.TestModelOfSessionIsAsked"},
 	{"permissionMode", "claude-code codex", "real agents: a turn in the mode plan, and the next turn is not in it", "test/e2e.TestOptionsOfATurnAreRestored"},
 	{"permissionMode", "opencode qwen", "real agents: a turn in the mode plan, and the next turn is not in it", "test/e2e.TestModeOfATurnIsRestored"},
 	{"disallowedTools", "claude-code", "real agents: the tool does not run", "provider/claude.TestAgentLacksDisallowedTools"},
@@ -138,7 +139,12 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"maxThinkingTokens", "claude-code", "real agents: the request to the model has it, unless the thinking of the model is adaptive", "provider/claude.TestThinkingBudgetReachesTheModel"},
 	{"addDirs", "claude-agent-acp", "real agents: a file of the folder is read without asking", "provider/acp.TestAdapterPassesOptionsOfAStartOn"},
 	{"addDirs", "codex", "real agents: a file is written in the folder", "provider/codex.TestPermissionModes"},
+	{"addDirs", "codex-acp", "real agents: a file is written in the folder, and none beside it", "provider/acp.TestCodexAdapterWritesInAddedDirectory"},
 	{"mcpServers", "claude-code", "real agents: a tool of the server runs", "provider/claude.TestMCPServersAndAddedDirectoriesCanBeUsed"},
+	{"mcpServers", "gemini opencode claude-agent-acp", "real agents: a tool of the server runs", "provider/acp.TestMCPServersCanBeUsed"},
+	{"mcpServers", "qwen", "real agents: the model finds a tool of the server, which runs", "provider/acp.TestQwenModelFindsToolsOfMCPServers"},
+	{"mcpServers", "copilot", "real agents: a tool of a server over HTTP runs; a server that the agent would have to start is refused", "provider/acp.TestCopilotUsesMCPServersOverHTTPOnly"},
+	{"config", "gemini", "real agents: a session with another `model` asks it", "provider/acp.TestModelOfSessionIsAsked"},
 	{"systemPromptAppend", "claude-code", "real agents: the request to the model has the text", "provider/claude.TestSystemPromptReachesTheModel"},
 	{"systemPromptAppend", "codex", "real agents: the request to the model has the text", "provider/codex.TestSystemPromptReachesTheModel"},
 	{"systemPromptAppend", "codex-acp claude-agent-acp", "real agents: the request to the model has the text", "provider/acp.TestSystemPromptReachesTheModel"},

@@ -264,7 +264,7 @@ var agentsWithOptions = []string{"claude-code", "codex", "gemini", "opencode", "
 var takenOptions = []struct{ option, value, letters string }{
 	{"model", `"m"`, "bbbbbbbbb"},
 	{"permissionMode", `"default"`, "bbbbbbbbb"},
-	{"reasoningEffort", `"low"`, "sb-bbbbbb"},
+	{"reasoningEffort", `"low"`, "sb-b--bbb"},
 	{"tools", `["Read"]`, "s------s-"},
 	{"maxTurns", `3`, "s------s-"},
 	{"maxThinkingTokens", `1000`, "s--------"},

@@ -58,6 +58,14 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"setOptions": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/session/"+r.session(t, nil)+"/options", object{"permissionMode": "acceptEdits", "later": 1})
 	},
+	"setCapture": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.sessionOf(t, "claude-agent-acp")+"/capture", object{"on": true})
+	},
+	"getCapture": func(t *testing.T, r *routes) answer {
+		path := "/api/session/" + r.sessionOf(t, "claude-agent-acp") + "/capture"
+		r.post(t, path, object{"on": true}).ok(t, http.StatusOK)
+		return r.get(t, path)
+	},
 	"forkSession": func(t *testing.T, r *routes) answer {
 		id := r.sessionOf(t, "claude-agent-acp")
 		r.turn(t, id, r.send(t, id, "hello"))

@@ -116,6 +116,8 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 		return c, path, object{"content": "text"}
 	case "setOptions":
 		return c, path, object{"model": "scripted"}
+	case "setCapture":
+		return c, path, object{"on": true}
 	case "decideApproval":
 		return c, path, object{"choice": "deny"}
 	case "streamTurn":
@@ -199,6 +201,12 @@ func (r *routes) rows(tab *table, op operation) {
 			p := r.refused(t, op, r.ask(t, op, nobody, same), http.StatusNotFound, "SESSION_NOT_FOUND")
 			equal(t, "details", p.Details, object{"sessionId": nobody})
 		})
+		if op.scope == "admin" {
+			tab.add(op.name(), "the token is bound to a project", "403 FORBIDDEN, because it cannot have the scope admin", func(t *testing.T) {
+				r.refused(t, op, r.ask(t, op, r.ended, func(c client) client { return c.with("Authorization", "Bearer "+r.bound) }), http.StatusForbidden, "FORBIDDEN")
+			})
+			return
+		}
 		tab.add(op.name(), "the token is bound to another project", "404 SESSION_NOT_FOUND, as for an unknown session", func(t *testing.T) {
 			asBound := func(c client) client { return c.with("Authorization", "Bearer "+r.bound) }
 			p := r.refused(t, op, r.ask(t, op, r.ended, asBound), http.StatusNotFound, "SESSION_NOT_FOUND")

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -370,39 +371,66 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestUnreadSubscriptionsHoldLittleMemory checks that subscriptions of clients
-// that read nothing take little memory.
+// heap returns the bytes that the server's heap and stacks take, with some
+// garbage. It returns the least of several samples.
+func (w *world) heap() float64 {
+	w.t.Helper()
+	least := math.Inf(1)
+	for range 10 {
+		least = min(least, w.metric("go_memstats_heap_alloc_bytes")+w.metric("go_memstats_stack_inuse_bytes"))
+	}
+	return least
+}
+
+// TestUnreadSubscriptionsHoldLittleMemory checks that each subscription of a
+// client that reads nothing holds at most 64 kB, besides the large messages
+// that max-unread-mib limits.
 func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
+	const (
+		clients = 60
+		each    = 64 << 10
+		garbage = 2 << 20
+		unread  = 4 // MiB
+	)
 	for name, tt := range map[string]struct {
 		turns int
 		plan  plan
-		most  int // maximum MiB of all subscriptions, including garbage
+		most  float64 // maximum bytes of all subscriptions
 	}{
-		"many items":  {20, plan{Pages: 100}, 32},
-		"large items": {1, plan{Stdout: 24}, 64},
+		"many items":  {20, plan{Pages: 100}, clients*each + garbage},
+		"large items": {1, plan{Stdout: 24}, clients*each + garbage + unread<<20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "60s")
-			w.flags = []string{"--compact-after=-1s", "--max-unread-mib=4"}
+			w.flags = []string{"--compact-after=-1s", fmt.Sprintf("--max-unread-mib=%d", unread)}
+			w.under = []string{"/usr/bin/env", "GOGC=10"} // little garbage
 			w.start()
 			id := w.create()
 			for range tt.turns {
 				w.Send(id, tt.plan.prompt())
 				w.idle(id)
 			}
-			before := peak(w.cmd.Process.Pid)
-			const clients = 60
+			var sockets []*webSocket
 			for range clients {
-				s := w.webSocket()
+				sockets = append(sockets, w.webSocket())
+			}
+			before := w.heap()
+			began := time.Now()
+			for _, s := range sockets {
 				s.send(t, object{"type": "session:subscribe", "sessionId": id})
 				if _, err := s.in.Peek(1); err != nil { // waits until the history begins to arrive
 					t.Fatal(err)
 				}
 			}
-			after := peak(w.cmd.Process.Pid)
-			t.Logf("%d MiB before, at most %d MiB", before>>10, after>>10)
-			if after-before > tt.most<<10 {
-				t.Errorf("%d unread subscriptions took %d MiB", clients, (after-before)>>10)
+			// The server disconnects a client that has read nothing for 15 s.
+			const deadline = 12 * time.Second
+			took := w.heap() - before
+			for took > tt.most && time.Since(began) < deadline {
+				took = w.heap() - before
+			}
+			t.Logf("%d unread subscriptions take %.0f kB after %v", clients, took/1e3, time.Since(began))
+			if took > tt.most || time.Since(began) >= deadline {
+				t.Errorf("%d unread subscriptions take %.0f kB after %v, want at most %.0f kB", clients, took/1e3, time.Since(began), tt.most/1e3)
 			}
 		})
 	}

@@ -496,6 +496,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/capture": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a session's debug capture
+         * @description Requires the scope admin. Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.
+         */
+        get: operations["getCapture"];
+        put?: never;
+        /**
+         * Switch a session's debug capture on or off
+         * @description Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+         */
+        post: operations["setCapture"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/events": {
         parameters: {
             query?: never;
@@ -1034,6 +1058,42 @@ export interface components {
          * @enum {string}
          */
         CancelReason: "user_cancel" | "timeout" | "process_death";
+        Capture: {
+            /**
+             * Format: int64
+             * @description Size of the file. It has at most 32 MiB.
+             */
+            bytes: number;
+            /** @description Whether the raw lines between the server and the agent are being written to the file. */
+            on: boolean;
+            /** @description Why the server stopped the capture. size: the file has reached its maximum size. disk: less than 64 MiB of the disk is free. failed: the file could not be written. Absent if the capture is on or a client switched it off. */
+            stopped?: components["schemas"]["CaptureStop"];
+        };
+        CaptureRequest: {
+            /** @description Whether to capture. true replaces the file of an earlier capture, unless the capture is on already. false keeps the file. */
+            on: boolean;
+        };
+        /**
+         * @description Why the server stopped a debug capture.
+         * @enum {string}
+         */
+        CaptureStop: "size" | "disk" | "failed";
+        CapturedLine: {
+            /** @description The line in base64, if it is not UTF-8. */
+            base64?: string;
+            /**
+             * @description Direction of the line. in: to the agent. out: from the agent. err: from the agent's standard error. meta: about the capture, such as where a turn begins.
+             * @enum {string}
+             */
+            dir: "in" | "out" | "err" | "meta";
+            /** @description The line, without its newline and without known secrets. */
+            line?: string;
+            /**
+             * Format: double
+             * @description Time at which the line passed, in milliseconds since the capture began.
+             */
+            t: number;
+        };
         Change: {
             /** @description The changed lines. Empty if only the complete texts are known. */
             hunks: components["schemas"]["Hunk"][];
@@ -1954,6 +2014,8 @@ export interface components {
              * @description When the session's agent last started.
              */
             bootedAt?: string;
+            /** @description The session's debug capture. Absent in lists, and if the session never had one. */
+            capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
@@ -2563,7 +2625,7 @@ export interface components {
             rules: components["schemas"]["Rule"][];
         };
         /**
-         * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials. No scope includes another.
+         * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
          * @enum {string}
          */
         Scope: "read" | "send" | "approve" | "admin";
@@ -2929,6 +2991,8 @@ export interface components {
              * @description When the session's agent last started.
              */
             bootedAt?: string;
+            /** @description The session's debug capture. Absent in lists, and if the session never had one. */
+            capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
@@ -6897,6 +6961,249 @@ export interface operations {
             };
         };
     };
+    getCapture: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl": components["schemas"]["CapturedLine"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    setCapture: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CaptureRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Capture"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     followEvents: {
         parameters: {
             query?: {
@@ -7102,7 +7409,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -204,6 +204,51 @@ func (e CancelReason) Valid() bool {
 	}
 }
 
+// Defines values for CaptureStop.
+const (
+	CaptureStopDisk   CaptureStop = "disk"
+	CaptureStopFailed CaptureStop = "failed"
+	CaptureStopSize   CaptureStop = "size"
+)
+
+// Valid indicates whether the value is a known member of the CaptureStop enum.
+func (e CaptureStop) Valid() bool {
+	switch e {
+	case CaptureStopDisk:
+		return true
+	case CaptureStopFailed:
+		return true
+	case CaptureStopSize:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CapturedLineDir.
+const (
+	CapturedLineDirErr  CapturedLineDir = "err"
+	CapturedLineDirIn   CapturedLineDir = "in"
+	CapturedLineDirMeta CapturedLineDir = "meta"
+	CapturedLineDirOut  CapturedLineDir = "out"
+)
+
+// Valid indicates whether the value is a known member of the CapturedLineDir enum.
+func (e CapturedLineDir) Valid() bool {
+	switch e {
+	case CapturedLineDirErr:
+		return true
+	case CapturedLineDirIn:
+		return true
+	case CapturedLineDirMeta:
+		return true
+	case CapturedLineDirOut:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ChangeKind.
 const (
 	ChangeKindCreate ChangeKind = "create"
@@ -2224,6 +2269,45 @@ type BootRequest struct {
 // CancelReason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 type CancelReason string
 
+// Capture defines model for Capture.
+type Capture struct {
+	// Bytes Size of the file. It has at most 32 MiB.
+	Bytes int64 `json:"bytes"`
+
+	// On Whether the raw lines between the server and the agent are being written to the file.
+	On bool `json:"on"`
+
+	// Stopped Why the server stopped the capture. size: the file has reached its maximum size. disk: less than 64 MiB of the disk is free. failed: the file could not be written. Absent if the capture is on or a client switched it off.
+	Stopped *CaptureStop `json:"stopped,omitempty"`
+}
+
+// CaptureRequest defines model for CaptureRequest.
+type CaptureRequest struct {
+	// On Whether to capture. true replaces the file of an earlier capture, unless the capture is on already. false keeps the file.
+	On bool `json:"on"`
+}
+
+// CaptureStop Why the server stopped a debug capture.
+type CaptureStop string
+
+// CapturedLine defines model for CapturedLine.
+type CapturedLine struct {
+	// Base64 The line in base64, if it is not UTF-8.
+	Base64 *string `json:"base64,omitempty"`
+
+	// Dir Direction of the line. in: to the agent. out: from the agent. err: from the agent's standard error. meta: about the capture, such as where a turn begins.
+	Dir CapturedLineDir `json:"dir"`
+
+	// Line The line, without its newline and without known secrets.
+	Line *string `json:"line,omitempty"`
+
+	// T Time at which the line passed, in milliseconds since the capture began.
+	T float64 `json:"t"`
+}
+
+// CapturedLineDir Direction of the line. in: to the agent. out: from the agent. err: from the agent's standard error. meta: about the capture, such as where a turn begins.
+type CapturedLineDir string
+
 // Change defines model for Change.
 type Change struct {
 	// Hunks The changed lines. Empty if only the complete texts are known.
@@ -3302,6 +3386,9 @@ type OptionsAnswer struct {
 	// BootedAt When the session's agent last started.
 	BootedAt *time.Time `json:"bootedAt,omitempty"`
 
+	// Capture The session's debug capture. Absent in lists, and if the session never had one.
+	Capture *Capture `json:"capture,omitempty"`
+
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
@@ -3990,7 +4077,7 @@ type RulesAnswer struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials. No scope includes another.
+// Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
 type Scope string
 
 // SendAnswer defines model for SendAnswer.
@@ -4145,6 +4232,9 @@ type SessionStatus struct {
 
 	// BootedAt When the session's agent last started.
 	BootedAt *time.Time `json:"bootedAt,omitempty"`
+
+	// Capture The session's debug capture. Absent in lists, and if the session never had one.
+	Capture *Capture `json:"capture,omitempty"`
 
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
@@ -5132,6 +5222,9 @@ type DecideApprovalJSONRequestBody = DecideRequest
 
 // CancelTurnJSONRequestBody defines body for CancelTurn for application/json ContentType.
 type CancelTurnJSONRequestBody = Empty
+
+// SetCaptureJSONRequestBody defines body for SetCapture for application/json ContentType.
+type SetCaptureJSONRequestBody = CaptureRequest
 
 // ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
 type ForkSessionJSONRequestBody = Empty
@@ -8153,6 +8246,31 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurn(ctx context.Context, id string, body CancelTurnJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetCapture Download a session's debug capture
+	//
+	// Requires the scope admin. Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.
+	//
+	// Corresponds with GET /api/session/{id}/capture (the `GetCapture` operationId).
+	GetCapture(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetCaptureWithBody Switch a session's debug capture on or off
+	//
+	// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+	SetCaptureWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetCapture Switch a session's debug capture on or off
+	//
+	// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+	SetCapture(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// FollowEvents Follow a session's events
 	//
 	// Requires the scope read. Streams the events after a position, and then new events as they happen.
@@ -9067,6 +9185,61 @@ func (c *Client) CancelTurnWithBody(ctx context.Context, id string, contentType 
 // Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 func (c *Client) CancelTurn(ctx context.Context, id string, body CancelTurnJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCancelTurnRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetCapture Download a session's debug capture
+//
+// Requires the scope admin. Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.
+//
+// Corresponds with GET /api/session/{id}/capture (the `GetCapture` operationId).
+func (c *Client) GetCapture(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCaptureRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetCaptureWithBody Switch a session's debug capture on or off
+//
+// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+func (c *Client) SetCaptureWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetCaptureRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetCapture Switch a session's debug capture on or off
+//
+// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+func (c *Client) SetCapture(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetCaptureRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10690,6 +10863,87 @@ func NewCancelTurnRequestWithBody(server string, id string, contentType string, 
 	return req, nil
 }
 
+// NewGetCaptureRequest constructs an http.Request for the GetCapture method
+func NewGetCaptureRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/capture", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetCaptureRequest calls the generic SetCapture builder with application/json body
+func NewSetCaptureRequest(server string, id string, body SetCaptureJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetCaptureRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewSetCaptureRequestWithBody constructs an http.Request for the SetCapture method, with any body, and a specified content type
+func NewSetCaptureRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/capture", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewFollowEventsRequest constructs an http.Request for the FollowEvents method
 func NewFollowEventsRequest(server string, id string, params *FollowEventsParams) (*http.Request, error) {
 	var err error
@@ -11869,6 +12123,33 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/cancel (the `CancelTurn` operationId).
 	CancelTurnWithResponse(ctx context.Context, id string, body CancelTurnJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelTurnResponse, error)
+
+	// GetCaptureWithResponse Download a session's debug capture
+	//
+	// Requires the scope admin. Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/capture (the `GetCapture` operationId).
+	GetCaptureWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCaptureResponse, error)
+
+	// SetCaptureWithBodyWithResponse Switch a session's debug capture on or off
+	//
+	// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+	SetCaptureWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error)
+
+	// SetCaptureWithResponse Switch a session's debug capture on or off
+	//
+	// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+	SetCaptureWithResponse(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error)
 
 	// FollowEventsWithResponse Follow a session's events
 	//
@@ -15243,6 +15524,242 @@ func (r CancelTurnResponse) ContentType() string {
 	return ""
 }
 
+// GetCaptureResponse429Headers the declared response headers of an HTTP 429 response for GetCapture
+type GetCaptureResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetCaptureResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetCaptureResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetCaptureResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetCaptureResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetCaptureResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetCaptureResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetCaptureResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetCaptureResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetCaptureResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetCaptureResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetCaptureResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetCaptureResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetCaptureResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetCaptureResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetCaptureResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SetCaptureResponse429Headers the declared response headers of an HTTP 429 response for SetCapture
+type SetCaptureResponse429Headers struct {
+	RetryAfter *int
+}
+
+type SetCaptureResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Capture
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SetCaptureResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetCaptureResponse) GetJSON200() *Capture {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r SetCaptureResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r SetCaptureResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r SetCaptureResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r SetCaptureResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r SetCaptureResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r SetCaptureResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r SetCaptureResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r SetCaptureResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r SetCaptureResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r SetCaptureResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r SetCaptureResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SetCaptureResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetCaptureResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetCaptureResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetCaptureResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetCaptureResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // FollowEventsResponse429Headers the declared response headers of an HTTP 429 response for FollowEvents
 type FollowEventsResponse429Headers struct {
 	RetryAfter *int
@@ -17736,6 +18253,51 @@ func (c *ClientWithResponses) CancelTurnWithResponse(ctx context.Context, id str
 		return nil, err
 	}
 	return ParseCancelTurnResponse(rsp)
+}
+
+// GetCaptureWithResponse Download a session's debug capture
+//
+// Requires the scope admin. Returns the raw lines that the capture has written so far, one JSON object per line. 'runnel translate' turns them into events. Fails with status 404 if the session has no capture.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/capture (the `GetCapture` operationId).
+func (c *ClientWithResponses) GetCaptureWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetCaptureResponse, error) {
+	rsp, err := c.GetCapture(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetCaptureResponse(rsp)
+}
+
+// SetCaptureWithBodyWithResponse Switch a session's debug capture on or off
+//
+// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+func (c *ClientWithResponses) SetCaptureWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error) {
+	rsp, err := c.SetCaptureWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetCaptureResponse(rsp)
+}
+
+// SetCaptureWithResponse Switch a session's debug capture on or off
+//
+// Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
+func (c *ClientWithResponses) SetCaptureWithResponse(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error) {
+	rsp, err := c.SetCapture(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetCaptureResponse(rsp)
 }
 
 // FollowEventsWithResponse Follow a session's events
@@ -20998,6 +21560,224 @@ func ParseCancelTurnResponse(rsp *http.Response) (*CancelTurnResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CancelTurnResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetCaptureResponse parses an HTTP response from a GetCaptureWithResponse call
+func ParseGetCaptureResponse(rsp *http.Response) (*GetCaptureResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetCaptureResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetCaptureResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSetCaptureResponse parses an HTTP response from a SetCaptureWithResponse call
+func ParseSetCaptureResponse(rsp *http.Response) (*SetCaptureResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetCaptureResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Capture
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SetCaptureResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
