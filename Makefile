@@ -113,6 +113,10 @@ TWICE := ./store/sqlite ./test/sim
 # without the race detector: one goroutine at a time writes to that disk, so the
 # race detector finds nothing, and it makes these tests ten times as slow.
 DISKS := ^Test(PowerLoss|Flipped|Damaged|Torn|MissingEvent|FailingSystemCalls)
+# Tests that measure memory. The race detector takes memory of its own, so they
+# skip themselves with it, and make test runs them without it.
+MEMORY := ^Test(UnreadSubscriptionHoldsAtMost64KB|SupervisorNeedsLittleMemory)$$
+MEASURED := ./httpapi ./internal/supervisor
 # The packages that make test runs with the race detector: all others.
 CONCURRENT = $(shell go list ./... | grep -vxF "$$(go list $(DRIVERS) $(BINARY) $(SEQUENTIAL))")
 
@@ -140,8 +144,9 @@ test-vet: vet
 	go run ./internal/crosscheck darwin windows
 
 .PHONY: test-unit
-test-unit:
+test-unit: $(SUPERVISOR)
 	@.ci/gotest -timeout 30m -p 4 -- $(SEQUENTIAL) $(TWICE)
+	@.ci/gotest -run '$(MEMORY)' -timeout 30m -- $(MEASURED)
 
 .PHONY: test-race
 test-race: $(SUPERVISOR)

@@ -227,8 +227,7 @@ type Installation struct {
 	// modes that work in this agent in another way than their names suggest.
 	ModeLabels map[string]string `json:"modeLabels,omitzero"`
 
-	// Config has the settings of a conversation, with their choices. It has
-	// only those that the probe could find.
+	// Config lists the settings that the probe could find, with their choices.
 	Config []event.ConfigOption `json:"config,omitzero"`
 }
 

@@ -233,7 +233,7 @@ func TestEveryLimitIsNamedAndCounted(t *testing.T) {
 				if edit == nil {
 					edit = func(*Config, *gateway.Config) {}
 				}
-				t.Cleanup(func() { time.Sleep(time.Minute) }) // the last one; net/http lingers on connections that it closes
+				t.Cleanup(func() { time.Sleep(time.Minute) }) //nolint:forbidigo // virtual time, the last cleanup; net/http lingers on connections that it closes
 				s := serveOver(t, max(c.version, 1), edit)
 				if n := s.limitReached(setting); n != 0 {
 					t.Errorf("counted %d times before it was reached", n)

@@ -26,10 +26,17 @@ import (
 // subscription whose client does not read.
 const maxUnread = 64 << 10
 
+// raced is set under the race detector, which takes memory of its own for every
+// goroutine.
+var raced bool
+
 // TestUnreadSubscriptionHoldsAtMost64KB opens subscriptions whose clients do
 // not read, and measures the memory that the server holds for each of them once
 // its write has been blocked for a few seconds.
 func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
+	if raced {
+		t.Skip("the race detector takes memory of its own")
+	}
 	tool := func(size int) string {
 		return fmt.Sprintf(`{"name":"Bash","arguments":{"n":1},"output":%q}`, strings.Repeat("word ", size/5))
 	}
@@ -97,7 +104,7 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool, limit i
 	for _, c := range conns {
 		readPrompt(t, c)
 	}
-	time.Sleep(5 * time.Second) // the server disconnects the clients only after 15 s
+	time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time; the server disconnects the clients only after 15 s
 	each := (held() - before - alone) / clients
 	t.Logf("each holds %d KB", each>>10)
 	if each > maxUnread {
@@ -107,7 +114,7 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool, limit i
 		_ = c.Close()
 	}
 	s.do("POST", "/api/session/"+id+"/kill", `{}`)
-	time.Sleep(time.Minute) // net/http lingers on connections that it closes
+	time.Sleep(time.Minute) //nolint:forbidigo // virtual time; net/http lingers on connections that it closes
 }
 
 // turnAlone returns the memory, in bytes, that a turn takes in a server
@@ -240,7 +247,7 @@ func TestSlowReaderReceivesEverything(t *testing.T) {
 					evs = s.events(id, s.prompt(id, script))
 					end := evs[len(evs)-1]
 					for !got.has(end, family) {
-						time.Sleep(4 * time.Second)
+						time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
 						got.fold(t, p.receive(), family)
 					}
 				}

@@ -158,7 +158,9 @@ func TestReadmeCommandLine(t *testing.T) {
 func (n *newcomer) create(t *testing.T) string {
 	t.Helper()
 	seen, code := n.run(t, `curl --fail --silent --unix-socket ~/.local/share/runnel/api.sock --json '{"cliType":"mine","projectDir":"`+n.home+`/work"}' http://localhost/api/session/create`)
-	var made struct{ SessionID string `json:"sessionId"` }
+	var made struct {
+		SessionID string `json:"sessionId"`
+	}
 	if err := json.Unmarshal([]byte(seen), &made); err != nil || code != exitOK {
 		t.Fatalf("exit %d, %v:\n%s", code, err, seen)
 	}

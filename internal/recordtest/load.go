@@ -58,7 +58,7 @@ func Loaded(t *testing.T, provider string, ref runnel.Conversation, history Hist
 	return evs
 }
 
-// LoadedEvents is [Loaded] for a stored conversation that has the events kept.
+// LoadedEvents is like [Loaded] for a stored conversation whose events are kept.
 func LoadedEvents(t *testing.T, provider string, kept []event.Event) []event.Event {
 	t.Helper()
 	return Loaded(t, provider, runnel.Conversation{}, func(context.Context, runnel.Conversation) iter.Seq2[event.Event, error] { return seq(kept) })
