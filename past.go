@@ -26,8 +26,8 @@ type Past struct {
 // A Page is a part of a session's history. Consecutive pages have no event
 // between them, and each frame of the history is on one page.
 type Page struct {
-	// Outs are the frames of the page: first those that began first. An item is
-	// on the page with the event that ended it.
+	// Outs are the frames of the page, in the order in which they began. An item
+	// is on the page with the event that ended it.
 	Outs []upsert.Out
 
 	First int64 // position of the first event of the page; the preceding page ends before it
@@ -38,8 +38,8 @@ type Page struct {
 func (p Page) More() bool { return p.First > 1 }
 
 const (
-	// A page begins where the log has been read for pageEvents events, even if
-	// it has fewer frames than were asked for.
+	// A page ends early once pageEvents events have been read for it, even if it
+	// has fewer frames than the caller asked for.
 	pageEvents = 4000
 	// pageBytes bounds the content of a page of more than one frame.
 	pageBytes = 1 << 20
@@ -80,7 +80,7 @@ func CheckpointBefore(ctx context.Context, log Log, session string, at int64) (C
 			c = Checkpoint{Seq: ev.Seq, Events: outline.Events()}
 			if err := cache.PutCheckpoint(ctx, session, c); err != nil && ctx.Err() != nil {
 				return c, ctx.Err()
-			} // else the next reader makes it again
+			} // after any other error, the next reader makes the checkpoint again
 			outline, n, bytes = upsert.OutlineOf(c.Events), 0, 0
 		}
 	}
@@ -122,7 +122,7 @@ func (p Past) TailFrom(ctx context.Context, pacer *upsert.Pacer, first, end int6
 	return s.page(end), err
 }
 
-// fill adds windows of the log before end until s is full.
+// fill adds windows of the log before position end until s is full.
 func (p Past) fill(ctx context.Context, s *shelf, end int64) error {
 	for end > 0 && !s.full() {
 		older := shelf{limit: s.limit, low: end, span: s.span, events: s.events}
@@ -180,8 +180,8 @@ func (p Past) start(ctx context.Context, at int64) (Checkpoint, error) {
 	return CheckpointBefore(ctx, p.Log, p.Session, at)
 }
 
-// fold folds the events after checkpoint c and up to position end, and puts
-// what they changed on s.
+// fold folds the events after checkpoint c and up to position end, and adds
+// their changes to s.
 func (p Past) fold(ctx context.Context, pacer *upsert.Pacer, s *shelf, c Checkpoint, end int64) error {
 	pacer.StartWith(c.Events)
 	before, at := c.Events, c.Seq
@@ -298,7 +298,7 @@ func (s *shelf) trim() {
 // was read for it.
 func (s *shelf) full() bool {
 	enough := pageEvents
-	if len(s.entries) == 0 { // an empty page helps nobody
+	if len(s.entries) == 0 { // read more, so that the page is not empty
 		enough *= 5
 	}
 	return len(s.entries) >= s.limit || s.bytes >= pageBytes || s.events >= enough

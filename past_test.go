@@ -118,7 +118,8 @@ func TestPagesTogetherAreTheWholeHistory(t *testing.T) {
 			t.Fatalf("log of %d in pages of %d (-whole +pages):\n%s", end, limit, d)
 		}
 
-		// A reader of the newest page goes on like one of the whole history.
+		// After the newest page, a reader receives the same upserts as a reader
+		// of the whole history.
 		whole := new(upsert.Pacer)
 		for _, ev := range evs[:end] {
 			whole.Push(ev, drawlog.Epoch)

@@ -82,7 +82,7 @@ func (f *filler) record(ctx context.Context, id string, i int) error {
 }
 
 // long adds a session with at least this many events, in turns with about
-// perTurn events each. The last turn has not ended if open is set.
+// perTurn events each.
 func (f *filler) long(ctx context.Context, id string, events, perTurn int) error {
 	if err := f.record(ctx, id, 0); err != nil {
 		return err

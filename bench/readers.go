@@ -48,8 +48,8 @@ func (b *bench) idleReaders(ctx context.Context, s *runnel, transport string, n 
 		return err
 	}
 	const events = 50
-	// Readers that have left no memory behind: the first ones make the server
-	// load code and data that stay in memory.
+	// The first readers are not measured: with them the server loads code and
+	// data that stay in memory.
 	warm, err := readMany(ctx, c, transport, max(n/10, 1), events)
 	if err != nil {
 		return err

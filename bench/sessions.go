@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// filled returns a server that does not run yet, and whose data fill has
-// written.
+// filled returns a server that does not run yet. fill has written its data.
 func (b *bench) filled(ctx context.Context, fill func(*filler) error) (*runnel, error) {
 	s, err := newRunnel(b.w, b.w.path("bin"))
 	if err != nil {

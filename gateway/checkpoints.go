@@ -13,8 +13,8 @@ import (
 )
 
 // checkpoints writes checkpoints into the logs of sessions with long turns, so
-// that a reader can start near the end of such a turn. A reader that finds none
-// writes them, too.
+// that a reader can start near the end of such a turn. A reader that needs a
+// missing checkpoint writes it, too.
 type checkpoints struct {
 	log    runnel.Log
 	ctx    context.Context
@@ -31,7 +31,7 @@ const (
 	// session needs a checkpoint.
 	checkpointEvery = 2000
 	// checkpointDelay is the pause before the goroutine begins to write
-	// checkpoints. Meanwhile a burst may end.
+	// checkpoints, because a burst of events may end meanwhile.
 	checkpointDelay = time.Second
 	// checkpointPause is the pause after a step, as a multiple of its duration.
 	checkpointPause = 4

@@ -181,7 +181,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
-	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // so that the first list is fast, too
+	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)
@@ -234,8 +234,8 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 // position.
 func (g *Gateway) Log() runnel.Log { return g.cfg.Log }
 
-// Past returns the history of a session. Its Start returns checkpoints, also
-// for a reader that folds items and has everything up to a position.
+// Past returns the history of a session. A reader that folds items and has
+// everything up to a position starts at the checkpoint that Past.Start returns.
 func (g *Gateway) Past(id string) runnel.Past {
 	return runnel.Past{Log: g.cfg.Log, Session: id, Start: func(ctx context.Context, at int64) (runnel.Checkpoint, error) {
 		return g.checkpoints.before(ctx, id, at)

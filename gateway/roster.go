@@ -14,8 +14,8 @@ import (
 	"github.com/runnel-dev/runnel/store"
 )
 
-// A Listed is a session in a list. JSON is its [Status], which may be shared
-// and must not be changed.
+// A Listed is a session in a list. JSON is its [Status] in JSON. Lists share
+// these bytes, so a caller must not change them.
 type Listed struct {
 	SessionID    string
 	ProjectID    string
@@ -25,9 +25,10 @@ type Listed struct {
 	JSON         json.RawMessage
 }
 
-// A roster lists sessions. It keeps the entries of sessions that are not open,
-// about a kilobyte each, and reads an entry again once the session's record has
-// changed. The log of such a session does not grow.
+// A roster lists sessions. It keeps the list entries of sessions that are not
+// open in memory, about a kilobyte each. It reads an entry again after the
+// session's record has changed. The log of such a session does not grow, so the
+// rest of the entry stays the same.
 type roster struct {
 	catalogue store.Catalogue
 	log       runnel.Log
@@ -40,8 +41,7 @@ type roster struct {
 	stale map[string]struct{} // sessions whose entry may be old
 }
 
-// A rosterCatalogue is a Catalogue that tells the roster which records have
-// changed.
+// A rosterCatalogue is a Catalogue that reports changed records to the roster.
 type rosterCatalogue struct {
 	store.Catalogue
 	r *roster
@@ -73,7 +73,7 @@ func (r *roster) list(ctx context.Context) ([]Listed, error) {
 	open := make(map[string]*entry)
 	for _, e := range r.sessions.all() {
 		open[e.session.ID()] = e
-		r.touch(e.session.ID()) // for the time when it is not open any more
+		r.touch(e.session.ID()) // its kept entry will be old when it closes
 	}
 	if err := r.refresh(ctx, open); err != nil {
 		return nil, storeError(err)

@@ -85,8 +85,8 @@ func TestItemsArePagedBackward(t *testing.T) {
 	}
 }
 
-// A session opens at its end, with everything that is unfinished, and goes on
-// from there.
+// A subscription with limit begins with the newest entries and everything that
+// is unfinished. Then it receives live upserts.
 func TestSubscriptionOpensAtTheEnd(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)

@@ -166,9 +166,10 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request) error {
 }
 
 // appendSessions appends the beginning of a [listAnswer], up to the end of its
-// sessions. A list may be long, so the entries are not encoded again.
+// sessions. It copies the JSON of the entries, because encoding a long list
+// takes long.
 func appendSessions(b []byte, list []gateway.Listed) []byte {
-	const spare = 1024 // for what follows
+	const spare = 1024 // bytes for the rest of the answer
 	size := spare
 	for _, l := range list {
 		size += len(l.JSON) + 1

@@ -215,9 +215,9 @@ func (o *Outline) Events() []event.Event {
 // the right result.
 var ErrUnpaired = errors.New("upsert: the outline does not have the call of an output")
 
-// StartWith tells p that the first events that it reads are those of an
-// Outline. p then detects later events that refer to what the Outline has
-// dropped: History and Changes return [ErrUnpaired], and PushPaired stops.
+// StartWith declares that the first events that p reads are those of an Outline.
+// p then detects later events that refer to calls that the Outline has dropped:
+// History and Changes return [ErrUnpaired], and PushPaired stops.
 func (p *Pacer) StartWith(outline []event.Event) {
 	p.outline = len(outline)
 	p.begun = make(map[string]bool)
@@ -226,8 +226,8 @@ func (p *Pacer) StartWith(outline []event.Event) {
 	}
 }
 
-// unpaired reports whether ev refers to what the Outline has dropped, and
-// otherwise counts ev as read.
+// unpaired reports whether ev refers to a call that the Outline has dropped. If
+// not, it counts ev as read.
 func (p *Pacer) unpaired(ev event.Event) bool {
 	switch {
 	case p.outline > 0:

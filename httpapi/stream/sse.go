@@ -112,8 +112,8 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 
 const sseBuffer = 16 << 10 // bytes that are buffered before a write
 
-// buffers are buffers of streams. A stream that has nothing to write has none,
-// because most streams are idle.
+// buffers are the buffers of streams. Most streams are idle, so a stream has a
+// buffer only while it has something to write.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // beat adds a comment to the buffer, to keep proxies from closing a silent

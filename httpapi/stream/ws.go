@@ -441,7 +441,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
 }
 
-// items answers with a page of a session's history.
+// items returns a page of a session's history.
 func (k *socket) items(in itemsMessage) (any, error) {
 	if in.Before < 0 || in.Limit < 0 {
 		return nil, reply.Invalid("before, limit: must be whole numbers of zero or more")

@@ -106,7 +106,8 @@ func checkpointSum(session string, seq int64, data []byte) uint32 {
 
 // keptCheckpoint is the size in bytes above which a checkpoint within a turn is
 // removed when the turn is compacted. Such a checkpoint has the text of long
-// items, which is only of use while the turn runs.
+// items that were unfinished. Compaction removes most events of these items, so
+// that a fold that starts before them is fast without it.
 const keptCheckpoint = 16 << 10
 
 // thinCheckpoints removes the large checkpoints within a turn that has ended.

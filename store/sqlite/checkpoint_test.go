@@ -101,8 +101,8 @@ func TestDeletedSessionLeavesNoCheckpoints(t *testing.T) {
 	}
 }
 
-// An older program deletes sessions without knowing the table of checkpoints.
-func TestOlderProgramDeletesCheckpointsWithTheLog(t *testing.T) {
+// A foreign key deletes the checkpoints of a log with the log.
+func TestDeletingALogDeletesItsCheckpoints(t *testing.T) {
 	s := openTest(t, ownDir(t), small)
 	longTurn(t, s, "s", 12, "text")
 	inWriter(t, s, func(conn *sql.Conn) error {
@@ -138,8 +138,8 @@ func TestCompactionRemovesLargeCheckpointsOfTheTurn(t *testing.T) {
 	}
 }
 
-// A checkpoint may replace events that were only in the journal. They are in
-// the database at the latest with the checkpoint.
+// A checkpoint may replace events that are only in the journal. The transaction
+// that stores the checkpoint also inserts these events into the database.
 func TestCheckpointIsNeverAheadOfTheDatabase(t *testing.T) {
 	dir := ownDir(t)
 	s := openTest(t, dir, small)

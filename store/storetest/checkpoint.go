@@ -65,7 +65,7 @@ func testCheckpoints(t *testing.T, log runnel.Log) {
 		}
 		equal(t, "checkpoint", c, want)
 	}
-	// The log decides what it stores, but not what it returns.
+	// A log may reject a checkpoint beyond its end, but must not return it.
 	for session, seq := range map[string]int64{"s": 11, "unknown": 1} {
 		if err := put(session, seq); err != nil && !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("a checkpoint beyond the end: %v", err)
