@@ -239,8 +239,7 @@ describe("prepend", () => {
   // The entries of a page, as the server makes it: each object that ended in it.
   const entriesOf = (part: typeof log) => {
     const ended = new Map<string, (typeof log)[number]>();
-    for (const e of log)
-      if (e.type === "session:upsert") ended.set(e.payload.itemId, e); // its last frame
+    for (const e of log) if (e.type === "session:upsert") ended.set(e.payload.itemId, e); // its last frame
     return part.filter((e) => e.type !== "session:upsert" || ended.get(e.payload.itemId) === e);
   };
 
@@ -250,14 +249,19 @@ describe("prepend", () => {
         const cuts = [...new Set(at)].sort((a, b) => b - a);
         const newest = cuts[0] ?? 0;
         const [tail] = history(entriesOf(log.slice(newest)), 0, 1000);
-        let t = reduce(empty, [{ ...(tail as Extract<Frame, { type: "session:history" }>), first: newest + 1 }]);
+        let t = reduce(empty, [
+          { ...(tail as Extract<Frame, { type: "session:history" }>), first: newest + 1 },
+        ]);
         for (const [i, end] of cuts.entries()) {
           const begin = cuts[i + 1] ?? 0;
           t = prepend(t, entriesOf(log.slice(begin, end)), begin > 0 ? begin + 1 : undefined);
         }
         if (cuts.length === 0) t = { ...t, first: undefined };
         const shape = (s: Transcript) =>
-          s.turns.map((turn) => ({ ...turn, approvals: turn.approvals.map((a) => [a.approval.id, a.status]) }));
+          s.turns.map((turn) => ({
+            ...turn,
+            approvals: turn.approvals.map((a) => [a.approval.id, a.status]),
+          }));
         expect(shape(t)).toEqual(shape(whole));
         expect([...t.index]).toEqual([...whole.index]);
         expect(t.first).toBeUndefined();

@@ -87,7 +87,12 @@ export function Details({
               text={`${Math.round(rateLimit.utilization * 100)} %`}
             />
           )}
-          {spent > 0 && <p className="text-sm">Cost {cost(spent)}{partial && " (newest turns)"}</p>}
+          {spent > 0 && (
+            <p className="text-sm">
+              Cost {cost(spent)}
+              {partial && " (newest turns)"}
+            </p>
+          )}
         </section>
       )}
       <section>

@@ -311,7 +311,8 @@ class Draft {
   private notice(n: Notice) {
     const id = n.turnId ?? (this.turns ?? this.s.turns).at(-1)?.id;
     if (id === undefined) {
-      if (!this.s.early.some((x) => x.seq === n.seq && x.code === n.code)) this.s.early = [...this.s.early, n];
+      if (!this.s.early.some((x) => x.seq === n.seq && x.code === n.code))
+        this.s.early = [...this.s.early, n];
       return;
     }
     const w = this.work(id);

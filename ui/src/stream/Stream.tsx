@@ -102,7 +102,7 @@ export function Stream({
   }, []);
 
   // The entries may not fill the screen, or the user may already be at the top.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: runs again when older entries were added
+  // This runs again whenever older entries were added.
   useEffect(() => {
     if (toBeginning.current) {
       list.current?.scrollToIndex(0, { align: "start" });
