@@ -15,6 +15,11 @@ type (
 	LogState = store.LogState
 	// An OpenTurn is a turn without a terminal event.
 	OpenTurn = store.OpenTurn
+	// A Checkpointer is a Log that knows positions at which a fold can start.
+	// See [store.Checkpointer].
+	Checkpointer = store.Checkpointer
+	// A Checkpoint is a position in a log at which a fold can start.
+	Checkpoint = store.Checkpoint
 	// An Identified is a Log with an id that differs from the id of every copy
 	// of it. See [store.Identified].
 	Identified = store.Identified

@@ -22,12 +22,15 @@ type size struct {
 	firsts   int // turns whose first upsert is measured
 	crowd    int // events of each of the sessions that run at the same time
 	turns    int // turns of a long conversation
+	stored   int // sessions in a filled data directory
+	long     int // events of a long session
+	idle     int // idle readers of one session
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, stored: 10_000, long: 1_000_000, idle: 1000, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, stored: 50, long: 20_000, idle: 20}
 )
 
 // A bench is one run of the benchmark.
@@ -54,6 +57,9 @@ func parts() []part {
 		{"upsert", (*bench).upsertRow},
 		{"turn", (*bench).turnRow},
 		{"many", (*bench).manyRows},
+		{"sessions", (*bench).sessionRows},
+		{"long", (*bench).longRows},
+		{"readers", (*bench).readerRows},
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},
 		{"claude-acp", (*bench).claudeACPRows},

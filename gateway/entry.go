@@ -24,6 +24,8 @@ type entry struct {
 	tally      *tally
 	gov        *governor
 
+	checkpoints *checkpoints
+
 	// Guarded by sessions.mu:
 	users    int  // callers that have acquired the session and not released it
 	draining bool // a goroutine starts the turns of queued prompts
@@ -44,8 +46,7 @@ type entry struct {
 	started  runnel.Options   // options with which the running agent was started, or the next one will be
 	sources  profile.Sources  // of these options; nil: they are all the session's own
 	waiting  int              // prompts in the queue
-	known    int64            // turns covers the events of the log after this position
-	head     int64            // position of the newest event
+	folded   int64            // position of the newest checkpoint that the log has or soon will have
 	turns    []span           // oldest first; see maxSpans
 	stored   int64            // approximate size of the session's events, in bytes
 	runs     *runnel.Options  // options of the running agent; nil: unknown, because an earlier server process started it
@@ -117,9 +118,9 @@ func (e *entry) asked() { e.feed.touch(e.rec.ID) }
 
 // index records which part of the log each turn occupies; e.mu is held.
 func (e *entry) index(ev event.Event) {
-	e.head = ev.Seq
 	size := int64(event.Weight(ev.Body))
 	e.stored += size
+	defer e.checkpoint(ev)
 	if ev.Turn == "" {
 		return
 	}
@@ -133,10 +134,21 @@ func (e *entry) index(ev event.Event) {
 		}
 	}
 	if len(e.turns) >= maxSpans {
-		e.known = max(e.known, e.turns[0].end)
 		e.turns = slices.Delete(e.turns, 0, 1)
 	}
 	e.turns = append(e.turns, span{turn: ev.Turn, after: ev.Seq - 1, stored: size})
+}
+
+// checkpoint schedules a checkpoint if turns have been open for many events;
+// e.mu is held.
+func (e *entry) checkpoint(ev event.Event) {
+	switch {
+	case event.Ends(ev.Body) && !e.inTurn():
+		e.folded = ev.Seq
+	case ev.Seq-e.folded >= checkpointEvery:
+		e.folded = ev.Seq
+		e.checkpoints.need(ev.Session, ev.Seq)
+	}
 }
 
 const maxSpans = 256 // maximum length of entry.turns; the oldest span is dropped first
@@ -242,6 +254,11 @@ func (e *entry) snapshot() (rec store.Session, waiting int) {
 func (e *entry) running() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.inTurn()
+}
+
+// inTurn is running; e.mu is held.
+func (e *entry) inTurn() bool {
 	return slices.ContainsFunc(e.turns, func(t span) bool { return t.end == 0 })
 }
 
@@ -320,20 +337,4 @@ func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings, 
 	e.govern(in.Turn, rules)
 	_, err := e.session.SendWith(ctx, in, set)
 	return err
-}
-
-// turnStart implements [Gateway.TurnStart] for an open session.
-func (e *entry) turnStart(after int64) int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if after < e.known || after > e.head { // a reader may see an event in the log before recorded is called with it
-		return 0
-	}
-	from := after
-	for _, t := range e.turns {
-		if t.after < after && (t.end == 0 || t.end > after) {
-			from = min(from, t.after)
-		}
-	}
-	return from
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway/once"
 	"github.com/runnel-dev/runnel/gateway/policy"
 	"github.com/runnel-dev/runnel/gateway/prewarm"
+	"github.com/runnel-dev/runnel/internal/wake"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/store"
 )
@@ -101,8 +102,9 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use.
 //
-// Three goroutines run until Close: one writes the catalogue (recordWriter),
-// one closes idle sessions (reaper) and one prewarms agents (prewarm.Pool).
+// Four goroutines run until Close: one writes the catalogue (recordWriter), one
+// writes checkpoints of long turns (checkpoints), one closes idle sessions
+// (reaper) and one prewarms agents (prewarm.Pool).
 // Short-lived goroutines count uses of rules, open and close sessions, copy
 // conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
@@ -121,6 +123,9 @@ type Gateway struct {
 	pool     *prewarm.Pool
 	requests *once.Requests
 
+	checkpoints *checkpoints
+	roster      *roster
+
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
 	work sync.WaitGroup //
@@ -133,6 +138,8 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	roster := &roster{catalogue: cfg.Catalogue, log: cfg.Log}
+	cfg.Catalogue = rosterCatalogue{cfg.Catalogue, roster}
 	uploads, err := openUploads(cfg.DataDir, cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -143,7 +150,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -151,11 +158,13 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	projects := projects{cfg.DataDir, cfg.TrustedDirs}
 	limits := newLimiter(cfg.Limits)
 	g.sessions = newSessions(&g.work, limits)
+	roster.sessions = g.sessions
+	g.checkpoints = &checkpoints{log: cfg.Log, ctx: g.ctx, enter: g.sessions.enter, kick: wake.New(), behind: make(map[string]int64)}
 	g.queue = &promptQueue{catalogue: cfg.Catalogue, log: cfg.Logger, ctx: g.ctx, sessions: g.sessions, projects: projects}
 	g.sessions.opened = g.queue.startIfWaiting // otherwise nothing would start their turns
 	g.detector = detect.New(g.ctx, &g.work, cfg.Providers)
 	g.opener = &opener{
-		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules,
+		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules, checkpoints: g.checkpoints,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
 		captures: newCaptures(cfg.DataDir, cfg.Logger),
@@ -168,9 +177,11 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
 	g.work.Go(func() { g.records.run(g.ctx) })
+	g.work.Go(g.checkpoints.run)
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)
@@ -223,23 +234,12 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 // position.
 func (g *Gateway) Log() runnel.Log { return g.cfg.Log }
 
-// TurnStart returns a position at or before the start of every turn that
-// contains position after. A reader that folds items starts reading there.
-func (g *Gateway) TurnStart(ctx context.Context, id string, after int64) (int64, error) {
-	if after <= 0 {
-		return 0, nil
-	}
-	if e := g.sessions.peek(id); e != nil {
-		return e.turnStart(after), nil
-	}
-	st, err := g.cfg.Log.State(ctx, id)
-	if err != nil {
-		return 0, storeError(err)
-	}
-	if after >= st.Head && len(st.Open) == 0 {
-		return after, nil
-	}
-	return 0, nil
+// Past returns the history of a session. A reader that folds items and has
+// everything up to a position starts at the checkpoint that Past.Start returns.
+func (g *Gateway) Past(id string) runnel.Past {
+	return runnel.Past{Log: g.cfg.Log, Session: id, Start: func(ctx context.Context, at int64) (runnel.Checkpoint, error) {
+		return g.checkpoints.before(ctx, id, at)
+	}}
 }
 
 // Upload stores a file so that a later prompt can attach it.

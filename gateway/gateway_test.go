@@ -396,51 +396,45 @@ func TestFirstOfTwoApproversWins(t *testing.T) {
 	}
 }
 
-func TestTurnStart(t *testing.T) {
+// A reader that has everything up to a position starts at the newest position
+// before it at which no turn is open, whether the session is open or not.
+func TestCheckpointIsWhereNoTurnIsOpen(t *testing.T) {
 	d := newDisk(t)
 	g := d.open(t)
 	id := d.create(t, g)
 	for range 5 {
 		d.ends(t, send(t, g, id, "text"))
 	}
-	d.untilIdle(t, g, id) // the gateway learns of an event after readers can have it
-	starts := []int64{}   // by turn
-	turns := map[string]int64{}
-	var all []event.Event
+	d.untilIdle(t, g, id)
+	var ends []int64
+	head := int64(0)
 	for ev := range d.log.Read(t.Context(), id, 0) {
-		all = append(all, ev)
-		if _, ok := turns[ev.Turn]; !ok && ev.Turn != "" {
-			turns[ev.Turn] = ev.Seq - 1
-			starts = append(starts, ev.Seq-1)
+		if head = ev.Seq; event.Ends(ev.Body) {
+			ends = append(ends, ev.Seq)
 		}
 	}
-	check := func(exact bool) {
+	if len(ends) != 5 {
+		t.Fatalf("%d turns have ended", len(ends))
+	}
+	check := func() {
 		t.Helper()
-		for after := int64(0); after <= int64(len(all)); after++ {
-			got, err := g.TurnStart(t.Context(), id, after)
-			want := after
-			for i, s := range starts {
-				end := int64(len(all))
-				if i+1 < len(starts) {
-					end = starts[i+1]
-				}
-				if s < after && after < end {
-					want = s
+		for after := int64(0); after <= head; after++ {
+			want := int64(0)
+			for _, end := range ends {
+				if end <= after {
+					want = end
 				}
 			}
-			if err != nil || got > want || exact && got != want {
-				t.Errorf("after %d: got %d, %v, want %d", after, got, err, want)
+			if got, err := g.Past(id).Start(t.Context(), after); err != nil || got.Seq != want || got.Events != nil {
+				t.Errorf("after %d: got %+v, %v, want %d", after, got, err, want)
 			}
 		}
 	}
-	check(true)
+	check()
 	closeIt(t, g)
 	g = d.open(t)
 	defer closeIt(t, g)
-	check(false) // only from the end of the log, because the session is not open
-	if got, _ := g.TurnStart(t.Context(), id, int64(len(all))); got != int64(len(all)) {
-		t.Errorf("at the end: got %d", got)
-	}
+	check()
 }
 
 // fake is a provider whose methods a test sets.

@@ -84,7 +84,8 @@ func TestListsOfSessionsLeaveOutLongOptions(t *testing.T) {
 			t.Errorf("got %+v", st)
 		}
 	}
-	if list, err := g.Projects(t.Context()); err != nil || len(list) != 1 || list[0].Sessions != 10 {
+	listed, err := g.Listed(t.Context(), Filter{Dead: true})
+	if list := ProjectsOf(listed); err != nil || len(list) != 1 || list[0].Sessions != 10 {
 		t.Errorf("got %+v, %v", list, err)
 	}
 	if n := cat.bytes.Load(); n > 10<<10 {
@@ -336,20 +337,6 @@ func TestDeletedSessionIsNotWrittenAgain(t *testing.T) {
 	}
 	if _, err := d.cat.Session(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("it is back: %v", err)
-	}
-}
-
-// A reader may have read an event in the log before the session calls recorded
-// with it.
-func TestTurnStartBeyondKnownHead(t *testing.T) {
-	e := &entry{known: 5, head: 5}
-	if got := e.turnStart(7); got != 0 {
-		t.Errorf("begins at %d: a turn that began at 6 would be cut", got)
-	}
-	e.index(event.Event{Turn: "t", Seq: 6, Body: event.ResponseStart{}})
-	e.index(event.Event{Turn: "t", Seq: 7, Body: event.Notice{}})
-	if got := e.turnStart(7); got != 5 {
-		t.Errorf("begins at %d", got)
 	}
 }
 

@@ -32,6 +32,8 @@ type opener struct {
 	counters  map[string]*runnel.Counters // by name of the provider
 	tally     *tally
 	captures  *captures
+
+	checkpoints *checkpoints
 }
 
 // NotFound returns the error for a session that does not exist. id is the id
@@ -90,7 +92,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 // start has closed cfg.Conn. If the agent rejected an option, the error names
 // the source of the option.
 func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, waiting: waiting}
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, waiting: waiting}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {
@@ -98,7 +100,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		}
 		return nil, storeError(err)
 	}
-	e.known, e.head = st.Head, st.Head
+	e.folded = st.Head
 	for _, t := range st.Open {
 		e.turns = append(e.turns, span{turn: t.Turn, after: t.After})
 	}

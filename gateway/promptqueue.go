@@ -207,24 +207,37 @@ func (q *promptQueue) recover(ctx context.Context, log runnel.Log) (sessions []s
 	if err != nil {
 		return nil, storeError(err)
 	}
-	begun := make(map[string]map[string]bool) // turns in the log, by session
+	waiting := make(map[string]bool)
 	for _, p := range all {
-		if begun[p.Session] == nil {
-			begun[p.Session] = make(map[string]bool)
-			for ev, err := range log.Read(ctx, p.Session, 0) {
-				if err != nil {
-					return nil, storeError(err)
-				}
-				begun[p.Session][ev.Turn] = true
-			}
+		waiting[p.Session] = true
+		begun, err := q.begun(ctx, log, p)
+		if err == nil && begun {
+			err = q.catalogue.Dequeue(ctx, p.Session, p.Turn)
 		}
-		if begun[p.Session][p.Turn] {
-			if err := q.catalogue.Dequeue(ctx, p.Session, p.Turn); err != nil {
-				return nil, storeError(err)
-			}
+		if err != nil {
+			return nil, storeError(err)
 		}
 	}
-	return slices.Collect(maps.Keys(begun)), nil
+	return slices.Collect(maps.Keys(waiting)), nil
+}
+
+// begun reports whether the log has the turn of a queued prompt.
+func (q *promptQueue) begun(ctx context.Context, log runnel.Log, p store.Queued) (bool, error) {
+	places, err := q.catalogue.TurnLocations(ctx, p.Turn)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range places {
+		if l.Session == p.Session && l.After > 0 {
+			return true, nil
+		}
+	}
+	for ev, err := range log.Read(ctx, p.Session, 0) { // it may be the first turn, whose position is 0
+		if err != nil || ev.Turn != "" {
+			return ev.Turn == p.Turn, err
+		}
+	}
+	return false, nil
 }
 
 // resume starts the turns of queued prompts in these sessions. It calls open to

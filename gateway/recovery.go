@@ -28,15 +28,13 @@ type recovery struct {
 }
 
 func (r *recovery) run(ctx context.Context) error {
-	all, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Trim: Described})
+	incomplete, err := r.cfg.Catalogue.Sessions(ctx, store.SessionFilter{State: event.StateLoading, Trim: Described}) // their creation was not completed
 	if err != nil {
 		return storeError(err)
 	}
-	for _, rec := range all {
-		if rec.State == event.StateLoading { // its creation was not completed
-			if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
-				return storeError(err)
-			}
+	for _, rec := range incomplete {
+		if err := r.cfg.Catalogue.DeleteSession(ctx, rec.ID); err != nil {
+			return storeError(err)
 		}
 	}
 	r.opener.captures.prune(ctx, r.cfg.Catalogue)

@@ -93,15 +93,9 @@ type Filter struct {
 // List returns the sessions that f selects, newest activity first. If ctx is
 // from [WithProject], it returns only sessions of that project.
 func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
-	own := onlyProject(ctx)
-	if f.ProjectDir != "" && f.ProjectDir != own {
-		f.ProjectDir = canonical(f.ProjectDir)
-	}
-	if own != "" {
-		if f.ProjectDir != "" && f.ProjectDir != own {
-			return []Status{}, nil
-		}
-		f.ProjectDir = own
+	f, ok := f.within(onlyProject(ctx))
+	if !ok {
+		return []Status{}, nil
 	}
 	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: Described})
 	if err != nil {
@@ -132,25 +126,21 @@ type Project struct {
 	LastActiveAt time.Time `json:"lastActiveAt" doc:"Time of the newest event."`
 }
 
-// Projects returns the directories that have sessions, newest activity first.
-// Dead sessions count, too.
-func (g *Gateway) Projects(ctx context.Context) ([]Project, error) {
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
-	if err != nil {
-		return nil, storeError(err)
-	}
+// ProjectsOf returns the directories of these sessions, in the order in which
+// they appear in the list.
+func ProjectsOf(all []Listed) []Project {
 	at := make(map[string]int)
 	out := []Project{}
-	for _, rec := range recs { //
-		i, ok := at[rec.ProjectID]
+	for _, l := range all {
+		i, ok := at[l.ProjectID]
 		if !ok {
 			i = len(out)
-			at[rec.ProjectID] = i
-			out = append(out, Project{ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, LastActiveAt: rec.LastActiveAt})
+			at[l.ProjectID] = i
+			out = append(out, Project{ProjectID: l.ProjectID, ProjectDir: l.ProjectDir, LastActiveAt: l.LastActiveAt})
 		}
 		out[i].Sessions++
 	}
-	return out, nil
+	return out
 }
 
 // Counters returns the counters of each kind of agent, by name of its provider.

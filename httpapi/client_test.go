@@ -232,6 +232,7 @@ type frame struct {
 	Payload   json.RawMessage   `json:"payload"`
 	Entries   []json.RawMessage `json:"entries"`
 	Seq       int64             `json:"seq"`
+	First     int64             `json:"first"`
 	Resume    *stream.Resume    `json:"resume"`
 	Reason    string            `json:"reason"`
 	Done      bool              `json:"done"`

@@ -78,12 +78,13 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session", about: "Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
 			fails: agentFails(runnel.TurnInProgress)}, s.load),
-		handle(route{path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
+		{method: http.MethodGet, status: http.StatusOK, out: listAnswer{}, serve: s.listSessions,
+			path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
 			params: []param{
 				{name: "projectId", doc: "Id of a project, or * for all projects. Either projectId or projectDir is required."},
 				{name: "projectDir", doc: "Absolute path of a project's directory, instead of its id."},
 				{name: "all", doc: "Whether to include ended sessions. Default: false.", flag: true},
-			}, fails: []runnel.Code{runnel.ProjectIDRequired}}, s.listSessions),
+			}, fails: []runnel.Code{runnel.ProjectIDRequired}},
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
 		{method: http.MethodPost, path: "/api/session/{id}/send", scope: auth.Send, name: "sendPrompt", status: http.StatusAccepted,
@@ -113,8 +114,9 @@ func (s *sessions) routes() []route {
 			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),
 		handle(route{path: "/api/projects", scope: auth.Read, bound: true, name: "listProjects",
 			summary: "List projects", about: "A project is a directory that has sessions."}, s.projects),
-		handle(route{path: "/api/overview", scope: auth.Read, bound: true, name: "overview",
-			summary: "Get sessions, agents and projects", about: "Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true."}, s.overview),
+		{method: http.MethodGet, status: http.StatusOK, out: overviewAnswer{}, serve: s.overview,
+			path: "/api/overview", scope: auth.Read, bound: true, name: "overview",
+			summary: "Get sessions, agents and projects", about: "Returns in one response what a page shows first. Does not wait for the checks of agents: an agent that is still being checked has checking: true."},
 	}
 }
 
@@ -142,21 +144,44 @@ func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
 	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
 }
 
-func (s *sessions) listSessions(r *http.Request) (listAnswer, error) {
+func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	all, err := reply.Flag(r, "all")
 	if err != nil {
-		return listAnswer{}, err
+		return err
 	}
 	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: all}
 	switch {
 	case f.ProjectID == "" && f.ProjectDir == "":
-		return listAnswer{}, runnel.Fail(runnel.ProjectIDRequired, "projectId: is missing; give projectId, projectDir, or projectId=* for all projects")
+		return runnel.Fail(runnel.ProjectIDRequired, "projectId: is missing; give projectId, projectDir, or projectId=* for all projects")
 	case f.ProjectID == "*":
 		f.ProjectID = ""
 	}
-	list, err := s.visible.List(r.Context(), f)
-	return listAnswer{list}, err
+	list, err := s.visible.Listed(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	reply.Raw(w, http.StatusOK, append(appendSessions(nil, list), '}'))
+	return nil
+}
+
+// appendSessions appends the beginning of a [listAnswer], up to the end of its
+// sessions. It copies the JSON of the entries, because encoding a long list
+// takes long.
+func appendSessions(b []byte, list []gateway.Listed) []byte {
+	const spare = 1024 // bytes for the rest of the answer
+	size := spare
+	for _, l := range list {
+		size += len(l.JSON) + 1
+	}
+	b = append(slices.Grow(b, size), `{"sessions":[`...)
+	for i, l := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, l.JSON...)
+	}
+	return append(b, ']')
 }
 
 func (s *sessions) sessionStatus(r *http.Request) (gateway.Status, error) {
@@ -227,24 +252,26 @@ func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {
 }
 
 func (s *sessions) projects(r *http.Request) (projectsAnswer, error) {
-	list, err := s.gw.Projects(r.Context())
-	if own := access.Caller(r.Context()).Project; own != "" {
-		list = slices.DeleteFunc(list, func(p gateway.Project) bool { return p.ProjectDir != own })
-	}
-	return projectsAnswer{list}, err
+	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true})
+	return projectsAnswer{gateway.ProjectsOf(list)}, err
 }
 
 // overview returns everything that the page's first view shows. It waits for no
 // probe of an agent: the sessions are shown at once.
-func (s *sessions) overview(r *http.Request) (overviewAnswer, error) {
-	list, err := s.visible.List(r.Context(), gateway.Filter{Dead: true})
+func (s *sessions) overview(w http.ResponseWriter, r *http.Request) error {
+	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true})
 	if err != nil {
-		return overviewAnswer{}, err
+		return err
 	}
-	projects, err := s.projects(r)
 	at, done := context.WithCancel(r.Context())
 	done() // Agents returns once its context is done
-	return overviewAnswer{list, s.gw.Agents(at, false), projects.Projects}, err
+	rest, err := json.Marshal(overviewAnswer{Agents: s.gw.Agents(at, false), Projects: gateway.ProjectsOf(list)})
+	if err != nil {
+		return err
+	}
+	const without = `{"sessions":null`
+	reply.Raw(w, http.StatusOK, append(appendSessions(nil, list), rest[len(without):]...))
+	return nil
 }
 
 const (

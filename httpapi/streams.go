@@ -18,9 +18,10 @@ func streamRoutes(s *stream.Streams) []route {
 		{method: http.MethodGet, path: "/api/session/{id}/events", scope: auth.Read, name: "followEvents", summary: "Follow a session's events", about: "Streams the events after a position, and then new events as they happen.",
 			params: cursor, status: http.StatusOK, media: []string{"text/event-stream"}, stream: true, fails: []runnel.Code{runnel.Overloaded}, serve: s.Events},
 		{method: http.MethodGet, path: "/api/session/{id}/items", scope: auth.Read, unread: true, name: "listItems",
-			summary: "Read a session's history", about: "Returns one page of complete items. While more is true, get the next page with after set to the returned seq.",
+			summary: "Read a session's history", about: "Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.",
 			params: []param{
 				{name: "after", doc: "Position to start after. Default: 0, the beginning of the log.", number: true},
+				{name: "before", doc: "Position before which the page ends; 0 for the end of the log. Not together with after. Each entry is on one page: an item on the page with the event that ended it, or on the newest page if it has not ended.", number: true},
 				{name: "limit", doc: "Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer.", number: true},
 			}, status: http.StatusOK, out: stream.ItemsAnswer{}, serve: s.Items},
 		{method: http.MethodGet, path: "/api/session/{id}/export", scope: auth.Read, unread: true, name: "exportSession", summary: "Export a session", about: "Streams the whole history as one file.",

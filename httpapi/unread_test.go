@@ -16,7 +16,7 @@ import (
 // longest are aborted at once, before their deadline.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	const clients, limit = 8, 2 << 20
-	for _, kind := range []string{"events", "items", "export?format=md"} {
+	for _, kind := range []string{"events", "items", "items?before=0", "export?format=md"} {
 		t.Run(kind, func(t *testing.T) {
 			timed(t, minute)
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
 	id := s.create()
 	s.events(id, s.prompt(id, burst(200_000))) // a megabyte
-	for _, kind := range []string{"items", "export?format=md"} {
+	for _, kind := range []string{"items", "items?before=0", "export?format=md"} {
 		s.do("GET", "/api/session/"+id+"/"+kind, "")
 		if got := s.do("GET", "/metrics", "").Body.String(); strings.Contains(got, `max-unread-mib`) {
 			t.Errorf("%s: the only answer was to be cut off", kind)

@@ -51,14 +51,20 @@ func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
 			for _, live := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/live=%t", name, family, live), func(t *testing.T) {
 					timed(t, minute)
-					synctest.Test(t, func(t *testing.T) { unreadSubscriptions(t, family, script, live) })
+					synctest.Test(t, func(t *testing.T) { unreadSubscriptions(t, family, script, live, 0) })
 				})
 			}
 		}
+		t.Run(name+"/from the end", func(t *testing.T) {
+			timed(t, minute)
+			synctest.Test(t, func(t *testing.T) { unreadSubscriptions(t, stream.FamilyUpsert, script, false, 1000) })
+		})
 	}
 }
 
-func unreadSubscriptions(t *testing.T, family, script string, live bool) {
+// unreadSubscriptions measures subscriptions that get only about limit entries
+// of the history, unless limit is 0.
+func unreadSubscriptions(t *testing.T, family, script string, live bool, limit int) {
 	const clients = 30
 	s := serve(t, func(_ *Config, g *gateway.Config) {
 		g.StallTimeout = -1
@@ -82,8 +88,12 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool) {
 		conns = append(conns, c)
 	}
 	before := held()
+	subscribe := map[string]any{"type": "session:subscribe", "sessionId": id}
+	if limit > 0 {
+		subscribe["limit"] = limit
+	}
 	for _, c := range conns {
-		sendText(t, c, map[string]string{"type": "session:subscribe", "sessionId": id})
+		sendText(t, c, subscribe)
 	}
 	if live {
 		for _, c := range conns {
@@ -259,6 +269,63 @@ func TestSlowReaderReceivesEverything(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowReaderOpensAtTheEnd opens a session at its end and reads one message
+// every four seconds. The pump then drops its work and reads the newest entries
+// again. The client must still receive each of them once, and with the older
+// pages and the live upserts the final state of every item.
+func TestSlowReaderOpensAtTheEnd(t *testing.T) {
+	var steps []string
+	for n := range 100 {
+		steps = append(steps, fmt.Sprintf(`{"tool":{"name":"Bash","arguments":{"n":%d},"output":%q}}`, n, strings.Repeat("word ", n%7*50+1)))
+	}
+	script := `{"steps":[{"text":"word ","repeat":300},` + strings.Join(steps, ",") + `]}`
+	timed(t, minute)
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, func(_ *Config, g *gateway.Config) { g.StallTimeout = -1 })
+		id := s.create()
+		for range 3 {
+			s.events(id, s.prompt(id, script))
+		}
+		items := func(query string) stream.ItemsAnswer {
+			return call[stream.ItemsAnswer](s.rig, "GET", "/api/session/"+id+"/items?"+query, "", 200)
+		}
+		p := s.join(stream.FamilyUpsert)
+		p.send(`{"type":"session:subscribe","sessionId":%q,"limit":250}`, id)
+		got, times, first := make(received), make(map[string]int), int64(0)
+		for done := false; !done; {
+			time.Sleep(4 * time.Second)
+			f := p.await("session:history")
+			if f.First > 0 && first > 0 {
+				t.Error("first was sent twice")
+			}
+			first, done = max(first, f.First), f.Done
+			for _, key := range entryKeys(t, f.Entries) {
+				if times[key]++; times[key] > 1 {
+					t.Errorf("%s was sent %d times", key, times[key])
+				}
+			}
+			got.fold(t, f, stream.FamilyUpsert)
+		}
+		if first < 2 || len(times) < 250 {
+			t.Errorf("%d entries, older ones before %d", len(times), first)
+		}
+		evs := s.events(id, s.prompt(id, script))
+		for !got.has(evs[len(evs)-1], stream.FamilyUpsert) {
+			time.Sleep(4 * time.Second)
+			got.fold(t, p.receive(), stream.FamilyUpsert)
+		}
+		for page := (stream.ItemsAnswer{First: first, More: true}); page.More; {
+			page = items(fmt.Sprintf("before=%d&limit=100", page.First))
+			got.entries(t, page.Items)
+		}
+		want := make(received)
+		want.entries(t, items("limit=1000").Items)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // received holds what a client has received: the state of each item and the

@@ -57,6 +57,41 @@ type Sizer interface {
 	Size(ctx context.Context, session string) (int64, error)
 }
 
+// A HeadLister is a Log that can return the ends of all its logs at once.
+type HeadLister interface {
+	// Heads returns the position of the newest event of each session that has
+	// events.
+	Heads(ctx context.Context) (map[string]int64, error)
+}
+
+// A Checkpointer is a Log that knows positions other than the beginning at
+// which a fold of a log can start. Checkpoints are a cache: the log is complete
+// without them, and an implementation may drop any of them.
+type Checkpointer interface {
+	// Cut returns the newest position at or before at at which no turn is open.
+	// A fold that starts there needs no earlier event. The beginning of the
+	// log, 0, is such a position.
+	Cut(ctx context.Context, session string, at int64) (int64, error)
+
+	// Checkpoint returns the newest checkpoint at or before at: one that was
+	// put, or one without events at the position that Cut returns. It skips a
+	// damaged checkpoint.
+	Checkpoint(ctx context.Context, session string, at int64) (Checkpoint, error)
+
+	// PutCheckpoint stores c, for a position that the log has. The caller does
+	// not depend on it: after a crash or on a full disk c may be missing.
+	PutCheckpoint(ctx context.Context, session string, c Checkpoint) error
+}
+
+// A Checkpoint is a position in a log at which a fold can start.
+type Checkpoint struct {
+	Seq int64
+
+	// Events replace all events of the log up to Seq. They are events of the
+	// log, of which some are joined. See upsert.Outline.
+	Events []event.Event
+}
+
 // LogState describes the end of a session's log.
 type LogState struct {
 	Head int64      // position of the newest event

@@ -97,10 +97,11 @@ type Report struct {
 // A SessionFilter selects sessions. The zero value selects all sessions that
 // are not dead.
 type SessionFilter struct {
-	ProjectID  string // "" for all
-	ProjectDir string // "" for all
-	Dead       bool   // include dead sessions
-	Limit      int    // Default: no limit
+	ProjectID  string             // "" for all
+	ProjectDir string             // "" for all
+	Dead       bool               // include dead sessions
+	State      event.SessionState // Default: all states
+	Limit      int                // Default: no limit
 
 	// Trim replaces the Options of each record by its result, while the list is
 	// being read. A caller uses it to leave out long options, so that a long

@@ -47,6 +47,7 @@ type entry struct {
 	fault           event.Fault // if state is failed
 	last            *sources    // the items it consists of; set once state is over
 	released        bool        // it cannot change any more, and its content was dropped
+	settled         int64       // position of the event after which it cannot change any more; 0 if it can, or in a fold by Push
 
 	first    int64 // position of its first event
 	seq      int64 // position of the newest event that changed what readers see
@@ -310,13 +311,39 @@ func (b *reducer) dropTurn(id string) {
 // more. It keeps the entries, because late events still belong to them.
 func (b *reducer) release(t *turn) {
 	for _, e := range t.entries {
-		if e.released || !e.state.over() || b.items.Open(e.id) || b.items.Open(e.outputID) {
-			continue
-		}
+		b.releaseEntry(e)
+	}
+}
+
+// releaseEntry drops the content of e if no event can change e any more. It
+// reports whether that is so.
+func (b *reducer) releaseEntry(e *entry) bool {
+	if !e.released && b.final(e) {
 		e.released, e.last = true, nil
 		b.items.Release(e.id)
 		b.items.Release(e.outputID)
 	}
+	return e.released
+}
+
+// final reports whether no event can change e any more.
+func (b *reducer) final(e *entry) bool {
+	return e.state.over() && !b.items.Open(e.id) && !b.items.Open(e.outputID)
+}
+
+// open implements [Pacer.Open].
+func (b *reducer) open(o Out) bool {
+	switch o := o.(type) {
+	case Upsert:
+		e := b.entries[o.ItemID]
+		return e != nil && !b.final(e)
+	case Approval:
+		_, asked := b.asked[o.Approval.ID]
+		return asked && o.Status == ApprovalPending
+	case TurnEvent:
+		return o.Type == TurnStarted && slices.ContainsFunc(b.turns, func(t *turn) bool { return t.id == o.TurnID })
+	}
+	return false
 }
 
 // turn returns the turn with this id and creates it if necessary. It searches

@@ -43,6 +43,9 @@ type Pacer struct {
 	reducer reducer
 	waiting []wait // ordered by entry.since, oldest first
 	folded  int64  // position of the newest event that History folded
+
+	outline int             // how many of the next events are those of an Outline
+	begun   map[string]bool // open turns that began with an Outline
 }
 
 // pacing is the state that a Pacer keeps for an entry.

@@ -71,6 +71,12 @@ func (s Sessions) List(ctx context.Context, f gateway.Filter) ([]gateway.Status,
 	return s.Gateway.List(ctx, f) // WithCaller has limited ctx to the caller's project
 }
 
+// Listed returns the sessions that match f and that the caller may see, as
+// JSON.
+func (s Sessions) Listed(ctx context.Context, f gateway.Filter) ([]gateway.Listed, error) {
+	return s.Gateway.Listed(ctx, f) // WithCaller has limited ctx to the caller's project
+}
+
 // Home returns the directory for a new session. A caller that is bound to a
 // project may name only that project's directory. Any other directory is
 // reported as missing.

@@ -66,7 +66,7 @@ func Describe() Document {
 		},
 		Control: map[string]any{"stream:open": openFrame{}, "stream:end": endMessage{}},
 		Client: map[string]any{
-			"session:hello": helloMessage{}, "session:subscribe": subscribeMessage{}, "session:unsubscribe": sessionMessage{},
+			"session:hello": helloMessage{}, "session:subscribe": subscribeMessage{}, "session:unsubscribe": sessionMessage{}, "session:items": itemsMessage{},
 			"sessions:subscribe": Message{}, "session:send": sendMessage{}, "session:cancel": sessionMessage{}, "session:kill": sessionMessage{},
 			"session:options": optionsMessage{}, "session:decide": decideMessage{},
 		},

@@ -155,7 +155,7 @@ func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out
 			}
 			return yield(o, nil)
 		}
-		for history, more := newHistoryReader(s.cfg.Gateway.Log(), session, 0, 0), true; more; {
+		for history, more := newHistoryReader(s.cfg.Gateway.Log(), session, runnel.Checkpoint{}, 0), true; more; {
 			c, err := history.next(ctx)
 			if err != nil {
 				yield(nil, err)

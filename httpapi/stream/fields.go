@@ -229,6 +229,7 @@ func streamFields() map[string]string {
 		"SessionHelloMessage.streamProtocol":    "Family of the connection. Default: the server's default family.",
 		"SessionHistoryMessage.done":            "Whether this is the last part.",
 		"SessionHistoryMessage.entries":         "The entries, oldest first.",
+		"SessionHistoryMessage.first":           "Only in the first message after a subscription with limit: the position before which the log has older entries. Read them with GET /api/session/{id}/items, with before set to this position. Absent if there are none.",
 		"SessionSubscribeMessage.after":         "Position to start after. Default: 0, the beginning of the log.",
 		"TokensAnswer.tokens":                   "The credentials, without their secrets.",
 		"ToolResultData.name":                   "The agent's own name of the tool.",

@@ -2,12 +2,14 @@ package stream
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -44,7 +46,8 @@ type chunk struct {
 type ItemsAnswer struct {
 	Items []json.RawMessage `json:"items" doc:"The entries, oldest first, in the form of session:history."`
 	Seq   int64             `json:"seq" doc:"Position to continue after."`
-	More  bool              `json:"more" doc:"Whether the log has further entries after seq."`
+	First int64             `json:"first,omitempty" doc:"Only if the request had before: position to send as before for the preceding page."`
+	More  bool              `json:"more" doc:"Whether the log has further entries in the direction of the request: after seq, or before first."`
 }
 
 // An itemList writes the entries of an answer while later ones are still being
@@ -161,6 +164,20 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if q := r.URL.Query(); q.Has("before") {
+		if q.Has("after") {
+			return reply.Invalid("before: not together with after")
+		}
+		before, err := reply.Number(r, "before", 0)
+		if err != nil {
+			return err
+		}
+		page, err := s.itemsBefore(r.Context(), id, before, limit)
+		if err != nil {
+			return err
+		}
+		return reply.JSON(unreadResponse{w, s}, http.StatusOK, page)
+	}
 	verdict, after, err := s.judgeCursor(r.Context(), id, after, "")
 	if err != nil {
 		return err
@@ -168,7 +185,7 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 	if verdict.Status != "ok" {
 		return reply.Invalid("after: " + verdict.Reason)
 	}
-	from, err := s.cfg.Gateway.TurnStart(r.Context(), id, after)
+	from, err := s.cfg.Gateway.Past(id).Start(r.Context(), after)
 	if err != nil {
 		return err
 	}
@@ -183,6 +200,51 @@ func (s *Streams) Items(w http.ResponseWriter, r *http.Request) error {
 		panic(http.ErrAbortHandler) // the answer has begun: abort it, so that it does not look complete
 	}
 	return nil
+}
+
+// itemsBefore returns the page of the history that ends before a position. 0
+// stands for the end of the log, and so does every position beyond it.
+func (s *Streams) itemsBefore(ctx context.Context, id string, before, limit int64) (ItemsAnswer, error) {
+	st, err := s.cfg.Gateway.Log().State(ctx, id)
+	if err != nil {
+		return ItemsAnswer{}, errUnreadable(ctx, err)
+	}
+	end := before - 1
+	newest := before == 0 || end >= st.Head
+	var page runnel.Page
+	if past, limit := s.cfg.Gateway.Past(id), int(min(max(limit, 1), maxItems)); newest {
+		page, err = past.Tail(ctx, new(upsert.Pacer), st.Head, limit)
+	} else {
+		page, err = past.Before(ctx, end, limit)
+	}
+	if err != nil {
+		return ItemsAnswer{}, errUnreadable(ctx, err)
+	}
+	answer := ItemsAnswer{Items: make([]json.RawMessage, 0, len(page.Outs)), Seq: page.Seq, First: page.First, More: page.More()}
+	for i, o := range page.Outs {
+		page.Outs[i] = nil // the answer has it
+		data, err := json.Marshal(entry{o.Frame(), o})
+		if err != nil {
+			return answer, err
+		}
+		answer.Items = append(answer.Items, data)
+	}
+	return answer, nil
+}
+
+// An unreadResponse counts the bytes of each Write as unread until Write
+// returns.
+type unreadResponse struct {
+	http.ResponseWriter
+	s *Streams
+}
+
+func (u unreadResponse) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+func (u unreadResponse) Write(p []byte) (int, error) {
+	rc := http.NewResponseController(u.ResponseWriter)
+	defer u.s.unread.begin(len(p), func() { _ = rc.SetWriteDeadline(time.Now()) })()
+	return u.ResponseWriter.Write(p)
 }
 
 // items writes the answer, whose first chunk is c.

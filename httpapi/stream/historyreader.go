@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 type historyReader struct {
 	log     runnel.Log
 	session string
-	at      int64 // position up to which the log was read
-	after   int64 // position up to which the client has everything
+	before  []event.Event // replaces the log up to at, if nothing was read yet
+	at      int64         // position up to which the log was read
+	after   int64         // position up to which the client has everything
 	pacer   *upsert.Pacer
 
 	events, bytes int   // approximate bounds of a chunk
@@ -28,13 +30,14 @@ type historyReader struct {
 }
 
 // newHistoryReader returns a reader of the history after position after. It
-// begins to read at position from, which must be at or before the beginning of
-// the turn that holds after.
-func newHistoryReader(log runnel.Log, session string, from, after int64) *historyReader {
-	return &historyReader{
-		log: log, session: session, at: from, after: after, pacer: new(upsert.Pacer),
+// begins to read at a checkpoint, which must not be later.
+func newHistoryReader(log runnel.Log, session string, from runnel.Checkpoint, after int64) *historyReader {
+	h := &historyReader{
+		log: log, session: session, before: from.Events, at: from.Seq, after: after, pacer: new(upsert.Pacer),
 		events: chunkEvents, bytes: chunkBytes,
 	}
+	h.pacer.StartWith(from.Events)
+	return h
 }
 
 // next reads the next chunk and folds it. No read of the log is open when it
@@ -43,8 +46,26 @@ func (h *historyReader) next(ctx context.Context) (chunk, error) {
 	c := chunk{pacer: h.pacer, last: h.at}
 	var err error
 	c.entries, err = h.pacer.History(h.nextChunk(ctx, &c), h.after, time.Now())
+	if errors.Is(err, upsert.ErrUnpaired) {
+		if err = h.restart(ctx); err == nil {
+			return h.next(ctx)
+		}
+	}
 	h.at = c.last
 	return c, err
+}
+
+// restart begins to read again at an earlier position at which no turn is open.
+// The client already has everything up to h.at. The new pacer keeps the settings
+// of the old one.
+func (h *historyReader) restart(ctx context.Context) error {
+	from, err := runnel.CutBefore(ctx, h.log, h.session, h.at)
+	if err != nil {
+		return err
+	}
+	h.at, h.before, h.after = from.Seq, nil, max(h.after, h.at)
+	h.pacer = &upsert.Pacer{Append: h.pacer.Append}
+	return nil
 }
 
 // skip folds the events up to position to. The client has these events, so they
@@ -65,6 +86,12 @@ func (h *historyReader) skip(ctx context.Context, to int64) error {
 // ends.
 func (h *historyReader) nextChunk(ctx context.Context, c *chunk) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
+		for _, ev := range h.before {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		h.before = nil
 		n, size, between := 0, 0, true // between: the last event neither began nor continued an item
 		for ev, err := range h.log.Read(ctx, h.session, h.at) {
 			if err == nil && h.end > 0 && ev.Seq > h.end {

@@ -107,7 +107,7 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 		whole.take(outs)
 		for _, cut := range []int{1, 2, 3, 7, 50} {
 			var got state
-			p := newHistoryReader(log, id, 0, 0)
+			p := newHistoryReader(log, id, runnel.Checkpoint{}, 0)
 			p.events = cut
 			for more := true; more; {
 				c, err := p.next(t.Context())
@@ -141,7 +141,7 @@ func TestHistoryIsTheSameHoweverItIsCut(t *testing.T) {
 		}
 		var whole, got state
 		whole.take(outs)
-		p := newHistoryReader(log, id, 0, after)
+		p := newHistoryReader(log, id, runnel.Checkpoint{}, after)
 		p.events = 5
 		for more := true; more; {
 			c, err := p.next(t.Context())
@@ -199,7 +199,7 @@ func (l *longTurn) body(seq int64) event.Body {
 
 func TestHistoryOfALongTurnIsNotHeld(t *testing.T) {
 	log := &longTurn{items: 600, size: 100 << 10}
-	p := newHistoryReader(log, "s", 0, 0)
+	p := newHistoryReader(log, "s", runnel.Checkpoint{}, 0)
 	before := heap()
 	seen, stretches, most := 0, 0, 0
 	for more := true; more; stretches++ {

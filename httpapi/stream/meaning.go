@@ -51,6 +51,7 @@ func clientMeanings() map[string]string {
 		"session:hello":       "Chooses the connection's family of messages. Allowed only as the first message.",
 		"session:subscribe":   "Subscribes to a session: the server sends its history after a position, and then every change as it happens.",
 		"session:unsubscribe": "Ends the subscription to a session.",
+		"session:items":       "Reads a page of a session's history backward, as GET /api/session/{id}/items does with before.",
 		"sessions:subscribe":  "Subscribes to the status of every session that the credential can access: the server sends each status at once, and again whenever it changes.",
 		"session:send":        "Sends a prompt, as POST /api/session/{id}/send does.",
 		"session:cancel":      "Cancels the running turn, as POST /api/session/{id}/cancel does.",

@@ -28,7 +28,9 @@ type pump struct {
 	lag     lagMeter
 
 	// The fields below are used by run only.
+	limit  int     // number of newest entries that the history has, see upsertsFromEnd; 0: all
 	first  *Resume // sent with the first message; then nil
+	older  int64   // sent with the first message: position before which the log has older entries; 0: none
 	loaded bool    // the client has received the last message of the history
 	sending
 }
@@ -40,6 +42,7 @@ type (
 		SessionID string            `json:"sessionId"`
 		Entries   []json.RawMessage `json:"entries"`
 		Seq       int64             `json:"seq"`
+		First     int64             `json:"first,omitempty"`
 		Resume    *Resume           `json:"resume,omitempty"`
 		Done      bool              `json:"done"`
 	}
@@ -73,6 +76,12 @@ func (k *socket) subscribe(data []byte) error {
 	if after < 0 {
 		return reply.Invalid("after: must be a whole number of zero or more")
 	}
+	if in.Limit != nil && *in.Limit < 1 {
+		return reply.Invalid("limit: must be a whole number of one or more")
+	}
+	if in.Limit != nil && k.family != FamilyUpsert {
+		return reply.Invalid("limit: only the family " + FamilyUpsert + " has entries that can be limited")
+	}
 	k.unsubscribe(id)
 	l := k.s.cfg.Limits
 	if most := each(l.SubscriptionsPerConnection, "max-subscriptions-per-connection"); len(k.pumps) >= most.n {
@@ -91,6 +100,9 @@ func (k *socket) subscribe(data []byte) error {
 	p.stop = func() { end(context.Canceled) }
 	p.sent.Store(after)
 	p.first = &verdict
+	if in.Limit != nil && after == 0 {
+		p.limit = min(*in.Limit, maxItems)
+	}
 	k.mu.Lock()
 	k.pumps[id] = p
 	k.mu.Unlock()

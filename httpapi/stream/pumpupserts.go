@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
@@ -25,6 +26,8 @@ func (p *pump) upserts(ctx context.Context) error {
 			switch {
 			case p.feed != nil:
 				return p.liveUpserts(ctx)
+			case p.limit > 0 && !p.loaded:
+				return p.upsertsFromEnd(ctx, &got)
 			case p.history == nil:
 				if err := p.resume(ctx, &got); err != nil {
 					return err
@@ -43,9 +46,10 @@ func (p *pump) upserts(ctx context.Context) error {
 // the work is dropped before, the pump reads the same chunk again, and leaves
 // out the entries that the client has.
 type progress struct {
-	end  int64               // position at which the chunk ends; 0 if the client has all of it or nothing
-	sent map[uint64]struct{} // keys of the entries that the client has
-	seed maphash.Seed
+	end   int64               // position at which the chunk ends; 0 if the client has all of it or nothing
+	first int64               // position at which the chunk begins, if upsertsFromEnd has read it
+	sent  map[uint64]struct{} // keys of the entries that the client has
+	seed  maphash.Seed
 }
 
 // key returns the key of an entry in a chunk.
@@ -61,7 +65,7 @@ func (g *progress) key(o upsert.Out) uint64 {
 // reached.
 func (p *pump) resume(ctx context.Context, got *progress) error {
 	log, after := p.k.s.cfg.Gateway.Log(), p.sent.Load()
-	from, err := p.k.s.cfg.Gateway.TurnStart(ctx, p.session, after)
+	from, err := p.k.s.cfg.Gateway.Past(p.session).Start(ctx, after)
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func (p *pump) resume(ctx context.Context, got *progress) error {
 	h := newHistoryReader(log, p.session, from, after)
 	h.events, h.bytes, h.end = followedEvents, followedBytes, max(st.Head, got.end)
 	h.pacer.Append = p.k.appends
-	if from < after {
+	if from.Seq < after || len(from.Events) > 0 {
 		if err := h.skip(ctx, after); err != nil {
 			return err
 		}
@@ -103,6 +107,41 @@ func (p *pump) nextHistory(ctx context.Context, got *progress) error {
 	}
 	p.pacer, p.feed, p.history = p.history.pacer, feed, nil
 	return nil
+}
+
+// upsertsFromEnd sends the newest entries of the history. Live upserts follow.
+// If the work is dropped before the client has all of these entries, the pump
+// reads the same part of the log again, see progress.
+func (p *pump) upsertsFromEnd(ctx context.Context, got *progress) error {
+	past := p.k.s.cfg.Gateway.Past(p.session)
+	p.pacer = &upsert.Pacer{Append: p.k.appends}
+	if got.end == 0 {
+		st, err := past.Log.State(ctx, p.session)
+		if err != nil {
+			return err
+		}
+		got.end = st.Head
+	}
+	var page runnel.Page
+	var err error
+	if got.sent == nil {
+		page, err = past.Tail(ctx, p.pacer, got.end, p.limit)
+	} else {
+		page, err = past.TailFrom(ctx, p.pacer, got.first, got.end)
+	}
+	if err != nil {
+		return errUnreadable(ctx, err)
+	}
+	got.first, p.outs = page.First, page.Outs
+	if page.More() {
+		p.older = page.First
+	}
+	end := got.end
+	if err := p.sendHistory(false, got); err != nil { // page is not used below: it refers to what may be dropped
+		return err
+	}
+	p.feed, err = p.k.s.feed(ctx, p.session, end)
+	return err
 }
 
 // sendHistory sends p.outs, the entries of a chunk, in one or more messages.
@@ -149,6 +188,9 @@ func (p *pump) sendHistory(more bool, got *progress) error {
 // position that the client reaches with the last message of the chunk.
 func (p *pump) historyMessage(more bool, end int64, got *progress) (keys []uint64, data []byte, err error) {
 	m := historyMessage{Type: "session:history", SessionID: p.session, Entries: []json.RawMessage{}, Seq: p.sent.Load(), Resume: p.first}
+	if p.first != nil {
+		m.First = p.older
+	}
 	size := 0
 	for len(p.outs) > 0 && len(m.Entries) < historyEntries {
 		o := p.outs[0]
@@ -198,15 +240,22 @@ func (p *pump) liveUpserts(ctx context.Context) error {
 }
 
 // readUpserts reads one batch of events, and puts the upserts that are due into
-// p.outs. It returns the time of the oldest event for the lagMeter.
+// p.outs. It returns the time of the oldest event for the lagMeter. If only a
+// fold of the whole turn can continue, the pump then resumes like a client that
+// connects again.
 func (p *pump) readUpserts(ctx context.Context) (oldest time.Time, err error) {
 	evs, err := p.feed.read(ctx)
 	if err != nil {
 		return oldest, err
 	}
-	p.outs = p.pacer.PushAll(evs, time.Now()) // also flushes upserts that are due
 	if len(evs) == 0 {
 		p.outs = p.pacer.Flush(time.Now())
+		return oldest, nil
+	}
+	folded := 0
+	p.outs, folded = p.pacer.PushPaired(evs, time.Now()) // also flushes upserts that are due
+	if folded < len(evs) {
+		p.pacer, p.feed = nil, nil
 	}
 	return p.lag.oldest(evs), nil
 }

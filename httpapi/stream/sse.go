@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -26,7 +27,9 @@ type sse struct {
 	count func() // counts a message
 	stuck func() // counts a stream whose client read nothing
 	lag   lagMeter
-	buf   []byte
+
+	buf    []byte  // what was not written yet; nil if pooled is nil
+	pooled *[]byte // the buffer of buf, from buffers
 }
 
 // stream begins an SSE answer. The caller has called reserve, and calls stop at
@@ -80,7 +83,7 @@ const goodbyeTime = time.Second
 // frame adds a frame to the buffer, and flushes a full buffer. A frame with a
 // seq of zero has no id. JSON contains no line breaks, so the data is one line.
 func (e *sse) frame(seq int64, name string, data any) error {
-	b := e.buf
+	b := e.buffer()
 	if seq > 0 {
 		b = strconv.AppendInt(append(b, "id: "...), seq, 10)
 		b = append(b, '\n')
@@ -109,9 +112,22 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 
 const sseBuffer = 16 << 10 // bytes that are buffered before a write
 
+// buffers are the buffers of streams. Most streams are idle, so a stream has a
+// buffer only while it has something to write.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // beat adds a comment to the buffer, to keep proxies from closing a silent
 // stream.
-func (e *sse) beat() { e.buf = append(e.buf, ": \n\n"...) }
+func (e *sse) beat() { e.buf = append(e.buffer(), ": \n\n"...) }
+
+// buffer returns what was not written yet.
+func (e *sse) buffer() []byte {
+	if e.pooled == nil {
+		e.pooled = buffers.Get().(*[]byte)
+		e.buf = *e.pooled
+	}
+	return e.buf
+}
 
 func (e *sse) flush() error {
 	if len(e.buf) == 0 {
@@ -124,9 +140,11 @@ func (e *sse) flush() error {
 		}
 	}
 	_, err := e.w.Write(e.buf)
-	if e.buf = e.buf[:0]; cap(e.buf) > 4*sseBuffer {
-		e.buf = nil
+	if cap(e.buf) <= 4*sseBuffer {
+		*e.pooled = e.buf[:0]
+		buffers.Put(e.pooled)
 	}
+	e.buf, e.pooled = nil, nil
 	if err == nil {
 		err = e.rc.Flush()
 	}

@@ -103,12 +103,12 @@ func (w *watcher) run(version int64) error {
 		version = now
 		ids, first := w.take(ids)
 		if first {
-			list, err := w.k.s.cfg.Sessions.List(ctx, gateway.Filter{})
+			list, err := w.k.s.cfg.Sessions.Listed(ctx, gateway.Filter{})
 			if err != nil {
 				return err
 			}
-			for _, st := range list {
-				if err := w.send(st); err != nil {
+			for _, l := range list {
+				if err := w.send(l.SessionID, l.State, l.JSON); err != nil {
 					return err
 				}
 			}
@@ -137,7 +137,7 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
 		}
 		if err == nil {
-			err = w.send(st)
+			err = w.send(st.SessionID, st.State, st)
 		}
 		if err != nil {
 			return err
@@ -146,14 +146,16 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (w *watcher) send(st gateway.Status) error {
+// send sends the status of a session, unless the session is not watched any
+// more. status is a [gateway.Status] or its JSON.
+func (w *watcher) send(id string, state event.SessionState, status any) error {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	if !w.watches(st.SessionID) {
+	if !w.watches(id) {
 		return nil
 	}
 	if w.k.id.Project != "" {
-		w.known[st.SessionID] = st.State != event.StateDead
+		w.known[id] = state != event.StateDead
 	}
-	return w.k.write(liveMessage{"session:status", st.SessionID, st})
+	return w.k.write(liveMessage{"session:status", id, status})
 }

@@ -270,6 +270,13 @@ type (
 		SessionID string `json:"sessionId"`
 		After     *int64 `json:"after,omitempty"`
 		LogID     string `json:"logId,omitempty" doc:"Id of the log that contains the position after, from an earlier resume."`
+		Limit     *int   `json:"limit,omitempty" doc:"About how many of the newest entries the history has, up to 1000, if it would otherwise start at the beginning of the log. Only in the family upsert-v1. Default: all entries."`
+	}
+	itemsMessage struct {
+		Message
+		SessionID string `json:"sessionId"`
+		Before    int64  `json:"before,omitempty" doc:"Position before which the page ends. Default: the end of the log."`
+		Limit     int64  `json:"limit,omitempty" doc:"Approximate maximum number of entries, up to 1000. Default: 200."`
 	}
 	sessionMessage struct {
 		Message
@@ -384,7 +391,7 @@ func (k *socket) choose(family string) {
 // Verbs returns the scope that a client needs for each type of message.
 func Verbs() map[string]auth.Scope {
 	return map[string]auth.Scope{
-		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read,
+		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read, "session:items": auth.Read,
 		"session:send": auth.Send, "session:cancel": auth.Send, "session:kill": auth.Send, "session:options": auth.Send,
 		"session:decide": auth.Approve,
 	}
@@ -414,6 +421,8 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	case "sessions:subscribe":
 		k.watch().all()
 		return reply.Empty{}, nil
+	case "session:items":
+		return with(data, k.items)
 	case "session:send":
 		return with(data, func(in sendMessage) (any, error) {
 			return k.s.cfg.Commands.SendMessage(k.req, in.SessionID, in.IdempotencyKey, in.SendRequest)
@@ -430,6 +439,18 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 		return k.options(data)
 	}
 	return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
+}
+
+// items returns a page of a session's history.
+func (k *socket) items(in itemsMessage) (any, error) {
+	if in.Before < 0 || in.Limit < 0 {
+		return nil, reply.Invalid("before, limit: must be whole numbers of zero or more")
+	}
+	id, err := k.s.cfg.Sessions.Resolve(k.ctx, in.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return k.s.itemsBefore(k.ctx, id, in.Before, cmp.Or(in.Limit, historyEntries))
 }
 
 // with decodes a message and calls f with it.

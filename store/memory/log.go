@@ -16,12 +16,19 @@ type Log struct {
 	logs map[string]*sessionLog
 }
 
-var _ store.Log = (*Log)(nil)
+var (
+	_ store.Log          = (*Log)(nil)
+	_ store.Checkpointer = (*Log)(nil)
+	_ store.HeadLister   = (*Log)(nil)
+)
 
 type sessionLog struct {
 	events []event.Event // append-only: a prefix never changes
 	open   []store.OpenTurn
+	cuts   []int64       // ends of turns after which no turn was open, in order
 	grown  chan struct{} // closed and replaced by Append
+
+	checkpoints []store.Checkpoint
 }
 
 // of returns the log of a session and creates it if it is missing. The caller
@@ -56,7 +63,9 @@ func (l *Log) Append(ctx context.Context, session string, head int64, evs ...eve
 		return nil
 	}
 	for _, ev := range evs {
-		sl.open = trackOpen(sl.open, ev)
+		if sl.open = trackOpen(sl.open, ev); event.Ends(ev.Body) && len(sl.open) == 0 {
+			sl.cuts = append(sl.cuts, ev.Seq)
+		}
 	}
 	sl.events = append(sl.events, evs...)
 	close(sl.grown)
@@ -77,6 +86,63 @@ func trackOpen(open []store.OpenTurn, ev event.Event) []store.OpenTurn {
 		return append(open, store.OpenTurn{Turn: ev.Turn, After: ev.Seq - 1})
 	}
 	return open
+}
+
+// Heads implements [store.HeadLister].
+func (l *Log) Heads(context.Context) (map[string]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	heads := make(map[string]int64)
+	for id, sl := range l.logs {
+		if n := len(sl.events); n > 0 {
+			heads[id] = int64(n)
+		}
+	}
+	return heads, nil
+}
+
+// Cut implements [store.Checkpointer].
+func (l *Log) Cut(_ context.Context, session string, at int64) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of(session).cut(at), nil
+}
+
+func (sl *sessionLog) cut(at int64) int64 {
+	i, found := slices.BinarySearch(sl.cuts, at)
+	switch {
+	case found:
+		return at
+	case i == 0:
+		return 0
+	}
+	return sl.cuts[i-1]
+}
+
+// Checkpoint implements [store.Checkpointer].
+func (l *Log) Checkpoint(_ context.Context, session string, at int64) (store.Checkpoint, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sl := l.of(session)
+	newest := store.Checkpoint{Seq: sl.cut(at)}
+	for _, c := range sl.checkpoints {
+		if c.Seq > newest.Seq && c.Seq <= at {
+			newest = c
+		}
+	}
+	return newest, nil
+}
+
+// PutCheckpoint implements [store.Checkpointer].
+func (l *Log) PutCheckpoint(_ context.Context, session string, c store.Checkpoint) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sl := l.of(session)
+	if c.Seq <= int64(len(sl.events)) {
+		c.Events = slices.Clone(c.Events)
+		sl.checkpoints = append(slices.DeleteFunc(sl.checkpoints, func(old store.Checkpoint) bool { return old.Seq == c.Seq }), c)
+	}
+	return nil
 }
 
 // Size implements [store.Sizer].

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -97,7 +98,7 @@ func (c *Catalogue) Sessions(_ context.Context, f store.SessionFilter) ([]store.
 	var out []store.Session
 	for _, s := range c.sessions {
 		if f.ProjectID != "" && s.ProjectID != f.ProjectID || f.ProjectDir != "" && s.ProjectDir != f.ProjectDir ||
-			!f.Dead && s.State == "dead" {
+			!f.Dead && s.State == event.StateDead || f.State != "" && s.State != f.State {
 			continue
 		}
 		if f.Trim != nil {

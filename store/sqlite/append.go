@@ -217,12 +217,12 @@ func (w *writer) turn(p *position, r row) (any, error) {
 	switch ends := event.Ends(r.Body); {
 	case open && ends:
 		delete(p.open, r.Turn)
-		_, err := w.overTurn.Exec(r.Seq, key)
+		_, err := w.overTurn.Exec(r.Seq, len(p.open) == 0, key)
 		return key, err
 	case open:
 		return key, nil
 	case ends: // the log has no open turn with this id
-		err := w.addOver.QueryRow(p.key, r.Turn, r.Seq-1, r.Seq).Scan(&key)
+		err := w.addOver.QueryRow(p.key, r.Turn, r.Seq-1, r.Seq, len(p.open) == 0).Scan(&key)
 		return key, err
 	}
 	var end sql.NullInt64

@@ -91,14 +91,22 @@ func copyInto(ctx context.Context, path, to string) error {
 	return forgetIdentity(ctx, to)
 }
 
-// restoreInto appends those events of a journal that the copy at path lacks.
+// restoreInto appends those events of a journal that the copy at path lacks. It
+// first upgrades the copy to this version's schema.
 func restoreInto(ctx context.Context, path string, journal []byte) error {
 	db, err := openDB(path, "", commonPragmas)
 	if err != nil {
 		return err
 	}
 	w := &writer{db: db, path: path, known: make(map[string]*position)}
-	if w.conn, err = db.Conn(ctx); err == nil {
+	list, err := scripts()
+	if err == nil {
+		w.conn, err = db.Conn(ctx)
+	}
+	if err == nil {
+		err = migrate(ctx, w.conn, path, list)
+	}
+	if err == nil {
 		err = w.prepare(ctx)
 	}
 	if err == nil {

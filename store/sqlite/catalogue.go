@@ -53,6 +53,7 @@ func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.Se
 		{f.ProjectID != "", "project_id = ?", f.ProjectID},
 		{f.ProjectDir != "", "project_dir = ?", f.ProjectDir},
 		{!f.Dead, "state <> ?", string(event.StateDead)},
+		{f.State != "", "state = ?", string(f.State)},
 	} {
 		if c.wanted {
 			where, args = append(where, c.text), append(args, c.arg)

@@ -135,6 +135,9 @@ func (w *writer) remove(t finishedTurn, runs []run, last bool) error {
 	if !last {
 		return nil
 	}
+	if err := w.thinCheckpoints(ctx, t); err != nil {
+		return err
+	}
 	_, err := w.conn.ExecContext(ctx, "UPDATE turns SET compacted = 1 WHERE key = ?", t.key)
 	return err
 }

@@ -17,10 +17,12 @@ type reader struct {
 	head  *sql.Stmt
 	state *sql.Stmt
 	size  *sql.Stmt
+
+	cut, checkpoint *sql.Stmt
 }
 
 func (r *reader) close() error {
-	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.size.Close(), r.db.Close())
+	return errors.Join(r.page.Close(), r.head.Close(), r.state.Close(), r.size.Close(), r.cut.Close(), r.checkpoint.Close(), r.db.Close())
 }
 
 // readers is the maximum number of concurrent reading connections. Each
@@ -48,6 +50,9 @@ func openReader(ctx context.Context, path, vfs string) (*reader, error) {
 			FROM logs l LEFT JOIN turns t ON t.session = l.key AND t.end_seq IS NULL
 			WHERE l.session = ? ORDER BY t.after_seq`},
 		{&r.size, "SELECT coalesce(sum(length(payload)), 0) FROM events WHERE session = (SELECT key FROM logs WHERE session = ?)"},
+		{&r.cut, "SELECT coalesce(max(end_seq), 0) FROM turns WHERE session = (SELECT key FROM logs WHERE session = ?) AND clean = 1 AND end_seq <= ?"},
+		{&r.checkpoint, `SELECT c.session, c.seq, c.events, c.crc FROM logs l JOIN checkpoints c ON c.session = l.key
+			WHERE l.session = ? AND c.seq <= ? AND c.seq > ? ORDER BY c.seq DESC LIMIT 1`},
 	} {
 		if *p.stmt, err = db.PrepareContext(ctx, p.text); err != nil {
 			return nil, errors.Join(err, db.Close())
@@ -183,6 +188,24 @@ func (s *Store) vanished(ctx context.Context, session string, after int64) error
 		err = &DamageError{session, after + 1, "is missing"}
 	}
 	return err
+}
+
+// Heads implements [store.HeadLister].
+func (s *Store) Heads(ctx context.Context) (map[string]int64, error) {
+	if s.closed() {
+		return nil, errClosed()
+	}
+	heads := s.tails.heads() // read before the query, see State
+	type end struct {
+		session string
+		head    int64
+	}
+	stored, err := all(ctx, s, func(r scanner) (e end, err error) { err = r.Scan(&e.session, &e.head); return e, err },
+		"SELECT session, (SELECT max(seq) FROM events WHERE session = key) AS head FROM logs WHERE deleted = 0 AND head IS NOT NULL")
+	for _, e := range stored {
+		heads[e.session] = max(heads[e.session], e.head)
+	}
+	return heads, err
 }
 
 // Grown implements [runnel.Log].

@@ -184,6 +184,19 @@ func (ts *tails) head(session string) (int64, bool) {
 	return t.head, true
 }
 
+// heads returns the ends of the logs that are known.
+func (ts *tails) heads() map[string]int64 {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	heads := make(map[string]int64)
+	for session, t := range ts.bySess {
+		if t.head > 0 {
+			heads[session] = t.head
+		}
+	}
+	return heads
+}
+
 // page returns up to pageSize events in (after, end], or nil if the event after
 // position after is not in memory.
 func (ts *tails) page(session string, after, end int64) []event.Event {

@@ -107,9 +107,9 @@ func (w *writer) prepare(ctx context.Context) error {
 		{&w.addEvent, "INSERT INTO events (session, seq, turn, type, at, payload, crc) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&w.addTurn, `INSERT INTO turns (session, turn, after_seq) VALUES (?, ?, ?)
 			ON CONFLICT (session, turn) DO UPDATE SET turn = turn RETURNING key, end_seq`},
-		{&w.addOver, `INSERT INTO turns (session, turn, after_seq, end_seq) VALUES (?, ?, ?, ?)
+		{&w.addOver, `INSERT INTO turns (session, turn, after_seq, end_seq, clean) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (session, turn) DO UPDATE SET turn = turn RETURNING key`},
-		{&w.overTurn, "UPDATE turns SET end_seq = ? WHERE key = ?"},
+		{&w.overTurn, "UPDATE turns SET end_seq = ?, clean = ? WHERE key = ?"},
 	} {
 		var err error
 		if *p.stmt, err = w.conn.PrepareContext(ctx, p.text); err != nil {

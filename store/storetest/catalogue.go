@@ -174,6 +174,8 @@ func testSessions(t *testing.T, _ runnel.Log, c store.Catalogue) {
 		{store.SessionFilter{Limit: 1}, "d"},
 		{store.SessionFilter{ProjectDir: "/2", Dead: true, Limit: 2}, "e c"},
 		{store.SessionFilter{Limit: 100}, "d a c f"},
+		{store.SessionFilter{State: event.StateLoading}, "c"},
+		{store.SessionFilter{State: event.StateDead, Dead: true}, "b e"},
 	} {
 		equal(t, fmt.Sprintf("%+v", tt.f), ids(must[[]store.Session](t)(c.Sessions(t.Context(), tt.f))), tt.want)
 	}

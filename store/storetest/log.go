@@ -46,6 +46,8 @@ func RunLog(t *testing.T, open func(t *testing.T) runnel.Log) {
 		{"Grown", testGrown},
 		{"State", testState},
 		{"StateOfManyTurns", testStateOfManyTurns},
+		{"Checkpoints", testCheckpoints},
+		{"Heads", testHeads},
 		{"ConcurrentSessions", testConcurrentSessions},
 		{"CompetingWriters", testCompetingWriters},
 	}

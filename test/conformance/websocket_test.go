@@ -242,6 +242,40 @@ var subscribeRows = []socketRow{
 		}
 		equal(t, "begins of the turn", begins, 1)
 	}},
+	{"`session:subscribe`", "`limit`, and the history is longer", "in `upsert-v1` the newest entries and `first`, and the pages before `first` have all others once; in `events-v1` an `error` with `INVALID_REQUEST`", func(t *testing.T, s *server, k *socket, family string) {
+		session, head := finished(t, s)
+		if family == "events-v1" {
+			k.refused(t, object{"type": "session:subscribe", "sessionId": session, "limit": 2}, "INVALID_REQUEST")
+			return
+		}
+		whole := historyOf(k.subscribe(t, session, nil))
+		k.write(t, object{"type": "session:subscribe", "sessionId": session, "limit": 2})
+		newest := historyOf(k.until(t, func(m object) bool { return m["type"] == "session:history" && m["done"] == true }))
+		equal(t, "position", newest[len(newest)-1]["seq"], head)
+		var got []any
+		for before := newest[0]["first"]; before != nil; {
+			page := k.result(t, object{"type": "session:items", "sessionId": session, "before": before, "limit": 2})
+			got = append(page["items"].([]any), got...)
+			if before = page["first"]; page["more"] == false {
+				break
+			}
+		}
+		for _, m := range newest {
+			got = append(got, m["entries"].([]any)...)
+		}
+		equal(t, "entries", len(got), len(whole[0]["entries"].([]any)))
+	}},
+	{"`session:subscribe`", "`limit` is zero", "`error` with `INVALID_REQUEST`", func(t *testing.T, s *server, k *socket, _ string) {
+		k.refused(t, object{"type": "session:subscribe", "sessionId": s.session(t, nil), "limit": 0}, "INVALID_REQUEST")
+	}},
+	{"`session:items`", "`before` and `limit`", "`response` with the page that ends before that position", func(t *testing.T, s *server, k *socket, _ string) {
+		session, head := finished(t, s)
+		page := k.result(t, object{"type": "session:items", "sessionId": session, "before": head, "limit": 1})
+		equal(t, "seq", page["seq"], head-1)
+		equal(t, "items", len(page["items"].([]any)), 1)
+		equal(t, "more", page["more"], true)
+	}},
+	{"`session:items`", "the session does not exist", "`error` with `SESSION_NOT_FOUND`", unknownSession("session:items", nil)},
 	{"`session:unsubscribe`", "subscribed", "`response` with an empty result, and nothing more about the session", func(t *testing.T, s *server, k *socket, _ string) {
 		session, other := s.session(t, nil), s.session(t, nil)
 		k.subscribe(t, session, nil)

@@ -678,6 +678,50 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("loads older entries while the user scrolls up, without gaps, doubles or jumps", async () => {
+    await login();
+    const script = Array.from({ length: 600 }, (_, i) => ({ text: `Step ${i}.` }));
+    const id = await session(page, server, { steps: script });
+    await page.goto(addressOf(server, id));
+    await ended();
+    const asked: string[] = [];
+    page.on("request", (r) => {
+      if (r.url().includes("/items?before=")) asked.push(r.url());
+    });
+    await page.reload();
+    await prose().filter({ hasText: "Step 599." }).waitFor();
+    const stream = page.getByRole("region", { name: "Conversation" });
+    await stream.hover();
+    // The steps of the rows that are drawn, and of those on the screen.
+    const stepOf = (text: string | null) => Number(/Step (\d+)\./.exec(text ?? "")?.[1] ?? -1);
+    const shown = async () => (await prose().allTextContents()).map(stepOf);
+    const onScreen = async () => {
+      const texts = await stream.evaluate((el) => {
+        const at = el.getBoundingClientRect();
+        return [...el.querySelectorAll("[data-row=prose]")]
+          .filter((row) => {
+            const r = row.getBoundingClientRect();
+            return r.bottom > at.top && r.top < at.bottom;
+          })
+          .map((row) => row.textContent);
+      });
+      return texts.map(stepOf);
+    };
+    const seen = new Set<number>(await shown());
+    for (let i = 0; i < 400 && !seen.has(0); i++) {
+      await page.mouse.wheel(0, -400);
+      await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(drawn)));
+      // The rows on the screen follow each other, each once.
+      const now = await onScreen();
+      expect(now).toEqual(now.map((_, at) => (now[0] as number) + at));
+      for (const n of await shown()) seen.add(n);
+    }
+    expect([...seen].sort((a, b) => a - b)).toEqual(script.map((_, i) => i));
+    expect(asked.length).toBeGreaterThan(1);
+    expect(new Set(asked).size).toBe(asked.length);
+    expectQuiet(watch);
+  });
+
   it("does not move what is being read, however the reader got there", async () => {
     const desktop = await launch({ scrollbars: true });
     onTestFinished(() => desktop.close());

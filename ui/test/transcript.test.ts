@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { empty, pending, reduce, resumeFrom, type Transcript } from "../src/model/transcript";
+import { empty, pending, prepend, reduce, resumeFrom, type Transcript } from "../src/model/transcript";
 import type { Frame } from "../src/wire/types";
 import {
   answered,
@@ -231,3 +231,61 @@ function deepFreeze<T>(v: T): T {
   }
   return v;
 }
+
+describe("prepend", () => {
+  const log = sample();
+  const whole = reduce(empty, history(log));
+
+  // The entries of a page, as the server makes it: each object that ended in it.
+  const entriesOf = (part: typeof log) => {
+    const ended = new Map<string, (typeof log)[number]>();
+    for (const e of log) if (e.type === "session:upsert") ended.set(e.payload.itemId, e); // its last frame
+    return part.filter((e) => e.type !== "session:upsert" || ended.get(e.payload.itemId) === e);
+  };
+
+  it("gives the same as the whole history, wherever it is cut", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: log.length - 1 }), { maxLength: 5 }), (at) => {
+        const cuts = [...new Set(at)].sort((a, b) => b - a);
+        const newest = cuts[0] ?? 0;
+        const [tail] = history(entriesOf(log.slice(newest)), 0, 1000);
+        let t = reduce(empty, [
+          { ...(tail as Extract<Frame, { type: "session:history" }>), first: newest + 1 },
+        ]);
+        for (const [i, end] of cuts.entries()) {
+          const begin = cuts[i + 1] ?? 0;
+          t = prepend(t, entriesOf(log.slice(begin, end)), begin > 0 ? begin + 1 : undefined);
+        }
+        if (cuts.length === 0) t = { ...t, first: undefined };
+        const shape = (s: Transcript) =>
+          s.turns.map((turn) => ({
+            ...turn,
+            approvals: turn.approvals.map((a) => [a.approval.id, a.status]),
+          }));
+        expect(shape(t)).toEqual(shape(whole));
+        expect([...t.index]).toEqual([...whole.index]);
+        expect(t.first).toBeUndefined();
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("counts what it adds, and keeps the place of a break", () => {
+    const t = {
+      ...reduce(empty, [live(started("t2", 30)), live(message("t2", "1:0", "now", 31))]),
+      breaks: [{ afterTurn: 1, text: "gap" }],
+    };
+    const all = prepend(t, [started("t1", 1), message("t1", "1:0", "then", 2), ended("t1", 3)], undefined);
+    expect(all.turns.map((turn) => turn.id)).toEqual(["t1", "t2"]);
+    expect(all.breaks).toEqual([{ afterTurn: 2, text: "gap" }]);
+    expect(all.older).toBe(1);
+  });
+
+  it("gives a notice without a turn to the turn before it, on an older page", () => {
+    const alone = { ...notice("x", 5), payload: { ...notice("x", 5).payload, turnId: undefined } } as never;
+    const t = reduce(empty, [live(alone), live(started("t2", 6))]);
+    const all = prepend(t, [started("t1", 1), ended("t1", 3)], undefined);
+    expect(all.turns.map((turn) => turn.notices.length)).toEqual([1, 0]);
+    expect(all.early).toEqual([]);
+  });
+});

@@ -37,6 +37,7 @@ export function Details({
   const files = useMemo(() => byFile(changes), [changes]);
   const spent = transcript.turns.reduce((n, t) => n + (t.costUsd ?? 0), 0);
   const { context, rateLimit } = transcript;
+  const partial = transcript.first !== undefined; // older turns are not loaded
   return (
     <aside
       aria-label="Details"
@@ -86,7 +87,12 @@ export function Details({
               text={`${Math.round(rateLimit.utilization * 100)} %`}
             />
           )}
-          {spent > 0 && <p className="text-sm">Cost {cost(spent)}</p>}
+          {spent > 0 && (
+            <p className="text-sm">
+              Cost {cost(spent)}
+              {partial && " (newest turns)"}
+            </p>
+          )}
         </section>
       )}
       <section>
@@ -114,7 +120,7 @@ export function Details({
       <Rules s={s} />
       {shown !== undefined && (
         <Dialog
-          title={`Changes in ${plural(transcript.turns.length, "turn")}`}
+          title={`Changes in ${partial ? "the newest " : ""}${plural(transcript.turns.length, "turn")}`}
           onClose={() => setShown(undefined)}
           wide
         >

@@ -7,7 +7,7 @@ import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
-import { empty, reduce, resumeFrom, type Transcript } from "./transcript";
+import { empty, prepend, reduce, resumeFrom, type Transcript } from "./transcript";
 import { sendOnce } from "./unanswered";
 
 export type Phase = "starting" | "in" | "out";
@@ -45,6 +45,10 @@ export const useStore = create<State>(() => ({
 const set = useStore.setState;
 const get = useStore.getState;
 
+const opening = 100; // about how many entries of a session are loaded first
+const olderPage = 200; // and about how many with each older page
+const largePage = 1000; // the same on the way to the beginning
+
 const kept = 4; // number of transcripts kept, of the sessions opened last
 
 let shown: string | undefined; // id of the session on the screen
@@ -67,7 +71,7 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
   after: (id) => {
     const t = get().transcripts.get(id);
     const after = t && resumeFrom(t);
-    return after === undefined ? {} : { after, logId: t?.logId };
+    return after === undefined ? { limit: opening } : { after, logId: t?.logId, limit: opening };
   },
   proof,
   admitted,
@@ -276,6 +280,34 @@ export function show(id: string | undefined) {
 // them.
 async function tell(id: string) {
   learn(await api.status(id).catch(() => undefined));
+}
+
+const loading = new Set<string>(); // sessions whose older entries are being loaded
+
+/**
+ * Loads the page before the first entries of a session, unless it is being
+ * loaded: a large one if the user wants to see the beginning. Errors are
+ * ignored: scrolling on tries again.
+ */
+export async function loadOlder(id: string, toBeginning = false) {
+  const before = get().transcripts.get(id)?.first;
+  if (before === undefined || loading.has(id)) return;
+  loading.add(id);
+  try {
+    const limit = toBeginning ? largePage : olderPage;
+    let page = await api.items(id, before, limit);
+    while (page.entries.length === 0 && page.first !== undefined)
+      page = await api.items(id, page.first, limit);
+    set((s) => {
+      const now = s.transcripts.get(id);
+      if (now?.first !== before) return {}; // it was replaced meanwhile
+      return { transcripts: new Map(s.transcripts).set(id, prepend(now, page.entries, page.first)) };
+    });
+  } catch {
+    // see above
+  } finally {
+    loading.delete(id);
+  }
 }
 
 function look(id: string) {

@@ -38,7 +38,10 @@ export interface Break {
 export interface Transcript {
   readonly seq: number; // last position received
   readonly logId?: string; // id of the log to which seq belongs
-  readonly loaded: boolean; // the history was received completely
+  readonly loaded: boolean; // the history was received up to its end
+  readonly first?: number; // the server has older entries, from before this position
+  readonly older: number; // items, approvals and notices that were added before the first ones
+  readonly early: readonly Notice[]; // notices without a turn from before the first turn received
   readonly turns: readonly Turn[];
   readonly index: ReadonlyMap<string, number>; // index in turns by turn id
   readonly breaks: readonly Break[];
@@ -46,7 +49,15 @@ export interface Transcript {
   readonly rateLimit?: UsageEvent["rateLimit"];
 }
 
-export const empty: Transcript = { seq: 0, loaded: false, turns: [], index: new Map(), breaks: [] };
+export const empty: Transcript = {
+  seq: 0,
+  loaded: false,
+  older: 0,
+  early: [],
+  turns: [],
+  index: new Map(),
+  breaks: [],
+};
 
 /** Folds frames of one session, in the order of arrival. */
 export function reduce(state: Transcript, frames: readonly Frame[]): Transcript {
@@ -69,6 +80,63 @@ export function reduce(state: Transcript, frames: readonly Frame[]): Transcript 
     }
   }
   return d.done();
+}
+
+/** The number of items, approvals and notices. */
+export const count = (t: Transcript): number =>
+  t.turns.reduce((n, turn) => n + turn.items.length + turn.approvals.length + turn.notices.length, 0);
+
+/**
+ * Adds the page of the history that ends before state.first. What is in both is
+ * newer in state. `first` is where the next older page ends.
+ */
+export function prepend(state: Transcript, entries: readonly Entry[], first: number | undefined): Transcript {
+  const page = new Draft(empty);
+  for (const e of entries) page.entry(e);
+  const past = page.done();
+  const turns = past.turns.map((old) => {
+    const at = state.index.get(old.id);
+    return at === undefined ? old : join(old, state.turns[at] as Turn);
+  });
+  const added = turns.filter((t) => !state.index.has(t.id)).length;
+  turns.push(...state.turns.filter((t) => !past.index.has(t.id)));
+  let early = [...past.early, ...state.early];
+  const before = turns[added - 1];
+  if (before && state.early.length > 0) {
+    turns[added - 1] = { ...before, notices: [...before.notices, ...state.early] };
+    early = [...past.early];
+  }
+  const next: Transcript = {
+    ...state,
+    first,
+    early,
+    turns,
+    index: new Map(turns.map((t, i) => [t.id, i])),
+    breaks: state.breaks.map((b) => ({ ...b, afterTurn: b.afterTurn + added })),
+    context: state.context ?? past.context,
+    rateLimit: state.rateLimit ?? past.rateLimit,
+  };
+  return { ...next, older: state.older + count(next) - count(state) };
+}
+
+// join joins the older and the newer part of a turn.
+function join(old: Turn, now: Turn): Turn {
+  const known = new Set(now.items.map((it) => it.itemId));
+  const items = old.items.filter((it) => !known.has(it.itemId));
+  for (const it of now.items) insert(items, it);
+  const asked = new Set(now.approvals.map((a) => a.approval.id));
+  const noted = new Set(now.notices.map((n) => `${n.seq} ${n.code}`));
+  return {
+    ...old,
+    ...now,
+    started: old.started ?? now.started,
+    ended: now.ended ?? old.ended,
+    usage: now.usage ?? old.usage,
+    costUsd: now.costUsd ?? old.costUsd,
+    items,
+    approvals: [...old.approvals.filter((a) => !asked.has(a.approval.id)), ...now.approvals],
+    notices: [...old.notices.filter((n) => !noted.has(`${n.seq} ${n.code}`)), ...now.notices],
+  };
 }
 
 /**
@@ -132,6 +200,7 @@ class Draft {
       this.break(`Events ${from} to ${to} are missing: the server no longer has them.`);
     }
     if (f.resume) this.s.logId = f.resume.logId;
+    if (f.first !== undefined) this.s.first = f.first;
     for (const e of f.entries) this.entry(e);
     this.s.seq = Math.max(this.s.seq, f.seq);
     if (f.done) this.s.loaded = true;
@@ -241,7 +310,11 @@ class Draft {
 
   private notice(n: Notice) {
     const id = n.turnId ?? (this.turns ?? this.s.turns).at(-1)?.id;
-    if (id === undefined) return;
+    if (id === undefined) {
+      if (!this.s.early.some((x) => x.seq === n.seq && x.code === n.code))
+        this.s.early = [...this.s.early, n];
+      return;
+    }
     const w = this.work(id);
     if (!w.notices.some((x) => x.seq === n.seq && x.code === n.code)) w.notices.push(n);
   }

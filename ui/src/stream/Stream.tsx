@@ -12,8 +12,8 @@ import {
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import { typing } from "../app/hooks";
 import { type Row as RowData, Rows } from "../model/rows";
-import { useStore } from "../model/store";
-import type { Transcript } from "../model/transcript";
+import { loadOlder, useStore } from "../model/store";
+import { count, type Transcript } from "../model/transcript";
 import { plain } from "../text/visible";
 import { EndFollower, scrolls } from "./end";
 import { Row } from "./Row";
@@ -21,6 +21,7 @@ import { Row } from "./Row";
 const tailKept = 40; // rows left outside the virtual list after it was extended
 const tailLong = 120; // rows outside the virtual list that make it extend
 const tailTooLong = 600; // the same while the user reads above the end
+const ahead = 2; // older entries are loaded when fewer screens than this are above the visible part
 
 /**
  * The turns of a session. Old rows are in a virtual list; the rows near the end
@@ -46,8 +47,8 @@ export function Stream({
   const looking = useRef(0);
   const [leftAt, setLeftAt] = useState<number>(); // value of the variable things when the user left the end
   const [heading, setHeading] = useState<Extract<RowData, { kind: "prompt" }>>();
-  const settled = useSettled(rows.length, end.following);
-  const things = useMemo(() => count(transcript), [transcript]);
+  const { settled, shifted } = useSettled(rows.length, end.following, transcript.older);
+  const things = useMemo(() => count(transcript) - transcript.older, [transcript]);
   const latest = useRef({ rows, settled, things });
   latest.current = { rows, settled, things };
 
@@ -57,6 +58,10 @@ export function Stream({
     el.scrollTop = el.scrollHeight;
     end.moved(placeOf(el));
   }, [end]);
+  const older = useCallback(() => {
+    const el = scroller.current;
+    if (el && el.scrollTop < ahead * el.clientHeight) void loadOlder(session);
+  }, [session]);
   const toEnd = useCallback(() => {
     end.toEnd();
     setLeftAt(undefined);
@@ -77,11 +82,33 @@ export function Stream({
     const was = end.following;
     end.scrolled(placeOf(el), performance.now());
     if (end.following !== was) setLeftAt(end.following ? undefined : latest.current.things);
+    older();
     // Once per frame, after the list has rendered: measuring earlier would
     // cause a second layout.
     looking.current ||= requestAnimationFrame(look);
   };
   useReader(scroller, end);
+
+  // The user wants to see the beginning, whose entries may not be loaded yet.
+  const toBeginning = useRef(false);
+  useEffect(() => {
+    const stop = () => {
+      toBeginning.current = false;
+    };
+    for (const input of ["wheel", "pointerdown", "keydown"]) window.addEventListener(input, stop, true);
+    return () => {
+      for (const input of ["wheel", "pointerdown", "keydown"]) window.removeEventListener(input, stop, true);
+    };
+  }, []);
+
+  // The entries may not fill the screen, or the user may already be at the top.
+  // This runs again whenever older entries were added.
+  useEffect(() => {
+    if (toBeginning.current) {
+      list.current?.scrollToIndex(0, { align: "start" });
+      void loadOlder(session, true);
+    } else older();
+  }, [older, session, transcript.first]);
 
   // After sending a prompt, scroll to the end, where the answer appears.
   const sent = useStore((s) => s.sent);
@@ -123,8 +150,11 @@ export function Stream({
   // rows in between; the list would measure them and then scroll back.
   const jump = (e: ReactKeyboardEvent) => {
     if (e.target !== e.currentTarget || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
-    if (e.key === "Home") scrollTo(0);
-    else if (e.key === "End") toEnd();
+    if (e.key === "Home") {
+      scrollTo(0);
+      toBeginning.current = true;
+      void loadOlder(session, true);
+    } else if (e.key === "End") toEnd();
     else return;
     e.preventDefault();
   };
@@ -142,7 +172,13 @@ export function Stream({
         aria-label="Conversation"
       >
         <div ref={column}>
-          <Virtualizer ref={list} scrollRef={scroller} data={rows.slice(0, settled)} bufferSize={600}>
+          <Virtualizer
+            ref={list}
+            scrollRef={scroller}
+            data={rows.slice(0, settled)}
+            bufferSize={600}
+            shift={shifted}
+          >
             {(row) => <Row key={row.key} row={row} dir={dir} session={session} />}
           </Virtualizer>
           <div ref={tail}>
@@ -176,9 +212,6 @@ export function Stream({
     </div>
   );
 }
-
-const count = (t: Transcript) =>
-  t.turns.reduce((n, turn) => n + turn.items.length + turn.approvals.length + turn.notices.length, 0);
 
 const placeOf = (el: HTMLElement) => ({
   top: el.scrollTop,
@@ -244,12 +277,19 @@ function useRows(t: Transcript): RowData[] {
 
 // useSettled returns the number of rows in the virtual list. It grows in steps,
 // preferably while nobody reads above the end, so that no visible row moves.
-function useSettled(n: number, atEnd: boolean): number {
-  const settled = useRef(Math.max(0, n - tailKept));
-  const tail = n - settled.current;
-  if (tail < 0 || (tail > tailLong && atEnd) || tail > tailTooLong)
-    settled.current = Math.max(0, n - tailKept);
-  return settled.current;
+// Older rows go to the start of the list; shifted reports that they just did,
+// so that the list keeps the visible rows in place. `older` changes with them.
+function useSettled(n: number, atEnd: boolean, older: number): { settled: number; shifted: boolean } {
+  const last = useRef({ settled: Math.max(0, n - tailKept), n, older });
+  const shifted = older !== last.current.older;
+  let { settled } = last.current;
+  if (shifted) settled = Math.max(0, settled + n - last.current.n);
+  const tail = n - settled;
+  if (tail < 0 || (tail > tailLong && atEnd) || tail > tailTooLong) settled = Math.max(0, n - tailKept);
+  useLayoutEffect(() => {
+    last.current = { settled, n, older };
+  });
+  return { settled, shifted };
 }
 
 function headingAt(

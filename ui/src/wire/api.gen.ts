@@ -589,7 +589,7 @@ export interface paths {
         };
         /**
          * Read a session's history
-         * @description Requires the scope read. Returns one page of complete items. While more is true, get the next page with after set to the returned seq.
+         * @description Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
          */
         get: operations["listItems"];
         put?: never;
@@ -1147,7 +1147,7 @@ export interface components {
          */
         ChoiceKind: "allow_once" | "allow_session" | "allow_always" | "deny" | "deny_stop";
         /** @description A message from a client on the WebSocket. */
-        ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
+        ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionItemsMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
         CodeAnswer: {
             /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
@@ -1741,9 +1741,14 @@ export interface components {
          */
         ItemType: "message" | "reasoning" | "function_call" | "function_call_output" | "plan";
         ItemsAnswer: {
+            /**
+             * Format: int64
+             * @description Only if the request had before: position to send as before for the preceding page.
+             */
+            first?: number;
             /** @description The entries, oldest first, in the form of session:history. */
             items: components["schemas"]["Entry"][];
-            /** @description Whether the log has further entries after seq. */
+            /** @description Whether the log has further entries in the direction of the request: after seq, or before first. */
             more: boolean;
             /**
              * Format: int64
@@ -2819,6 +2824,11 @@ export interface components {
             done: boolean;
             /** @description The entries, oldest first. */
             entries: components["schemas"]["HistoryEntry"][];
+            /**
+             * Format: int64
+             * @description Only in the first message after a subscription with limit: the position before which the log has older entries. Read them with GET /api/session/{id}/items, with before set to this position. Absent if there are none.
+             */
+            first?: number;
             resume?: components["schemas"]["Resume"];
             /**
              * Format: int64
@@ -2843,6 +2853,28 @@ export interface components {
             event: "session:init";
             /** @description Position to resume after. */
             id: string;
+        };
+        /** @description Reads a page of a session's history backward, as GET /api/session/{id}/items does with before. */
+        SessionItemsMessage: {
+            /**
+             * Format: int64
+             * @description Position before which the page ends. Default: the end of the log.
+             */
+            before?: number;
+            /**
+             * Format: int64
+             * @description Approximate maximum number of entries, up to 1000. Default: 200.
+             */
+            limit?: number;
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
+            requestId?: string;
+            /** @description Id of the session. */
+            sessionId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:items";
         };
         /** @description Ends the session, as POST /api/session/{id}/kill does. */
         SessionKillMessage: {
@@ -3047,6 +3079,11 @@ export interface components {
              * @description Position to start after. Default: 0, the beginning of the log.
              */
             after?: number;
+            /**
+             * Format: int64
+             * @description About how many of the newest entries the history has, up to 1000, if it would otherwise start at the beginning of the log. Only in the family upsert-v1. Default: all entries.
+             */
+            limit?: number;
             /** @description Id of the log that contains the position after, from an earlier resume. */
             logId?: string;
             /** @description Id of the message, chosen by the client. The response has the same requestId. */
@@ -7566,6 +7603,8 @@ export interface operations {
             query?: {
                 /** @description Position to start after. Default: 0, the beginning of the log. */
                 after?: number;
+                /** @description Position before which the page ends; 0 for the end of the log. Not together with after. Each entry is on one page: an item on the page with the event that ended it, or on the newest page if it has not ended. */
+                before?: number;
                 /** @description Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer. */
                 limit?: number;
             };

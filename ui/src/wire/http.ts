@@ -4,7 +4,9 @@
 import { ApiError } from "./error";
 import { keepLogin, keyChanges, login } from "./key";
 import {
+  type ItemsPage,
   parseAgents,
+  parseItems,
   parseJSON,
   parseProfiles,
   parseProjects,
@@ -134,6 +136,9 @@ export const api = {
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
   },
+  /** Returns the page of a session's history that ends before a position. */
+  items: async (id: string, before: number, limit: number): Promise<ItemsPage> =>
+    parseItems(await call("GET", `${session(id)}/items?before=${before}&limit=${limit}`)),
   load: (id: string) => post(`${session(id)}/load`, {}),
   async send(
     id: string,

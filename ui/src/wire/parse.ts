@@ -78,6 +78,7 @@ export function parseFrame(text: string): Frame | undefined {
         sessionId: str(v.sessionId),
         entries: list(v.entries, parseEntry),
         seq: num(v.seq),
+        first: optNum(v.first),
         resume: parseResume(v.resume),
         done: v.done === true,
       };
@@ -102,6 +103,17 @@ export function parseFrame(text: string): Frame | undefined {
   }
   const entry = parseEntry(v);
   return entry && { ...entry, sessionId: str(v.sessionId) };
+}
+
+/** A page of a session's history, and where the page before it ends. */
+export interface ItemsPage {
+  entries: Entry[];
+  first?: number; // absent if the history has nothing older
+}
+
+export function parseItems(v: unknown): ItemsPage {
+  if (!isObj(v)) return { entries: [] };
+  return { entries: list(v.items, parseEntry), first: v.more === true ? optNum(v.first) : undefined };
 }
 
 function parseAppend(v: unknown): Append | undefined {

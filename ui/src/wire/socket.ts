@@ -15,6 +15,7 @@ export type LinkStatus = "connecting" | "open" | "waiting" | "foreign" | "refuse
 export interface Position {
   after?: number;
   logId?: string;
+  limit?: number; // about how many of the newest entries to get, if the history starts at its beginning
 }
 
 export interface LinkEvents {
@@ -23,7 +24,7 @@ export interface LinkEvents {
   status(status: LinkStatus): void;
   /**
    * The position and the log from which to resume a session, if any of it was
-   * received.
+   * received, and how much of it to get otherwise.
    */
   after(sessionId: string): Position;
   /**

@@ -3070,10 +3070,13 @@ type ItemType string
 
 // ItemsAnswer defines model for ItemsAnswer.
 type ItemsAnswer struct {
+	// First Only if the request had before: position to send as before for the preceding page.
+	First *int64 `json:"first,omitempty"`
+
 	// Items The entries, oldest first, in the form of session:history.
 	Items []Entry `json:"items"`
 
-	// More Whether the log has further entries after seq.
+	// More Whether the log has further entries in the direction of the request: after seq, or before first.
 	More bool `json:"more"`
 
 	// Seq Position to continue after.
@@ -5161,6 +5164,9 @@ type ForkSessionParams struct {
 type ListItemsParams struct {
 	// After Position to start after. Default: 0, the beginning of the log.
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// Before Position before which the page ends; 0 for the end of the log. Not together with after. Each entry is on one page: an item on the page with the event that ended it, or on the newest page if it has not ended.
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 
 	// Limit Approximate maximum number of entries, up to 1000. Default: 200. Pages of large entries have fewer.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
@@ -8299,7 +8305,7 @@ type ClientInterface interface {
 
 	// ListItems Read a session's history
 	//
-	// Requires the scope read. Returns one page of complete items. While more is true, get the next page with after set to the returned seq.
+	// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 	//
 	// Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 	ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9318,7 +9324,7 @@ func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSession
 
 // ListItems Read a session's history
 //
-// Requires the scope read. Returns one page of complete items. While more is true, get the next page with after set to the returned seq.
+// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 //
 // Corresponds with GET /api/session/{id}/items (the `ListItems` operationId).
 func (c *Client) ListItems(ctx context.Context, id string, params *ListItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11192,6 +11198,18 @@ func NewListItemsRequest(server string, id string, params *ListItemsParams) (*ht
 
 		}
 
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
@@ -12171,7 +12189,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListItemsWithResponse Read a session's history
 	//
-	// Requires the scope read. Returns one page of complete items. While more is true, get the next page with after set to the returned seq.
+	// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18344,7 +18362,7 @@ func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id st
 
 // ListItemsWithResponse Read a session's history
 //
-// Requires the scope read. Returns one page of complete items. While more is true, get the next page with after set to the returned seq.
+// Requires the scope read. Returns one page of complete items. Forward: while more is true, get the next page with after set to the returned seq. Backward from the end: start with before=0, and while more is true, get the next older page with before set to the returned first.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Listed is a session in a list. JSON is its [Status] in JSON. Lists share
+// these bytes, so a caller must not change them.
+type Listed struct {
+	SessionID    string
+	ProjectID    string
+	ProjectDir   string
+	State        event.SessionState
+	LastActiveAt time.Time
+	JSON         json.RawMessage
+}
+
+// A roster lists sessions. It keeps the list entries of sessions that are not
+// open in memory, about a kilobyte each. It reads an entry again after the
+// session's record has changed. The log of such a session does not grow, so the
+// rest of the entry stays the same.
+type roster struct {
+	catalogue store.Catalogue
+	log       runnel.Log
+	sessions  *sessions
+
+	reading sync.Mutex        // held while entries are read
+	kept    map[string]Listed // by session; nil until they are read; guarded by reading
+
+	mu    sync.Mutex
+	stale map[string]struct{} // sessions whose entry may be old
+}
+
+// A rosterCatalogue is a Catalogue that reports changed records to the roster.
+type rosterCatalogue struct {
+	store.Catalogue
+	r *roster
+}
+
+func (c rosterCatalogue) PutSession(ctx context.Context, s store.Session) error {
+	defer c.r.touch(s.ID) // after the change
+	return c.Catalogue.PutSession(ctx, s)
+}
+
+func (c rosterCatalogue) DeleteSession(ctx context.Context, id string) error {
+	defer c.r.touch(id)
+	return c.Catalogue.DeleteSession(ctx, id)
+}
+
+func (r *roster) touch(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stale == nil {
+		r.stale = make(map[string]struct{})
+	}
+	r.stale[id] = struct{}{}
+}
+
+// list returns all sessions, newest activity first.
+func (r *roster) list(ctx context.Context) ([]Listed, error) {
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	open := make(map[string]*entry)
+	for _, e := range r.sessions.all() {
+		open[e.session.ID()] = e
+		r.touch(e.session.ID()) // its kept entry will be old when it closes
+	}
+	if err := r.refresh(ctx, open); err != nil {
+		return nil, storeError(err)
+	}
+	all := make([]Listed, 0, len(r.kept)+len(open))
+	for id, l := range r.kept {
+		if open[id] == nil {
+			all = append(all, l)
+		}
+	}
+	for _, e := range open {
+		st := e.status()
+		st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
+		l, err := listed(st)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b Listed) int {
+		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
+	})
+	return all, nil
+}
+
+// refresh reads the entries that are missing or stale, except those of open
+// sessions; r.reading is held.
+func (r *roster) refresh(ctx context.Context, open map[string]*entry) error {
+	if r.kept == nil {
+		return r.readAll(ctx)
+	}
+	r.mu.Lock()
+	var stale []string
+	for id := range r.stale {
+		if open[id] == nil {
+			stale = append(stale, id)
+			delete(r.stale, id)
+		}
+	}
+	r.mu.Unlock()
+	for i, id := range stale {
+		if err := r.read(ctx, id); err != nil {
+			for _, id := range stale[i:] {
+				r.touch(id)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *roster) read(ctx context.Context, id string) error {
+	rec, err := r.catalogue.Session(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		delete(r.kept, id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	st, err := dormant(ctx, r.log, rec)
+	if err == nil {
+		r.kept[id], err = listed(st)
+	}
+	return err
+}
+
+func (r *roster) readAll(ctx context.Context) error {
+	heads, err := r.heads(ctx)
+	if err != nil {
+		return err
+	}
+	recs, err := r.catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
+	if err != nil {
+		return err
+	}
+	kept := make(map[string]Listed, len(recs))
+	for _, rec := range recs {
+		st := Describe(rec)
+		st.LastSeq = heads[rec.ID]
+		if heads == nil {
+			if st, err = dormant(ctx, r.log, rec); err != nil {
+				return err
+			}
+		}
+		if kept[rec.ID], err = listed(st); err != nil {
+			return err
+		}
+	}
+	r.kept = kept
+	return nil
+}
+
+// heads returns the ends of all logs, or nil if the log cannot list them.
+func (r *roster) heads(ctx context.Context) (map[string]int64, error) {
+	if log, ok := r.log.(store.HeadLister); ok {
+		return log.Heads(ctx)
+	}
+	return nil, nil
+}
+
+func listed(st Status) (Listed, error) {
+	data, err := json.Marshal(st)
+	return Listed{st.SessionID, st.ProjectID, st.ProjectDir, st.State, st.LastActiveAt, data}, err
+}
+
+// Listed returns the sessions that f selects, newest activity first, as JSON.
+// It is [Gateway.List] for long lists.
+func (g *Gateway) Listed(ctx context.Context, f Filter) ([]Listed, error) {
+	f, ok := f.within(onlyProject(ctx))
+	if !ok {
+		return nil, nil
+	}
+	all, err := g.roster.list(ctx)
+	return slices.DeleteFunc(all, func(l Listed) bool {
+		return !f.Dead && l.State == event.StateDead || f.ProjectID != "" && l.ProjectID != f.ProjectID || f.ProjectDir != "" && l.ProjectDir != f.ProjectDir
+	}), err
+}
+
+// within restricts f to a project, unless own is "". It returns false if f
+// selects no session then.
+func (f Filter) within(own string) (Filter, bool) {
+	if f.ProjectDir != "" && f.ProjectDir != own {
+		f.ProjectDir = canonical(f.ProjectDir)
+	}
+	if own != "" {
+		if f.ProjectDir != "" && f.ProjectDir != own {
+			return f, false
+		}
+		f.ProjectDir = own
+	}
+	return f, true
+}
