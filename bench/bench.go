@@ -97,7 +97,7 @@ func (b *bench) measure(ctx context.Context, only, program string, progress io.W
 		b.report.part = p.name
 		if failed := b.runPart(ctx, p); failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
-			b.report.add(row{what: p.name, ours: "failed", note: strings.ReplaceAll(failed.Error(), "\n", " ")})
+			b.report.add(row{What: p.name, ID: partFailed, Ours: partFailed, Note: strings.ReplaceAll(failed.Error(), "\n", " ")})
 		}
 		if ctx.Err() != nil {
 			return err

@@ -93,9 +93,10 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 		started, kept, second, alone = append(started, c), append(kept, k), append(second, again), append(alone, d)
 	}
 	b.report.add(row{
-		what: agent + " kept ready (--prewarm 1): create the session and send → first delta", target: "≤ 0.2× cold", ours: millis(median(kept)),
-		peer: fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
-		note: fmt.Sprintf("median of %d in turn; the first turn of one driven directly that has been ready for %v %s; a second turn of the same agent %s", len(kept), rested, millis(median(alone)), millis(median(second))),
+		What: agent + " kept ready (--prewarm 1): create the session and send → first delta", ID: agent, Ours: millis(median(kept)),
+		Numbers: keep(lower("", ms(median(kept)), "ms"), ratioAtMost("", ms(median(kept)), ms(median(started)), "cold", 0.2)),
+		Peer:    fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
+		Note:    fmt.Sprintf("median of %d in turn; the first turn of one driven directly that has been ready for %v %s; a second turn of the same agent %s", len(kept), rested, millis(median(alone)), millis(median(second))),
 	})
 	return nil
 }
