@@ -22,12 +22,13 @@ type size struct {
 	firsts   int // turns whose first upsert is measured
 	crowd    int // events of each of the sessions that run at the same time
 	turns    int // turns of a long conversation
+	counted  counted
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 3000}, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}}
 )
 
 // A bench is one run of the benchmark.
@@ -47,6 +48,7 @@ type part struct {
 
 func parts() []part {
 	return []part{
+		{"counts", (*bench).countsRows},
 		{"latency", (*bench).gatewayLatency},
 		{"burst", (*bench).gatewayBursts},
 		{"crash", (*bench).gatewayCrashes},
