@@ -27,7 +27,7 @@ type size struct {
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 3000}, micro: true}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, micro: true}
 	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}}
 )
 

@@ -13,6 +13,9 @@ import (
 // TestBench runs a small benchmark with the built server. It checks no times,
 // only that nothing is lost and that every row has a value.
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two servers and measures a little of everything")
+	}
 	older := filepath.Join(t.TempDir(), "runnel") // the same source, for the part "before"
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-o", older, "./cmd/runnel").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -177,21 +177,29 @@ func (b *bench) tollgate(ctx context.Context) (*tollgate, error) {
 	return &tollgate{listener: ln, seen: make(chan int, 1)}, nil
 }
 
-// countAllocations counts what events allocate. Reading the server's metrics
-// allocates too: two readings in a row show how much, and that is subtracted.
+// readings is how often the server's metrics are read to learn what one reading
+// allocates.
+const readings = 10
+
+// countAllocations counts what events allocate. The runtime adds small objects
+// to its count when a block of them is full, so that each reading is wrong by
+// some thousand objects. Many events make the error of two readings small.
 func countAllocations(ctx context.Context, s *runnel, g *tollgate, events int) (per counts, err error) {
-	var read [3]counts
-	for i := range read {
-		if i == 2 {
-			if err := g.pass(ctx, events, 0); err != nil {
-				return per, err
-			}
-		}
-		if read[i], err = s.allocations(ctx); err != nil {
+	first, err := s.allocations(ctx)
+	if err != nil {
+		return per, err
+	}
+	before := first
+	for range readings {
+		if before, err = s.allocations(ctx); err != nil {
 			return per, err
 		}
 	}
-	return read[2].minus(read[1]).minus(read[1].minus(read[0])).per(events), nil
+	if err := g.pass(ctx, events, 0); err != nil {
+		return per, err
+	}
+	after, err := s.allocations(ctx)
+	return after.minus(before).minus(before.minus(first).per(readings)).per(events), err
 }
 
 // countPaced counts context switches and writes.
@@ -230,14 +238,15 @@ type countRow struct {
 	busy           bool // a busy machine changes the count
 }
 
-// The margins are several times the differences between runs on an idle and on
-// a busy machine; see README.md.
+// Five runs on a machine with ten times more work than processors differed from
+// their median by up to 4 % in allocations and writes, 8 % in allocated bytes,
+// 15 % in system calls and 25 % in the rows with busy set.
 var countRows = []countRow{
 	{"allocs", "allocations of the server per event, from the agent's line to the client's socket", "", func(c counts) float64 { return c.allocs }, 10, 0.1, false},
-	{"allocated", "bytes that the server allocates per event", "B", func(c counts) float64 { return c.allocing }, 0, 0.1, false},
+	{"allocated", "bytes that the server allocates per event", "B", func(c counts) float64 { return c.allocing }, 0, 0.2, false},
 	{"writes", "calls of server and supervisor that write, per event", "", func(c counts) float64 { return c.writes }, 0, 0.1, false},
-	{"written", "bytes that server and supervisor write per event, to files, pipes and sockets", "B", func(c counts) float64 { return c.written }, 0, 0.1, false},
-	{"stored", "bytes that reach the storage per event", "B", func(c counts) float64 { return c.stored }, 0, 0.2, false},
+	{"written", "bytes that server and supervisor write per event, to files, pipes and sockets", "B", func(c counts) float64 { return c.written }, 0, 0.12, false},
+	{"stored", "bytes that reach the storage per event", "B", func(c counts) float64 { return c.stored }, 0, 0.35, true},
 	{"switches", "context switches of server and supervisor per event, one event at a time", "", func(c counts) float64 { return c.switches }, 2.5, 0.3, true},
 }
 
@@ -277,7 +286,7 @@ func (b *bench) countsRows(ctx context.Context) error {
 	return nil
 }
 
-var callsPerEvent = countRow{id: "calls", what: "system calls of server and supervisor per event, one event at a time", target: 8, margin: 0.15}
+var callsPerEvent = countRow{id: "calls", what: "system calls of server and supervisor per event, one event at a time", target: 8, margin: 0.35}
 
 func (b *bench) countRow(r countRow, transports []string, values []float64) {
 	w := row{ID: r.id, What: r.what}

@@ -49,6 +49,17 @@ func TestGateSkipsWhatThisMachineCannotMeasure(t *testing.T) {
 	}
 }
 
+func TestGateTakesTheBetterOfTwoRuns(t *testing.T) {
+	tab := func(a, b float64) *table {
+		return &table{Rows: []row{{Part: "counts", ID: "counts/calls", Numbers: []number{lower("WebSocket", a, "").noiseFree(0.1), higher("rate", b, "").noiseFree(0.1)}}}}
+	}
+	now := tab(20, 50)
+	now.improve(tab(10, 40))
+	if got := compare(tab(10, 100), now, false); !slices.Equal(got.worse, []string{"counts/calls, rate: 50, was 100: worse by 50 %, margin 10 %"}) {
+		t.Errorf("%q", got.worse)
+	}
+}
+
 func TestGateSaysWhenTheTableIsTooGood(t *testing.T) {
 	tab := func(v float64) *table {
 		return &table{Rows: []row{{Part: "counts", ID: "counts/calls", Numbers: []number{lower("calls", v, "").noiseFree(0.1)}}}}

@@ -112,7 +112,7 @@ func (b *bench) run(ctx context.Context, o options, stdout, stderr io.Writer) er
 	}
 	switch {
 	case o.gate:
-		return errors.Join(err, pass(compare(b.report.committed, &b.report.table, o.ratios), stdout))
+		return errors.Join(err, b.pass(ctx, o, stdout, stderr))
 	case o.renew && err != nil: // a failed run replaces nothing
 		return err
 	case o.renew:
