@@ -23,12 +23,14 @@ type size struct {
 	crowd    int // events of each of the sessions that run at the same time
 	turns    int // turns of a long conversation
 	counted  counted
+	painted  int // events of an answer that a browser shows
+	items    int // items of a long session
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}, painted: 60, items: 40}
 )
 
 // A bench is one run of the benchmark.
@@ -55,6 +57,7 @@ func parts() []part {
 		{"memory", (*bench).memoryRows},
 		{"upsert", (*bench).upsertRow},
 		{"turn", (*bench).turnRow},
+		{"page", (*bench).pageRows},
 		{"many", (*bench).manyRows},
 		{"first", (*bench).firstDeltaRows},
 		{"whole", (*bench).wholeRows},

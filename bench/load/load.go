@@ -21,6 +21,7 @@ import (
 type Plan struct {
 	Events int     // number of deltas
 	Rate   float64 // deltas per second; 0 means as fast as possible
+	Items  int     // number of whole messages before the deltas
 	Tool   bool    // start a process in its own session, like the tools of agents
 	Gate   string  // path of a unix socket; each delta waits for a byte from it; empty if they do not wait
 }
@@ -29,7 +30,7 @@ const opening = "bench: "
 
 // Prompt returns the prompt that requests p.
 func (p Plan) Prompt() string {
-	return fmt.Sprintf("%sevents=%d rate=%g tool=%t gate=@%s end", opening, p.Events, p.Rate, p.Tool, url.PathEscape(p.Gate))
+	return fmt.Sprintf("%sevents=%d rate=%g items=%d tool=%t gate=@%s end", opening, p.Events, p.Rate, p.Items, p.Tool, url.PathEscape(p.Gate))
 }
 
 // Parse returns the last plan in text, which may be a prompt or a whole
@@ -40,7 +41,7 @@ func Parse(text string) (p Plan, ok bool) {
 		return Plan{}, false
 	}
 	var gate string
-	if _, err := fmt.Sscanf(text[at+len(opening):], "events=%d rate=%g tool=%t gate=%s end", &p.Events, &p.Rate, &p.Tool, &gate); err != nil {
+	if _, err := fmt.Sscanf(text[at+len(opening):], "events=%d rate=%g items=%d tool=%t gate=%s end", &p.Events, &p.Rate, &p.Items, &p.Tool, &gate); err != nil {
 		return Plan{}, false
 	}
 	var err error

@@ -14,7 +14,7 @@ import (
 )
 
 func TestPlanSurvivesThePrompt(t *testing.T) {
-	for _, want := range []Plan{{}, {20000, 0, false, ""}, {2000, 195, true, ""}, {5, 0.5, true, "/tmp/a folder/steps"}} {
+	for _, want := range []Plan{{}, {20000, 0, 0, false, ""}, {2000, 195, 3, true, ""}, {5, 0.5, 0, true, "/tmp/a folder/steps"}} {
 		got, ok := Parse(Plan{Events: 1}.Prompt() + "\n" + want.Prompt())
 		if !ok || got != want {
 			t.Errorf("%q: %+v %v", want.Prompt(), got, ok)
