@@ -51,7 +51,7 @@ func (b *bench) latencyBefore(transport string, now, old []latencySample) {
 		ID: transport, What: fmt.Sprintf("this build and the one before, %d/s over %s: p50 / p95 / p99", paced, transport),
 		Ours: ours.String(), Note: shortfall(now), Numbers: ours.numbers(),
 	}
-	w.beside("before", "an older build", ours, typical(old), 1, 1)
+	w.compareWith("before", "an older build", ours, typical(old), 1, 1)
 	b.report.add(w, row{
 		ID: transport + "/cpu", What: fmt.Sprintf("this build and the one before, %d/s over %s: processor time for 1,000 events", paced, transport),
 		Ours: millis(cpu(now)), Peer: fmt.Sprintf("before %s; ratio %.2f", millis(cpu(old)), ratio(cpu(now), cpu(old))),

@@ -150,7 +150,7 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 			if other.transport == overPipe {
 				w.Note += "; " + other.s.name() + " through a pipe " + typical(got[other]).String()
 			} else if other.s != b.ours {
-				w.beside(other.s.name(), "keeps nothing", ours, typical(got[other]), 0.9, 1)
+				w.compareWith(other.s.name(), "keeps nothing", ours, typical(got[other]), 0.9, 1)
 			}
 		}
 		b.report.add(w)

@@ -150,9 +150,9 @@ func (s spread) within(limit time.Duration, names ...string) []number {
 	return all
 }
 
-// beside adds the times of a peer to a row, and targets for the ratios of p50
+// compareWith adds the times of a peer to a row, and targets for the ratios of p50
 // and p99. how says how the peer differs.
-func (w *row) beside(peer, how string, ours, other spread, p50, p99 float64) {
+func (w *row) compareWith(peer, how string, ours, other spread, p50, p99 float64) {
 	w.Peer = fmt.Sprintf("%s (%s) %s; ratio of p50 %.2f, of p95 %.2f, of p99 %.2f", peer, how, other,
 		ratio(ours.p50, other.p50), ratio(ours.p95, other.p95), ratio(ours.p99, other.p99))
 	w.Numbers = append(w.Numbers, keep(ratioAtMost("p50", ms(ours.p50), ms(other.p50), peer, p50), ratioAtMost("p99", ms(ours.p99), ms(other.p99), peer, p99))...)

@@ -62,7 +62,7 @@ func (b *bench) wholeRow(ctx context.Context, lanes []lane) error {
 			w.Ours, w.Note, w.Numbers = typical(got[l]).String(), shortfall(got[l]), typical(got[l]).numbers()
 			continue
 		}
-		w.beside(l.s.name(), "agent and server in one", typical(got[lanes[0]]), typical(got[l]), 0.5, 0.4)
+		w.compareWith(l.s.name(), "agent and server in one", typical(got[lanes[0]]), typical(got[l]), 0.5, 0.4)
 	}
 	b.report.add(w)
 	return nil
