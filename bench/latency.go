@@ -153,6 +153,9 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 				w.compareWith(other.s.name(), "keeps nothing", ours, typical(got[other]), 0.9, 1)
 			}
 		}
+		if w.Peer == "" {
+			w.Target = "p50 ≤ 0.9× sandbox-agent; p99 ≤ 1× sandbox-agent"
+		}
 		b.report.add(w)
 	}
 	b.cpuRow(lanes, got)
@@ -229,6 +232,9 @@ func (b *bench) cpuRow(lanes []lane, got map[lane][]latencySample) {
 		} else if l.transport != overPipe {
 			w.Peer = join(w.Peer, l.s.name()+" (not durable) "+cell)
 		}
+	}
+	if w.Peer == "" {
+		w.Target = "≤ 1× sandbox-agent"
 	}
 	b.report.add(w)
 }

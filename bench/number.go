@@ -159,10 +159,7 @@ func short(v float64) string {
 
 // target returns the row's targets as text.
 func (w row) target() string {
-	if w.Target != "" {
-		return w.Target
-	}
-	text := ""
+	text := w.Target
 	for _, n := range w.Numbers {
 		if n.Target != nil {
 			text = join(text, n.limit())
@@ -190,8 +187,10 @@ func (w row) verdict() string {
 		}
 	}
 	switch {
-	case targets == 0 && (w.Ours == unmeasured || w.Ours == partFailed):
-		return w.Ours
+	case targets == 0 && w.Ours == partFailed:
+		return partFailed
+	case targets == 0 && w.Target != "": // the row or its peer was not measured
+		return unmeasured
 	case targets == 0:
 		return "no target"
 	case len(misses) == 0:

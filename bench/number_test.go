@@ -20,6 +20,7 @@ func TestVerdictNamesEveryMissedTarget(t *testing.T) {
 		{"a number without target", row{Numbers: []number{lower("p95", 9, "ms"), atMost("p99", 4, "ms", 5)}}, "met"},
 		{"no target", row{Ours: "1", Numbers: []number{lower("p95", 9, "ms")}}, "no target"},
 		{"not measured", row{Ours: unmeasured, Target: "≤ 5"}, "not measured"},
+		{"its peer is missing", row{Ours: "1", Target: "≤ 1× peer", Numbers: []number{lower("p95", 9, "ms")}}, "not measured"},
 		{"failed", row{Ours: partFailed}, "failed"},
 	} {
 		if got := tt.row.verdict(); got != tt.want {
@@ -38,7 +39,7 @@ func TestTargetIsWrittenFromTheNumbers(t *testing.T) {
 		{row{Numbers: []number{atMost("lost", 0, "", 0), atMost("duplicated", 0, "", 0)}}, "lost 0; duplicated 0"},
 		{row{Numbers: []number{lower("p50", 4, "ms"), ratioAtMost("p50", 2, 1, "sandbox-agent", 0.9), ratioAtMost("p99", 2, 1, "sandbox-agent", 1)}},
 			"p50 ≤ 0.9× sandbox-agent; p99 ≤ 1× sandbox-agent"},
-		{row{Target: "≤ 3", Numbers: []number{lower("p50", 4, "ms")}}, "≤ 3"},
+		{row{Target: "p50 ≤ 3× peer", Numbers: []number{lower("p50", 4, "ms")}}, "p50 ≤ 3× peer"},
 	} {
 		if got := tt.row.target(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

@@ -17,7 +17,7 @@ type row struct {
 	Part    string   `json:"part"` // name of the part; see [parts]
 	ID      string   `json:"id"`   // unique in the table, and the same in every run
 	What    string   `json:"what"`
-	Target  string   `json:"target,omitempty"` // used instead of the targets of the numbers
+	Target  string   `json:"target,omitempty"` // what a row that was not measured would have to meet
 	Ours    string   `json:"runnel"`
 	Peer    string   `json:"beside,omitempty"` // name and value of a peer; empty if no peer can do this
 	Note    string   `json:"remarks,omitempty"`
