@@ -111,10 +111,10 @@ func (b *bench) run(ctx context.Context, o options, stdout, stderr io.Writer) er
 		return errors.Join(err, writeErr)
 	}
 	switch {
-	case o.gate:
-		return errors.Join(err, b.pass(ctx, o, stdout, stderr))
-	case o.renew && err != nil: // a failed run replaces nothing
+	case err != nil && (o.gate || o.renew): // a failed run compares and replaces nothing
 		return err
+	case o.gate:
+		return b.pass(ctx, o, stdout, stderr)
 	case o.renew:
 		return b.report.renewed(o.only).write(o.file)
 	case o.file != "":
