@@ -165,6 +165,9 @@ func diskIO(pids []int) (sum writing, err error) {
 	return sum, nil
 }
 
+// noProc returns why processes cannot be observed; "" if they can.
+func noProc() string { return "" }
+
 // cannotCount returns why writes cannot be counted; "" if they can.
 func cannotCount() string {
 	if _, err := os.Stat("/proc/self/io"); err != nil {

@@ -28,6 +28,8 @@ type writing struct{ writes, written, stored int }
 
 func diskIO([]int) (writing, error) { return writing{}, errNoProc }
 
+func noProc() string { return errNoProc.Error() }
+
 func cannotCount() string { return "writes are counted only on Linux" }
 
 func cannotTrace() string { return "system calls are counted only on Linux" }
