@@ -305,7 +305,11 @@ func (b *bench) countRow(r countRow, transports []string, values []float64) {
 			n = b.report.notWorse(r.id, n)
 		}
 		w.Numbers = append(w.Numbers, n)
-		w.Ours = join(w.Ours, strings.TrimSpace(fmt.Sprintf("%s %.4g %s", t, values[i], r.unit)))
+		text := fmt.Sprintf("%.4g", values[i])
+		if values[i] >= 1000 {
+			text = thousands(values[i])
+		}
+		w.Ours = join(w.Ours, strings.TrimSpace(t+" "+text+" "+r.unit))
 	}
 	b.report.add(w)
 }
