@@ -131,7 +131,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-unit test-race test-agents test-binary+test-ui
+	@.ci/tiers test-vet+test-setup test-unit test-race test-agents+test-gate test-binary+test-ui
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -220,6 +220,21 @@ lint-api: $(OPENAPI_LINT_READY) ## check docs/openapi.json with the linters of O
 .PHONY: bench
 bench: build $(AGENTS_READY) $(PEERS_READY) ## measure everything beside its peers and write bench/RESULTS.md (half an hour)
 	go -C bench run . -runnel ../bin/runnel -o RESULTS.md
+
+# RATIOS=1 measures everything, as make bench does, and also compares ratios.
+RATIOS ?=
+.PHONY: bench-gate
+bench-gate: build $(if $(RATIOS),$(AGENTS_READY) $(PEERS_READY)) ## fail if an event costs more allocations, writes or system calls than bench/RESULTS.json says; RATIOS=1 compares ratios too
+	go -C bench run . -gate $(if $(RATIOS),-ratios) -runnel ../bin/runnel -o RESULTS.md
+
+.PHONY: bench-renew
+bench-renew: build ## measure what bench-gate compares again, and write it into bench/RESULTS.json and RESULTS.md
+	go -C bench run . -only counts -renew -runnel ../bin/runnel -o RESULTS.md
+
+# The tests of the measurements that need no agents, and the gate without ratios.
+.PHONY: test-gate
+test-gate: bench-gate
+	go -C bench test -short ./...
 
 .PHONY: test-bench
 test-bench: ui $(SUPERVISOR) $(AGENTS_READY) ## vet and test the measurements, which are a Go module of their own

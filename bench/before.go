@@ -46,14 +46,16 @@ func (b *bench) latencyBefore(transport string, now, old []latencySample) {
 	cpu := func(all []latencySample) time.Duration {
 		return median(each(all, func(s latencySample) time.Duration { return s.cpu }))
 	}
-	b.report.add(row{
-		what: fmt.Sprintf("this build and the one before, %d/s over %s: p50 / p99", paced, transport), target: "not worse",
-		ours: latencies(now),
-		peer: fmt.Sprintf("before %s; ratio of p50 %.2f, of p99 %.2f", latencies(old), ratio(p50(now), p50(old)), ratio(p99(now), p99(old))),
-		note: shortfall(now),
-	}, row{
-		what: fmt.Sprintf("this build and the one before, %d/s over %s: processor time for 1,000 events", paced, transport), target: "not worse",
-		ours: millis(cpu(now)), peer: fmt.Sprintf("before %s; ratio %.2f", millis(cpu(old)), ratio(cpu(now), cpu(old))),
+	ours := typical(now)
+	w := row{
+		ID: transport, What: fmt.Sprintf("this build and the one before, %d/s over %s: p50 / p95 / p99", paced, transport),
+		Ours: ours.String(), Note: shortfall(now), Numbers: ours.numbers(),
+	}
+	w.compareWith("before", "an older build", ours, typical(old), 1, 1)
+	b.report.add(w, row{
+		ID: transport + "/cpu", What: fmt.Sprintf("this build and the one before, %d/s over %s: processor time for 1,000 events", paced, transport),
+		Ours: millis(cpu(now)), Peer: fmt.Sprintf("before %s; ratio %.2f", millis(cpu(old)), ratio(cpu(now), cpu(old))),
+		Numbers: keep(lower("", ms(cpu(now)), "ms"), ratioAtMost("", ms(cpu(now)), ms(cpu(old)), "before", 1)),
 	})
 }
 
@@ -73,8 +75,10 @@ func (b *bench) burstsBefore(ctx context.Context, lanes []lane) error {
 		for i := 0; i < len(lanes); i += 2 {
 			now, old := rates(got[lanes[i]]), rates(got[lanes[i+1]])
 			b.report.add(row{
-				what: fmt.Sprintf("this build and the one before, burst of %s over %s: events/s", thousands(events), lanes[i].transport), target: "not worse",
-				ours: thousands(now), peer: fmt.Sprintf("before %s; ratio %.2f", thousands(old), ratio(now, old)), note: faults(got[lanes[i]]),
+				ID:      fmt.Sprintf("%d/%s", events, lanes[i].transport),
+				What:    fmt.Sprintf("this build and the one before, burst of %s over %s: events/s", thousands(events), lanes[i].transport),
+				Numbers: keep(higher("rate", now, "events/s"), ratioAtLeast("rate", now, old, "before", 1)),
+				Ours:    thousands(now), Peer: fmt.Sprintf("before %s; ratio %.2f", thousands(old), ratio(now, old)), Note: faults(got[lanes[i]]),
 			})
 		}
 	}

@@ -25,12 +25,15 @@ type size struct {
 	stored   int // sessions in a filled data directory
 	long     int // events of a long session
 	idle     int // idle readers of one session
+	counted  counted
+	painted  int // events of an answer that a browser shows
+	items    int // items of a long session
 	micro    bool
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, stored: 10_000, long: 1_000_000, idle: 1000, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, stored: 50, long: 20_000, idle: 20}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, stored: 10_000, long: 1_000_000, idle: 1000, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}, painted: 60, items: 40, stored: 50, long: 20_000, idle: 20}
 )
 
 // A bench is one run of the benchmark.
@@ -50,12 +53,14 @@ type part struct {
 
 func parts() []part {
 	return []part{
+		{"counts", (*bench).countsRows},
 		{"latency", (*bench).gatewayLatency},
 		{"burst", (*bench).gatewayBursts},
 		{"crash", (*bench).gatewayCrashes},
 		{"memory", (*bench).memoryRows},
 		{"upsert", (*bench).upsertRow},
 		{"turn", (*bench).turnRow},
+		{"page", (*bench).pageRows},
 		{"many", (*bench).manyRows},
 		{"sessions", (*bench).sessionRows},
 		{"long", (*bench).longRows},
@@ -103,7 +108,7 @@ func (b *bench) measure(ctx context.Context, only, program string, progress io.W
 		b.report.part = p.name
 		if failed := b.runPart(ctx, p); failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
-			b.report.add(row{what: p.name, ours: "failed", note: strings.ReplaceAll(failed.Error(), "\n", " ")})
+			b.report.add(row{What: p.name, ID: partFailed, Ours: partFailed, Note: strings.ReplaceAll(failed.Error(), "\n", " ")})
 		}
 		if ctx.Err() != nil {
 			return err

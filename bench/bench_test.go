@@ -13,35 +13,42 @@ import (
 // TestBench runs a small benchmark with the built server. It checks no times,
 // only that nothing is lost and that every row has a value.
 func TestBench(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two servers and measures a little of everything")
+	}
 	older := filepath.Join(t.TempDir(), "runnel") // the same source, for the part "before"
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-o", older, "./cmd/runnel").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	b := &bench{size: little, before: older, report: &report{command: "go -C bench test .", started: time.Now()}}
+	b := &bench{size: little, before: older, report: &report{table: table{Command: "go -C bench test ."}, started: time.Now()}}
 	if err := b.measure(t.Context(), "", "", t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	table := b.report.text()
 	t.Log("\n" + table)
-	for _, w := range b.report.rows {
+	seen := map[string]bool{}
+	for _, w := range b.report.Rows {
 		switch {
-		case w.what == "" || w.ours == "":
+		case w.What == "" || w.Ours == "" || w.target() == "":
 			t.Errorf("an empty cell: %+v", w)
-		case strings.Contains(w.target, "0 lost") && w.ours != "0 lost, 0 duplicated":
-			t.Errorf("%s: %s", w.what, w.ours)
-		case w.target == "all" && strings.HasPrefix(w.ours, "0 "):
-			t.Errorf("%s: %s", w.what, w.ours)
+		case slices.ContainsFunc(w.Numbers, func(n number) bool { return (n.Name == "lost" || n.Name == "duplicated") && n.Value > 0 }):
+			t.Errorf("%s: %s", w.What, w.Ours)
+		case w.verdict() == "no target":
+			t.Errorf("%s: %s", w.What, w.verdict())
+		case seen[w.ID]:
+			t.Errorf("%s: its id %q is not its own", w.What, w.ID)
 		}
-		if strings.Contains(w.note, "lost") && !strings.Contains(w.note, "nothing lost") && w.note != "0 lost, 0 duplicated" {
-			t.Errorf("%s: %s", w.what, w.note)
+		seen[w.ID] = true
+		if strings.Contains(w.Note, "lost") && !strings.Contains(w.Note, "nothing lost") && w.Note != "0 lost, 0 duplicated" {
+			t.Errorf("%s: %s", w.What, w.Note)
 		}
 	}
 	for _, p := range parts() {
-		if !slices.ContainsFunc(b.report.rows, func(w row) bool { return w.part == p.name }) {
+		if !slices.ContainsFunc(b.report.Rows, func(w row) bool { return w.Part == p.name }) {
 			t.Errorf("%s made no row", p.name)
 		}
 	}
-	if md := b.report.markdown(); !strings.Contains(md, "| what | target |") || strings.Count(md, "\n") < len(b.report.rows) {
+	if md := b.report.markdown(); !strings.Contains(md, "| what | target |") || strings.Count(md, "\n") < len(b.report.Rows) {
 		t.Errorf("not a table:\n%s", md)
 	}
 }
@@ -72,10 +79,25 @@ func TestTally(t *testing.T) {
 }
 
 func TestMicroCells(t *testing.T) {
-	got := microCells("./store", "goos: linux\nBenchmarkAppend/Shown-2 \t 1000\t 25.5 ns/op\t 9 p99-µs\nPASS\n")
-	want := []row{{what: "store BenchmarkAppend/Shown-2", ours: "25.5 ns/op; 9 p99-µs"}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%+v", got)
+	got := microCells("./store", "goos: linux\nBenchmarkAppend/Shown-2 \t 1000\t 25.5 ns/op\t 9 p99-µs\t 3 allocs/op\nPASS\n")
+	want := "store BenchmarkAppend/Shown-2; 25.5 ns/op; 9 p99-µs; 3 allocs/op"
+	if len(got) != 1 || got[0].What+"; "+got[0].Ours != want || got[0].ID != "store BenchmarkAppend/Shown" {
+		t.Fatalf("%+v", got)
+	}
+	if n := got[0].Numbers; len(n) != 2 || n[0].Name != "ns/op" || n[0].NoiseFree || n[1].Name != "allocs/op" || !n[1].NoiseFree {
+		t.Errorf("%+v", n)
+	}
+}
+
+func TestTargetFollowsOnlyBetterValues(t *testing.T) {
+	r := &report{part: "micro"}
+	at := func(v float64) number { return lower("ns/op", v, "").noiseFree(0.1) }
+	for _, tt := range []struct{ value, want float64 }{{100, 110}, {105, 110}, {200, 110}, {50, 55}, {100, 55}} {
+		n := r.notWorse("x", at(tt.value))
+		if *n.Target != tt.want {
+			t.Errorf("%v: target %v, want %v", tt.value, *n.Target, tt.want)
+		}
+		r.committed = &table{Rows: []row{{ID: "micro/x", Numbers: []number{n}}}}
 	}
 }
 

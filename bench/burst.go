@@ -89,20 +89,28 @@ func (b *bench) burstRow(events int, lanes []lane, got map[lane][]burst) {
 		if l.s != b.ours {
 			continue
 		}
-		rate := row{what: fmt.Sprintf("burst of %s over %s: events/s, fast reader", thousands(events), l.transport), target: "≥ 20,000", ours: thousands(rates(got[l]))}
-		rate.note = fmt.Sprintf("median of %d; processor time of the server %s per 1,000 events", len(got[l]), millis(median(each(got[l], func(o burst) time.Duration { return o.cpu }))))
+		id := fmt.Sprintf("%d/%s", events, l.transport)
+		rate := row{
+			ID: id, What: fmt.Sprintf("burst of %s over %s: events/s, fast reader", thousands(events), l.transport), Ours: thousands(rates(got[l])),
+			Numbers: []number{atLeast("rate", rates(got[l]), "events/s", 20_000)},
+		}
+		rate.Note = fmt.Sprintf("median of %d; processor time of the server %s per 1,000 events", len(got[l]), millis(median(each(got[l], func(o burst) time.Duration { return o.cpu }))))
 		readers := fmt.Sprintf("slow (%v an event) and late", slowly)
 		if got[l][len(got[l])-1].slow == nil {
 			readers = "and late"
 		}
-		kept := row{what: fmt.Sprintf("burst of %s over %s: readers that are fast, %s", thousands(events), l.transport, readers), target: "0 lost, 0 duplicated", ours: faults(got[l])}
+		readable := row{
+			ID: id + "/kept", What: fmt.Sprintf("burst of %s over %s: readers that are fast, %s", thousands(events), l.transport, readers), Ours: faults(got[l]),
+			Numbers: kept(worst(got[l])),
+		}
 		for _, other := range lanes {
 			if other.s != b.ours {
-				rate.peer = fmt.Sprintf("%s %s; ratio %.2f", other.s.name(), thousands(rates(got[other])), ratio(rates(got[l]), rates(got[other])))
-				kept.peer = other.s.name() + " " + faults(got[other])
+				rate.Peer = fmt.Sprintf("%s %s; ratio %.2f", other.s.name(), thousands(rates(got[other])), ratio(rates(got[l]), rates(got[other])))
+				rate.Numbers = append(rate.Numbers, keep(ratioAtLeast("rate", rates(got[l]), rates(got[other]), other.s.name(), 2))...)
+				readable.Peer = other.s.name() + " " + faults(got[other])
 			}
 		}
-		b.report.add(rate, kept)
+		b.report.add(rate, readable)
 	}
 }
 
@@ -110,7 +118,23 @@ func rates(all []burst) float64 {
 	return median(each(all, func(o burst) float64 { return o.fast.rate() }))
 }
 
-const unmeasured = "not measured"
+// kept returns the numbers of deltas that readers lost or received twice.
+func kept(lost, duplicated int) []number {
+	return []number{atMost("lost", float64(lost), "", 0), atMost("duplicated", float64(duplicated), "", 0)}
+}
+
+// worst returns the most deltas that a reader lost or received twice, over all
+// rounds.
+func worst(all []burst) (lost, duplicated int) {
+	for _, o := range all {
+		for _, t := range []*tally{o.fast, o.slow, o.late} {
+			if t != nil {
+				lost, duplicated = max(lost, t.lost()), max(duplicated, t.duplicated())
+			}
+		}
+	}
+	return lost, duplicated
+}
 
 // faults returns the worst result of each reader over all rounds.
 func faults(all []burst) string {

@@ -163,9 +163,10 @@ func (b *bench) claudeACPStart(ctx context.Context, s *runnel, same, bundled *ac
 		}
 	}
 	b.report.add(row{
-		what: "Claude Code: start → first delta of a one-line turn", target: "≤ 0.7× claude-agent-acp", ours: millis(median(ours)),
-		peer: fmt.Sprintf("claude-agent-acp %s; ratio %.2f", millis(median(peer)), ratio(median(ours), median(peer))),
-		note: fmt.Sprintf("median of %d in turn. Runnel: create the session, send, read the events; beside it: start the process, initialize, session/new, session/prompt, with the same Claude Code; with the %s that it brings %s", b.size.starts, own, millis(median(alone))),
+		What: "Claude Code: start → first delta of a one-line turn", ID: "start", Ours: millis(median(ours)),
+		Numbers: keep(lower("", ms(median(ours)), "ms"), ratioAtMost("", ms(median(ours)), ms(median(peer)), "claude-agent-acp", 0.7)),
+		Peer:    fmt.Sprintf("claude-agent-acp %s; ratio %.2f", millis(median(peer)), ratio(median(ours), median(peer))),
+		Note:    fmt.Sprintf("median of %d in turn. Runnel: create the session, send, read the events; beside it: start the process, initialize, session/new, session/prompt, with the same Claude Code; with the %s that it brings %s", b.size.starts, own, millis(median(alone))),
 	})
 	return nil
 }

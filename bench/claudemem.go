@@ -43,18 +43,20 @@ func (b *bench) claudeACPMemory(ctx context.Context, s *runnel, same, bundled *a
 			return median(each(all, func(f []footprint) int { return part(f[i]) }))
 		}
 		between, agents := func(f footprint) int { return f.between }, func(f footprint) int { return f.agents }
-		compared := func(part func(footprint) int) (ours1, peer1 string) {
-			o, p := of(ours, part), of(peer, part)
-			return megabytes(o), fmt.Sprintf("claude-agent-acp %s; ratio %.2f", megabytes(p), ratio(float64(o), float64(p)))
+		compare := func(w *row, part func(footprint) int) {
+			o, p := float64(of(ours, part)), float64(of(peer, part))
+			w.Ours, w.Peer = megabytes(int(o)), fmt.Sprintf("claude-agent-acp %s; ratio %.2f", megabytes(int(p)), ratio(o, p))
+			w.Numbers = keep(lower("", o/1e6, "MB"), ratioAtMost("", o, p, "claude-agent-acp", 0.7))
 		}
 		whole := row{
-			what: fmt.Sprintf("Claude Code: memory of all processes, sessions: %d", n), target: "≤ 0.7× claude-agent-acp",
-			note: fmt.Sprintf("median of %d; proportional set size after a turn in each, of our server, its supervisors and the agents (of it %s), and of claude-agent-acp and its agents (of it %s); with the %s that it brings %s",
+			ID:   fmt.Sprintf("memory/%d", n),
+			What: fmt.Sprintf("Claude Code: memory of all processes, sessions: %d", n),
+			Note: fmt.Sprintf("median of %d; proportional set size after a turn in each, of our server, its supervisors and the agents (of it %s), and of claude-agent-acp and its agents (of it %s); with the %s that it brings %s",
 				len(ours), megabytes(of(ours, agents)), megabytes(of(peer, agents)), own, megabytes(of(alone, footprint.all))),
 		}
-		whole.ours, whole.peer = compared(footprint.all)
-		rest := row{what: fmt.Sprintf("Claude Code: the same without the agents themselves, sessions: %d", n), note: "the server and its supervisors; beside it what runs in Node.js"}
-		rest.ours, rest.peer = compared(between)
+		compare(&whole, footprint.all)
+		rest := row{ID: fmt.Sprintf("memory/%d/between", n), What: fmt.Sprintf("Claude Code: the same without the agents themselves, sessions: %d", n), Note: "the server and its supervisors; beside it what runs in Node.js"}
+		compare(&rest, between)
 		b.report.add(whole, rest)
 	}
 	return nil

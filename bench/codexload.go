@@ -176,9 +176,10 @@ func (b *bench) codexLoadRows(ctx context.Context) error {
 	whole, alone := func(l loading) time.Duration { return l.whole }, func(l loading) time.Duration { return l.alone }
 	o, p, pAlone := median(each(ours, whole)), median(each(peer, whole)), median(each(peer, alone))
 	b.report.add(row{
-		what: fmt.Sprintf("Codex: load of a conversation of %d items", items), target: target, ours: millis(o),
-		peer: fmt.Sprintf("codex-acp started for it %s; ratio %.2f; session/load alone %s; ratio %.2f", millis(p), ratio(o, p), millis(pAlone), ratio(o, pAlone)),
-		note: fmt.Sprintf("median of %d in turn. Runnel: a server that does not know it, load (answered after %s, starts Codex to read it), WebSocket until all %d upserts are there; beside it: until session/load is answered, %d updates",
+		What: fmt.Sprintf("Codex: load of a conversation of %d items", items), Ours: millis(o),
+		Numbers: keep(lower("", ms(o), "ms"), ratioAtMost("", ms(o), ms(p), "codex-acp", 0.5)),
+		Peer:    fmt.Sprintf("codex-acp started for it %s; ratio %.2f; session/load alone %s; ratio %.2f", millis(p), ratio(o, p), millis(pAlone), ratio(o, pAlone)),
+		Note: fmt.Sprintf("median of %d in turn. Runnel: a server that does not know it, load (answered after %s, starts Codex to read it), WebSocket until all %d upserts are there; beside it: until session/load is answered, %d updates",
 			len(ours), millis(median(each(ours, alone))), ours[0].said, peer[0].said),
 	})
 	return nil

@@ -159,7 +159,7 @@ func (b *bench) crashRows(ctx context.Context, lanes []lane) error {
 		for _, other := range lanes {
 			if _, ok := other.s.(*runnel); !ok && l.s == b.ours {
 				for i, cell := range crashCells(got[other], "") {
-					rows[i].peer = other.s.name() + " " + cell.ours
+					rows[i].Peer = other.s.name() + " " + cell.Ours
 				}
 			}
 		}
@@ -198,12 +198,23 @@ func crashCells(all []crash, how string) []row {
 	}
 	what := fmt.Sprintf("kill -9 of the server in a turn%s, %d times: ", how, len(all))
 	left := "the most of any kill; the agent has a tool running in a session of its own"
+	remaining := []number{atMost("left after the restart", float64(worstAfter), "", 0)}
 	if continued > 0 {
 		left += ". Meanwhile the supervisor keeps them for the server to come back"
 	}
+	if continued == 0 { // nothing may be left
+		remaining = append(remaining, atMost("left at once", float64(worst), "", 0))
+	}
 	return []row{
-		{what: what + "of the deltas the client had seen, kept", target: "all", ours: fmt.Sprintf("%d of %d", sum.kept, sum.seen)},
-		{what: what + "turns that ended exactly once after the restart", target: "all", ours: fmt.Sprintf("%d of %d (%s)", once, len(all), ends)},
-		{what: what + "processes left after 1 s; 1 s after restart and end of the session", target: "0; 0", ours: fmt.Sprintf("%d; %d", worst, worstAfter), note: left},
+		{
+			ID: "kept" + how, What: what + "of the deltas the client had seen, kept", Ours: fmt.Sprintf("%d of %d", sum.kept, sum.seen),
+			Numbers: []number{atMost("lost", float64(sum.seen-sum.kept), "", 0)},
+		}, {
+			ID: "ends" + how, What: what + "turns that ended exactly once after the restart", Ours: fmt.Sprintf("%d of %d (%s)", once, len(all), ends),
+			Numbers: []number{atMost("turns that ended otherwise", float64(len(all)-once), "", 0)},
+		}, {
+			ID: "left" + how, What: what + "processes left after 1 s; 1 s after restart and end of the session", Ours: fmt.Sprintf("%d; %d", worst, worstAfter), Note: left,
+			Numbers: remaining,
+		},
 	}
 }

@@ -15,7 +15,7 @@ const paced = 195
 
 // A latencySample holds what one reader of an answer at a steady rate received.
 type latencySample struct {
-	p50, p99 time.Duration
+	spread
 	cpu      time.Duration // processor time of the servers, per 1,000 events
 	relay    time.Duration // the part of cpu that supervisors used
 	switches float64       // context switches of the servers, per event
@@ -69,7 +69,7 @@ func measureLatency(ctx context.Context, s subject, transport string, events int
 	}
 	per := 1000 / float64(events)
 	out = latencySample{
-		p50: percentile(r.tally.latencies, 50), p99: percentile(r.tally.latencies, 99), lost: r.tally.lost(),
+		spread: spreadOf(r.tally.latencies), lost: r.tally.lost(),
 		cpu: time.Duration(float64(after-before) * per), relay: time.Duration(float64(relayedAfter-relayed) * per),
 		switches: float64(switchedAfter-switched) / float64(events),
 	}
@@ -140,17 +140,21 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 		if l.s != b.ours {
 			continue
 		}
+		ours := typical(got[l])
 		w := row{
-			what: fmt.Sprintf("agent writes a delta → client has it, %d/s, durable, %s; p50 / p99", paced, l.transport), target: "≤ 0.18 / 0.6; ≤ 1.3× sandbox-agent",
-			ours: latencies(got[l]), note: shortfall(got[l]),
+			ID:   l.transport,
+			What: fmt.Sprintf("agent writes a delta → client has it, %d/s, durable, %s; p50 / p95 / p99", paced, l.transport),
+			Ours: ours.String(), Note: shortfall(got[l]), Numbers: ours.numbers(),
 		}
 		for _, other := range lanes {
 			if other.transport == overPipe {
-				w.note += "; " + other.s.name() + " through a pipe " + latencies(got[other])
+				w.Note += "; " + other.s.name() + " through a pipe " + typical(got[other]).String()
 			} else if other.s != b.ours {
-				w.peer = fmt.Sprintf("%s (keeps nothing) %s; ratio of p50 %.2f, of p99 %.2f", other.s.name(), latencies(got[other]),
-					ratio(p50(got[l]), p50(got[other])), ratio(p99(got[l]), p99(got[other])))
+				w.compareWith(other.s.name(), "keeps nothing", ours, typical(got[other]), 0.9, 1)
 			}
+		}
+		if w.Peer == "" {
+			w.Target = "p50 ≤ 0.9× sandbox-agent; p99 ≤ 1× sandbox-agent"
 		}
 		b.report.add(w)
 	}
@@ -162,16 +166,16 @@ func (b *bench) latencyRows(ctx context.Context, lanes []lane) error {
 // switchesRow compares the context switches per event. Unlike times, they
 // hardly depend on the machine.
 func (b *bench) switchesRow(lanes []lane, got map[lane][]latencySample) {
-	b.perEvent(row{what: fmt.Sprintf("context switches of server and supervisor per event at %d/s, one reader", paced), target: "≤ 2.5"}, lanes,
+	b.perEvent(row{ID: "switches", What: fmt.Sprintf("context switches of server and supervisor per event at %d/s, one reader", paced)}, 2.5, lanes,
 		func(l lane) float64 { return median(each(got[l], func(s latencySample) float64 { return s.switches })) })
 }
 
 // callsRow compares the system calls per event. They are counted in runs of
 // their own.
 func (b *bench) callsRow(ctx context.Context, lanes []lane) error {
-	w := row{what: fmt.Sprintf("system calls of server and supervisor per event at %d/s, one reader", paced), target: "≤ 8"}
+	w := row{ID: "calls", What: fmt.Sprintf("system calls of server and supervisor per event at %d/s, one reader", paced)}
 	if why := cannotTrace(); why != "" {
-		w.note = "not measured: " + why
+		w.Target, w.Ours, w.Note = "≤ 8", unmeasured, why
 		b.report.add(w)
 		return nil
 	}
@@ -187,47 +191,57 @@ func (b *bench) callsRow(ctx context.Context, lanes []lane) error {
 		}
 		calls[l] = st.calls
 	}
-	b.perEvent(w, lanes, func(l lane) float64 { return calls[l] })
+	b.perEvent(w, 8, lanes, func(l lane) float64 { return calls[l] })
 	return nil
 }
 
 // perEvent adds a row with one number for each lane of a server.
-func (b *bench) perEvent(w row, lanes []lane, number func(lane) float64) {
+func (b *bench) perEvent(w row, target float64, lanes []lane, value func(lane) float64) {
 	for _, l := range lanes {
-		cell := fmt.Sprintf("%s %.1f", l.transport, number(l))
+		cell := fmt.Sprintf("%s %.1f", l.transport, value(l))
 		switch {
 		case l.transport == overPipe:
 		case l.s == b.ours:
-			w.ours = join(w.ours, cell)
+			w.Ours = join(w.Ours, cell)
+			n := atMost(l.transport, value(l), "", target)
+			n.Margin = ratioMargin
+			w.Numbers = append(w.Numbers, n)
 		default:
-			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
+			w.Peer = join(w.Peer, l.s.name()+" (not durable) "+cell)
 		}
 	}
 	b.report.add(w)
 }
 
 func (b *bench) cpuRow(lanes []lane, got map[lane][]latencySample) {
-	w := row{what: fmt.Sprintf("processor time of server and supervisor for 1,000 events at %d/s, one reader", paced), target: "≤ 100"}
+	w := row{ID: "cpu", What: fmt.Sprintf("processor time of server and supervisor for 1,000 events at %d/s, one reader", paced)}
+	used := func(l lane) time.Duration {
+		return median(each(got[l], func(s latencySample) time.Duration { return s.cpu }))
+	}
 	for _, l := range lanes {
-		cell := fmt.Sprintf("%s %s", l.transport, millis(median(each(got[l], func(s latencySample) time.Duration { return s.cpu }))))
+		cell := fmt.Sprintf("%s %s", l.transport, millis(used(l)))
 		if l.s == b.ours {
-			w.ours = join(w.ours, cell)
-			w.note = join(w.note, fmt.Sprintf("%s: %s of it the supervisor's", l.transport, millis(median(each(got[l], func(s latencySample) time.Duration { return s.relay })))))
+			w.Ours = join(w.Ours, cell)
+			w.Numbers = append(w.Numbers, lower(l.transport, ms(used(l)), "ms"))
+			for _, other := range lanes {
+				if other.s != b.ours && other.transport != overPipe {
+					w.Numbers = append(w.Numbers, keep(ratioAtMost(l.transport, ms(used(l)), ms(used(other)), other.s.name(), 1))...)
+				}
+			}
+			w.Note = join(w.Note, fmt.Sprintf("%s: %s of it the supervisor's", l.transport, millis(median(each(got[l], func(s latencySample) time.Duration { return s.relay })))))
 		} else if l.transport != overPipe {
-			w.peer = join(w.peer, l.s.name()+" (not durable) "+cell)
+			w.Peer = join(w.Peer, l.s.name()+" (not durable) "+cell)
 		}
+	}
+	if w.Peer == "" {
+		w.Target = "≤ 1× sandbox-agent"
 	}
 	b.report.add(w)
 }
 
-func latencies(all []latencySample) string { return millis(p50(all)) + " / " + millis(p99(all)) }
-
-func p50(all []latencySample) time.Duration {
-	return median(each(all, func(s latencySample) time.Duration { return s.p50 }))
-}
-
-func p99(all []latencySample) time.Duration {
-	return median(each(all, func(s latencySample) time.Duration { return s.p99 }))
+// typical returns the medians of the rounds.
+func typical(all []latencySample) spread {
+	return medians(each(all, func(s latencySample) spread { return s.spread }))
 }
 
 func shortfall(all []latencySample) string {
@@ -235,10 +249,14 @@ func shortfall(all []latencySample) string {
 	for _, s := range all {
 		lost += s.lost
 	}
-	if lost == 0 {
-		return fmt.Sprintf("median of %d; nothing lost", len(all))
+	text := fmt.Sprintf("median of %d; nothing lost", len(all))
+	if lost > 0 {
+		text = fmt.Sprintf("median of %d; %d lost", len(all), lost)
 	}
-	return fmt.Sprintf("median of %d; %d lost", len(all), lost)
+	if len(all) > 1 {
+		text += "; the first run " + all[0].spread.String()
+	}
+	return text
 }
 
 func each[T, U any](in []T, f func(T) U) []U {

@@ -55,10 +55,10 @@ func (b *bench) longRows(ctx context.Context) error {
 			paged = append(paged, time.Since(began))
 		}
 		b.report.add(row{
-			what: "open " + c.what + " at its end, WebSocket as the page does", target: "≤ 50", ours: millis(median(rest)),
-			note: fmt.Sprintf("from session:subscribe to the last part of the history; median of %d; the first time, without checkpoints and caches, %s", len(rest), millis(opened[0])),
+			ID: c.what + "/end", What: "open " + c.what + " at its end, WebSocket as the page does", Ours: millis(median(rest)), Numbers: []number{atMost("", ms(median(rest)), "ms", 50)},
+			Note: fmt.Sprintf("from session:subscribe to the last part of the history; median of %d; the first time, without checkpoints and caches, %s", len(rest), millis(opened[0])),
 		}, row{
-			what: "the page of 200 entries before that", target: "≤ 50", ours: millis(median(paged)), note: fmt.Sprintf("median of %d", len(paged)),
+			ID: c.what + "/before", What: "the page of 200 entries before that", Ours: millis(median(paged)), Numbers: []number{atMost("", ms(median(paged)), "ms", 50)}, Note: fmt.Sprintf("median of %d", len(paged)),
 		})
 	}
 	return nil

@@ -74,7 +74,7 @@ func readTogether(ctx context.Context, of []conversation, events int) (out []*re
 
 // A crowdResult holds the combined results of all clients of a crowd.
 type crowdResult struct {
-	p50, p99         time.Duration
+	spread
 	cpu              time.Duration // processor time of server and supervisors, per 1,000 events
 	lost, duplicated int
 	cut              string // why a connection ended early
@@ -137,7 +137,7 @@ func (t *crowdResult) add(readers []*reader) {
 			t.cut = r.tally.cut
 		}
 	}
-	t.p50, t.p99 = percentile(all, 50), percentile(all, 99)
+	t.spread = spreadOf(all)
 }
 
 func (t crowdResult) faults() string {
@@ -178,8 +178,8 @@ func (b *bench) manyRows(ctx context.Context) error {
 	mid := func(all []crowdResult, of func(crowdResult) time.Duration) string {
 		return millis(median(each(all, of)))
 	}
-	latency := func(all []crowdResult) string {
-		return mid(all, func(t crowdResult) time.Duration { return t.p50 }) + " / " + mid(all, func(t crowdResult) time.Duration { return t.p99 })
+	latency := func(all []crowdResult) spread {
+		return medians(each(all, func(t crowdResult) spread { return t.spread }))
 	}
 	for i, all := range got {
 		if crowds[i].s != subject(s) {
@@ -188,12 +188,12 @@ func (b *bench) manyRows(ctx context.Context) error {
 		what := fmt.Sprintf("%d sessions with %d events/s each, %s", crowdSize, crowdRate, crowds[i].what)
 		worst := slices.MaxFunc(all, func(a, b crowdResult) int { return a.lost + a.duplicated - b.lost - b.duplicated })
 		b.report.add(row{
-			what: what + "; p50 / p99", target: "p99 ≤ 5", ours: latency(all),
-			note: fmt.Sprintf("median of %d; processor time of server and supervisors %s per 1,000 events; the agents directly through pipes %s",
+			ID: crowds[i].what, What: what + "; p50 / p95 / p99", Ours: latency(all).String(), Numbers: latency(all).within(5*time.Millisecond, "p99"),
+			Note: fmt.Sprintf("median of %d; processor time of server and supervisors %s per 1,000 events; the agents directly through pipes %s",
 				len(all), mid(all, func(t crowdResult) time.Duration { return t.cpu }), latency(got[len(got)-1])),
 		}, row{
-			what: what, target: "0 lost, 0 duplicated", ours: worst.faults(),
-			note: fmt.Sprintf("the worst of %d, %s events each", len(all), thousands(b.size.crowd*crowdSize)),
+			ID: crowds[i].what + ", kept", What: what, Ours: worst.faults(), Numbers: kept(worst.lost, worst.duplicated),
+			Note: fmt.Sprintf("the worst of %d, %s events each", len(all), thousands(b.size.crowd*crowdSize)),
 		})
 	}
 	return nil

@@ -21,7 +21,7 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.add(row{what: "resident memory of an idle server", target: "≤ 25 MB", ours: megabytes(idle)})
+	b.report.add(row{What: "resident memory of an idle server", ID: "idle", Ours: megabytes(idle), Numbers: []number{atMost("", float64(idle)/1e6, "MB", 22)}})
 
 	b.w.logf("memory of sessions without an agent")
 	warm, err := b.memoryWith(ctx, s, b.size.sessions/2) // the first sessions make the server load code and data that stay in memory
@@ -32,9 +32,10 @@ func (b *bench) memoryRows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	each := max(0, float64(all-warm)/float64(b.size.sessions)/1000)
 	b.report.add(row{
-		what: "each further session without an agent", target: "≤ 50 kB", ours: fmt.Sprintf("%.0f kB", max(0, float64(all-warm)/float64(b.size.sessions)/1000)),
-		note: fmt.Sprintf("growth of resident memory, garbage included, from %d sessions whose agents have ended to %d: %s to %s", b.size.sessions/2, b.size.sessions/2+b.size.sessions, megabytes(warm), megabytes(all)),
+		ID: "session", What: "each further session without an agent", Ours: fmt.Sprintf("%.0f kB", each), Numbers: []number{atMost("", each, "kB", 50)},
+		Note: fmt.Sprintf("growth of resident memory, garbage included, from %d sessions whose agents have ended to %d: %s to %s", b.size.sessions/2, b.size.sessions/2+b.size.sessions, megabytes(warm), megabytes(all)),
 	})
 	return b.supervisorRow(ctx)
 }
@@ -98,10 +99,11 @@ func (b *bench) supervisorRow(ctx context.Context) error {
 			sizes, owns = append(sizes, size), append(owns, own)
 		}
 	}
-	w := row{what: "each supervisor", target: "≤ 3 MiB", ours: mebibytes(median(owns)) + " of its own"}
-	w.note = fmt.Sprintf("%s resident, with what it shares with the server's program; median of %d for %d agents", mebibytes(median(sizes)), len(sizes), agents)
+	own := float64(median(owns)) / (1 << 20)
+	w := row{ID: "supervisor", What: "each supervisor", Ours: mebibytes(median(owns)) + " of its own", Numbers: []number{atMost("", own, "MiB", 2)}}
+	w.Note = fmt.Sprintf("%s resident, with what it shares with the server's program; median of %d for %d agents", mebibytes(median(sizes)), len(sizes), agents)
 	if len(sizes) == 0 {
-		w.ours, w.note = "none", "no supervisor runs here: agents are children of the server"
+		w.Ours, w.Numbers, w.Target, w.Note = unmeasured, nil, "≤ 2 MiB", "no supervisor runs here: agents are children of the server"
 	}
 	b.report.add(w)
 	return nil

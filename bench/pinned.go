@@ -57,6 +57,6 @@ func (b *bench) notInstalled(err error, what, target string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	b.report.add(row{what: what, target: target, ours: unmeasured, note: "npm ci --prefix test/agents was not run"})
+	b.report.add(row{What: what, Target: target, Ours: unmeasured, Note: "npm ci --prefix test/agents was not run"})
 	return nil
 }

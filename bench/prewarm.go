@@ -93,9 +93,10 @@ func (b *bench) prewarmRow(ctx context.Context, agent string, server func() (*ru
 		started, kept, second, alone = append(started, c), append(kept, k), append(second, again), append(alone, d)
 	}
 	b.report.add(row{
-		what: agent + " kept ready (--prewarm 1): create the session and send → first delta", target: "≤ 0.2× cold", ours: millis(median(kept)),
-		peer: fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
-		note: fmt.Sprintf("median of %d in turn; the first turn of one driven directly that has been ready for %v %s; a second turn of the same agent %s", len(kept), rested, millis(median(alone)), millis(median(second))),
+		What: agent + " kept ready (--prewarm 1): create the session and send → first delta", ID: agent, Ours: millis(median(kept)),
+		Numbers: keep(lower("", ms(median(kept)), "ms"), ratioAtMost("", ms(median(kept)), ms(median(started)), "cold", 0.2)),
+		Peer:    fmt.Sprintf("started for it %s; ratio %.3f", millis(median(started)), ratio(median(kept), median(started))),
+		Note:    fmt.Sprintf("median of %d in turn; the first turn of one driven directly that has been ready for %v %s; a second turn of the same agent %s", len(kept), rested, millis(median(alone)), millis(median(second))),
 	})
 	return nil
 }
@@ -126,24 +127,41 @@ func (s *runnel) untilReady(ctx context.Context) error {
 }
 
 // metric returns one value of the server's metrics.
-func (s *runnel) metric(ctx context.Context, name string) (value float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+func (s *runnel) metric(ctx context.Context, name string) (float64, error) {
+	values, err := s.metrics(ctx, name)
 	if err != nil {
 		return 0, err
 	}
+	return values[0], nil
+}
+
+// metrics returns values of the server's metrics, all read at the same time.
+func (s *runnel) metrics(ctx context.Context, names ...string) (values []float64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
 	req.Header = s.header()
+	req.Header.Set("Accept-Encoding", "identity") // compression allocates a lot, now and then
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
-	if m == nil {
-		return 0, fmt.Errorf("the server tells nothing of %s: %s %.200s", name, res.Status, text)
+	for _, name := range names {
+		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(text)
+		if m == nil {
+			return nil, fmt.Errorf("the server's metrics lack %s: %s %.200s", name, res.Status, text)
+		}
+		value, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("metric %s: %w", name, err)
+		}
+		values = append(values, value)
 	}
-	return strconv.ParseFloat(string(m[1]), 64)
+	return values, nil
 }

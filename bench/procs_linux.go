@@ -132,6 +132,53 @@ func contextSwitches(pids []int) (sum int, err error) {
 	return sum, nil
 }
 
+// writing is what processes have written since they started.
+type writing struct {
+	writes  int // calls that write
+	written int // bytes that they wrote to files, pipes and sockets
+	stored  int // bytes that they made the storage write
+}
+
+// diskIO adds up what the processes have written.
+func diskIO(pids []int) (sum writing, err error) {
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+		if err != nil {
+			return sum, err
+		}
+		for line := range strings.Lines(string(data)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return sum, fmt.Errorf("%s of %d: %w", name, pid, err)
+			}
+			switch name {
+			case "syscw":
+				sum.writes += n
+			case "wchar":
+				sum.written += n
+			case "write_bytes":
+				sum.stored += n
+			}
+		}
+	}
+	return sum, nil
+}
+
+// noProc returns why processes cannot be observed; "" if they can.
+func noProc() string { return "" }
+
+// cannotCount returns why writes cannot be counted; "" if they can.
+func cannotCount() string {
+	if _, err := os.Stat("/proc/self/io"); err != nil {
+		return "the kernel does not count writes in /proc/PID/io"
+	}
+	if os.Geteuid() != 0 {
+		return "/proc/PID/io needs root, because the server hides its memory"
+	}
+	return ""
+}
+
 // cannotTrace returns why system calls cannot be counted; "" if they can.
 func cannotTrace() string {
 	if _, err := exec.LookPath("strace"); err != nil {

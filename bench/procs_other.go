@@ -24,6 +24,14 @@ func cpuTime([]int) (time.Duration, error) { return 0, errNoProc }
 
 func contextSwitches([]int) (int, error) { return 0, errNoProc }
 
+type writing struct{ writes, written, stored int }
+
+func diskIO([]int) (writing, error) { return writing{}, errNoProc }
+
+func noProc() string { return errNoProc.Error() }
+
+func cannotCount() string { return "writes are counted only on Linux" }
+
 func cannotTrace() string { return "system calls are counted only on Linux" }
 
 func traceCalls(context.Context, []int) (func() (int, error), error) { return nil, errNoProc }

@@ -72,13 +72,14 @@ func (b *bench) idleReaders(ctx context.Context, s *runnel, transport string, n 
 	var got crowdResult
 	got.add(append(readers, warm...))
 	what := fmt.Sprintf("%s readers of one session, %s", thousands(n), transport)
+	idle := float64(after-before) / float64(n) / 1000
 	b.report.add(row{
-		what: what + ": memory of each while idle", target: "≤ 20 kB", ours: fmt.Sprintf("%.1f kB", float64(after-before)/float64(n)/1000),
-		note: fmt.Sprintf("growth of resident memory, garbage included: %s to %s", megabytes(before), megabytes(after)),
+		ID: transport + "/idle", What: what + ": memory of each while idle", Ours: fmt.Sprintf("%.1f kB", idle), Numbers: []number{atMost("", idle, "kB", 20)},
+		Note: fmt.Sprintf("growth of resident memory, garbage included: %s to %s", megabytes(before), megabytes(after)),
 	}, row{
-		what: fmt.Sprintf("%s, %d events/s; p50 / p99", what, workerRate), target: "p99 ≤ 20", ours: millis(got.p50) + " / " + millis(got.p99),
+		ID: transport + "/delay", What: fmt.Sprintf("%s, %d events/s; p50 / p95 / p99", what, workerRate), Ours: got.spread.String(), Numbers: got.within(20*time.Millisecond, "p99"),
 	}, row{
-		what: fmt.Sprintf("%s, %d events/s", what, workerRate), target: "0 lost, 0 duplicated", ours: got.faults(),
+		ID: transport + "/kept", What: fmt.Sprintf("%s, %d events/s", what, workerRate), Ours: got.faults(), Numbers: kept(got.lost, got.duplicated),
 	})
 	return c.end(ctx)
 }
@@ -149,8 +150,8 @@ func (b *bench) workerRow(ctx context.Context, s *runnel) error {
 	}
 	what := fmt.Sprintf("%d working sessions with %d events/s each, WebSocket, one connection", n, workerRate)
 	b.report.add(row{
-		what: what + "; p50 / p99", target: "p99 ≤ 20", ours: millis(got.p50) + " / " + millis(got.p99),
-		note: fmt.Sprintf("processor time of server and supervisors %s per 1,000 events", millis((after-before)*1000/time.Duration(n*events))),
-	}, row{what: what, target: "0 lost, 0 duplicated", ours: got.faults()})
+		ID: "workers/delay", What: what + "; p50 / p95 / p99", Ours: got.spread.String(), Numbers: got.within(20*time.Millisecond, "p99"),
+		Note: fmt.Sprintf("processor time of server and supervisors %s per 1,000 events", millis((after-before)*1000/time.Duration(n*events))),
+	}, row{ID: "workers/kept", What: what, Ours: got.faults(), Numbers: kept(got.lost, got.duplicated)})
 	return nil
 }

@@ -5,92 +5,87 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
 
-// A row is one line of the table. Cells are text. Some contain two numbers,
-// some the reason why there is no number.
-type row struct {
-	part   string // name of the part; see [parts]
-	what   string
-	target string // empty if there is none
-	ours   string
-	peer   string // name and value of a peer; empty if no peer can do this
-	note   string
-}
-
-// A report is the table and the facts that a reader needs to interpret it.
+// A report collects the rows of a run and the facts that a reader needs to
+// interpret them.
 type report struct {
-	command string
-	started time.Time
-	facts   [][2]string
-	rows    []row
-	part    string // the part that runs now
+	table
+
+	started   time.Time
+	part      string // the part that runs now
+	committed *table // the table of the last commit; nil if there is none
 }
 
 // fact adds a line above the table, unless there is one with this name.
 func (r *report) fact(name, value string) {
-	for _, f := range r.facts {
+	for _, f := range r.Facts {
 		if f[0] == name {
 			return
 		}
 	}
-	r.facts = append(r.facts, [2]string{name, value})
+	r.Facts = append(r.Facts, [2]string{name, value})
 }
 
+// add adds rows of the part that runs now. It completes their ids with the name
+// of the part.
 func (r *report) add(rows ...row) {
 	for _, w := range rows {
-		w.part = r.part
-		r.rows = append(r.rows, w)
+		w.Part = r.part
+		w.ID = strings.TrimSuffix(r.part+"/"+w.ID, "/")
+		r.Rows = append(r.Rows, w)
 	}
 }
 
-// markdown returns the report as the file that is committed.
-func (r *report) markdown() string {
-	var b strings.Builder
-	b.WriteString("# Results\n\nWritten by `" + r.command + "`; [README.md](README.md) says what each row means. Times are milliseconds unless a unit stands there.\n\n")
-	b.WriteString("| | |\n|---|---|\n")
-	for _, f := range r.facts {
-		fmt.Fprintf(&b, "| %s | %s |\n", f[0], f[1])
+// notWorse sets the target of a number that has none of its own: what the
+// committed table demands of it, but no more than its margin away from the
+// value. The target follows a better value and never a worse one.
+func (r *report) notWorse(id string, n number) number {
+	edge := n.Value * (1 + n.Margin)
+	if n.Better == betterHigher {
+		edge = n.Value * (1 - n.Margin)
 	}
-	b.WriteString("\n| what | target | Runnel | beside it | remarks |\n|---|---|---|---|---|\n")
-	for _, w := range r.rows {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", w.what, w.target, w.ours, w.peer, w.note)
+	if was, ok := r.committed.number(r.part+"/"+id, n.label()); ok && was.Target != nil {
+		if n.Better == betterHigher {
+			edge = max(edge, *was.Target)
+		} else {
+			edge = min(edge, *was.Target)
+		}
 	}
-	return b.String()
+	edge = rounded(edge)
+	n.Target = &edge
+	return n
 }
 
-// text returns the table for a terminal.
-func (r *report) text() string {
-	head := row{what: "what", target: "target", ours: "Runnel", peer: "beside it", note: "remarks"}
-	cells := [][]string{}
-	for _, w := range append([]row{head}, r.rows...) {
-		cells = append(cells, []string{w.what, w.target, w.ours, w.peer, w.note})
+// renewed returns the committed table with the rows that this run has measured.
+// only lists the parts that ran, separated by commas.
+func (r *report) renewed(only string) *table {
+	which := names()
+	if only != "" {
+		which = strings.Split(only, ",")
 	}
-	width := make([]int, 4) // the last column is not padded
-	for _, line := range cells {
-		for i := range width {
-			width[i] = max(width[i], len([]rune(line[i])))
+	t := r.committed
+	t.renew(which, &r.table)
+	fact := [2]string{"measured again", strings.Join(which, ", ")}
+	for _, f := range r.Facts {
+		if f[0] == "commit" || f[0] == "date" {
+			fact[1] += "; " + f[0] + " " + f[1]
 		}
 	}
-	var b strings.Builder
-	for _, line := range cells {
-		for i, cell := range line {
-			if i < len(width) {
-				cell += strings.Repeat(" ", width[i]-len([]rune(cell))+2)
-			}
-			b.WriteString(cell)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
+	t.Facts = slices.DeleteFunc(t.Facts, func(f [2]string) bool {
+		return f[0] == fact[0] && strings.HasPrefix(f[1], strings.Join(which, ", ")+";")
+	})
+	t.Facts = append(t.Facts, fact)
+	return t
 }
 
 // machine adds the facts about the machine and the run.
 func (r *report) machine(root string) {
 	r.fact("date", r.started.UTC().Format("2006-01-02 15:04 UTC"))
-	r.fact("command", "`"+r.command+"`")
+	r.fact("command", "`"+r.Command+"`")
 	r.fact("commit", oneLine(exec.Command("git", "-C", root, "describe", "--always", "--dirty")))
 	r.fact("machine", fmt.Sprintf("%s, %d cores, %s/%s, kernel %s", cpuModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, oneLine(exec.Command("uname", "-r"))))
 	r.fact("Go", strings.TrimPrefix(runtime.Version(), "go"))

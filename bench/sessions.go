@@ -64,8 +64,8 @@ func (b *bench) sessionRows(ctx context.Context) error {
 	}
 	what := thousands(b.size.stored) + " sessions"
 	b.report.add(row{
-		what: "start of a server with " + what + ", until it answers", target: "≤ 300", ours: millis(median(starts)),
-		note: fmt.Sprintf("median of %d; without sessions %s", len(starts), millis(median(bare))),
+		ID: "start", What: "start of a server with " + what + ", until it answers", Ours: millis(median(starts)), Numbers: []number{atMost("", ms(median(starts)), "ms", 300)},
+		Note: fmt.Sprintf("median of %d; without sessions %s", len(starts), millis(median(bare))),
 	})
 	if err := s.start(ctx); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *bench) sessionRows(ctx context.Context) error {
 			bytes, n = len(body), len(list.Sessions)
 		}
 		b.report.add(row{
-			what: fmt.Sprintf("%s: GET %s, whole answer", what, path), target: "≤ 30", ours: millis(median(took)),
-			note: fmt.Sprintf("median of %d, the first %s; %s sessions in %s", len(took), millis(first), thousands(n), megabytes(bytes)),
+			ID: path, What: fmt.Sprintf("%s: GET %s, whole answer", what, path), Ours: millis(median(took)), Numbers: []number{atMost("", ms(median(took)), "ms", 30)},
+			Note: fmt.Sprintf("median of %d, the first %s; %s sessions in %s", len(took), millis(first), thousands(n), megabytes(bytes)),
 		})
 	}
 	return nil

@@ -116,8 +116,52 @@ func percentile[T cmp.Ordered](values []T, p float64) (v T) {
 
 func median[T cmp.Ordered](values []T) T { return percentile(values, 50) }
 
+// A spread holds percentiles of times.
+type spread struct{ p50, p95, p99 time.Duration }
+
+func spreadOf(all []time.Duration) spread {
+	return spread{percentile(all, 50), percentile(all, 95), percentile(all, 99)}
+}
+
+// medians returns the median of each percentile.
+func medians(all []spread) spread {
+	mid := func(of func(spread) time.Duration) time.Duration { return median(each(all, of)) }
+	return spread{
+		mid(func(s spread) time.Duration { return s.p50 }), mid(func(s spread) time.Duration { return s.p95 }), mid(func(s spread) time.Duration { return s.p99 }),
+	}
+}
+
+func (s spread) String() string { return millis(s.p50) + " / " + millis(s.p95) + " / " + millis(s.p99) }
+
+// numbers returns the percentiles without targets.
+func (s spread) numbers() []number {
+	return []number{lower("p50", ms(s.p50), "ms"), lower("p95", ms(s.p95), "ms"), lower("p99", ms(s.p99), "ms")}
+}
+
+// within returns the percentiles, with the limit as target of those that are
+// named.
+func (s spread) within(limit time.Duration, names ...string) []number {
+	all := s.numbers()
+	for i, n := range all {
+		if slices.Contains(names, n.Name) {
+			all[i] = atMost(n.Name, n.Value, n.Unit, ms(limit))
+		}
+	}
+	return all
+}
+
+// compareWith adds the times of a peer to a row, and targets for the ratios of p50
+// and p99. how says how the peer differs.
+func (w *row) compareWith(peer, how string, ours, other spread, p50, p99 float64) {
+	w.Peer = fmt.Sprintf("%s (%s) %s; ratio of p50 %.2f, of p95 %.2f, of p99 %.2f", peer, how, other,
+		ratio(ours.p50, other.p50), ratio(ours.p95, other.p95), ratio(ours.p99, other.p99))
+	w.Numbers = append(w.Numbers, keep(ratioAtMost("p50", ms(ours.p50), ms(other.p50), peer, p50), ratioAtMost("p99", ms(ours.p99), ms(other.p99), peer, p99))...)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 func millis(d time.Duration) string {
-	ms := float64(d) / float64(time.Millisecond)
+	ms := ms(d)
 	switch {
 	case ms >= 100:
 		return fmt.Sprintf("%.0f", ms)

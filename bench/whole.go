@@ -7,12 +7,15 @@ import (
 	"io/fs"
 )
 
+// wholeTarget is what a row without numbers would have to meet.
+const wholeTarget = "p50 ≤ 0.5× opencode; p99 ≤ 0.4× opencode"
+
 // wholeRows measures the time from the model to the client: through the real
 // agent and Runnel, and through a peer that is agent and server in one program.
 func (b *bench) wholeRows(ctx context.Context) error {
 	agent, err := b.w.realAgent()
 	if err != nil {
-		return b.notInstalled(err, "model writes a delta → client has it", "")
+		return b.notInstalled(err, "model writes a delta → client has it", wholeTarget)
 	}
 	m, err := startModel(ctx)
 	if err != nil {
@@ -56,16 +59,16 @@ func (b *bench) wholeRow(ctx context.Context, lanes []lane) error {
 	if err != nil {
 		return err
 	}
-	w := row{what: fmt.Sprintf("model writes a delta → client has it, %d/s, SSE, through Claude Code and Runnel; p50 / p99", paced)}
+	w := row{What: fmt.Sprintf("model writes a delta → client has it, %d/s, SSE, through Claude Code and Runnel; p50 / p95 / p99", paced)}
 	for _, l := range lanes {
 		if l.s == b.ours {
-			w.ours, w.note = latencies(got[l]), shortfall(got[l])
+			w.Ours, w.Note, w.Numbers = typical(got[l]).String(), shortfall(got[l]), typical(got[l]).numbers()
 			continue
 		}
-		w.peer = fmt.Sprintf("%s (agent and server in one) %s", l.s.name(), latencies(got[l]))
-		if ours := got[lanes[0]]; lanes[0].s == b.ours {
-			w.peer += fmt.Sprintf("; ratio of p50 %.2f, of p99 %.2f", ratio(p50(ours), p50(got[l])), ratio(p99(ours), p99(got[l])))
-		}
+		w.compareWith(l.s.name(), "agent and server in one", typical(got[lanes[0]]), typical(got[l]), 0.5, 0.4)
+	}
+	if w.Peer == "" {
+		w.Target = wholeTarget
 	}
 	b.report.add(w)
 	return nil

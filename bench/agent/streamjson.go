@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -61,6 +62,13 @@ func (a *streamJSON) turn(ctx context.Context, id string, plan load.Plan) {
 		return a.out.write(object{
 			"type": "stream_event", "event": event, "parent_tool_use_id": nil, "session_id": sessionID, "uuid": sessionID, "api_message_id": id,
 		})
+	}
+	for i := range plan.Items {
+		write(object{"type": "assistant", "parent_tool_use_id": nil, "message": object{
+			"id": id + "_" + strconv.Itoa(i), "type": "message", "role": "assistant", "model": "bench", "stop_reason": nil,
+			"content": []object{{"type": "text", "text": fmt.Sprintf("Item %d: a paragraph with `code` and **bold** text.", i)}},
+			"usage":   object{"input_tokens": 1, "output_tokens": 1},
+		}})
 	}
 	message := object{"id": id, "type": "message", "role": "assistant", "model": "bench", "content": []object{}, "stop_reason": nil, "usage": object{"input_tokens": 1, "output_tokens": 1}}
 	write(object{"type": "system", "subtype": "init", "model": "bench", "tools": []string{}, "permissionMode": "default", "claude_code_version": "2.1.329"})

@@ -9,6 +9,9 @@ package load
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,14 +21,16 @@ import (
 type Plan struct {
 	Events int     // number of deltas
 	Rate   float64 // deltas per second; 0 means as fast as possible
+	Items  int     // number of whole messages before the deltas
 	Tool   bool    // start a process in its own session, like the tools of agents
+	Gate   string  // path of a unix socket; each delta waits for a byte from it; empty if they do not wait
 }
 
 const opening = "bench: "
 
 // Prompt returns the prompt that requests p.
 func (p Plan) Prompt() string {
-	return fmt.Sprintf("%sevents=%d rate=%g tool=%t", opening, p.Events, p.Rate, p.Tool)
+	return fmt.Sprintf("%sevents=%d rate=%g items=%d tool=%t gate=@%s end", opening, p.Events, p.Rate, p.Items, p.Tool, url.PathEscape(p.Gate))
 }
 
 // Parse returns the last plan in text, which may be a prompt or a whole
@@ -35,17 +40,38 @@ func Parse(text string) (p Plan, ok bool) {
 	if at < 0 {
 		return Plan{}, false
 	}
-	n, err := fmt.Sscanf(text[at+len(opening):], "events=%d rate=%g tool=%t", &p.Events, &p.Rate, &p.Tool)
-	return p, err == nil && n == 3
+	var gate string
+	if _, err := fmt.Sscanf(text[at+len(opening):], "events=%d rate=%g items=%d tool=%t gate=%s end", &p.Events, &p.Rate, &p.Items, &p.Tool, &gate); err != nil {
+		return Plan{}, false
+	}
+	var err error
+	p.Gate, err = url.PathUnescape(strings.TrimPrefix(gate, "@"))
+	return p, err == nil
 }
 
 // Write calls emit for each delta of p, at its time and with its text, until
 // ctx ends. It returns how many deltas it emitted.
 func (p Plan) Write(ctx context.Context, emit func(text string) error) (n int, err error) {
+	pass := func() error { return nil }
+	if p.Gate != "" {
+		gate, err := new(net.Dialer).DialContext(ctx, "unix", p.Gate)
+		if err != nil {
+			return 0, err
+		}
+		defer gate.Close()
+		defer context.AfterFunc(ctx, func() { _ = gate.Close() })() // unblocks pass
+		pass = func() error {
+			_, err := io.ReadFull(gate, make([]byte, 1))
+			return err
+		}
+	}
 	start := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for n < p.Events {
+		if err := pass(); err != nil {
+			return n, err
+		}
 		if p.Rate > 0 {
 			timer.Reset(time.Until(start.Add(time.Duration(float64(n) / p.Rate * float64(time.Second)))))
 			select {

@@ -2,6 +2,10 @@ package load
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +14,7 @@ import (
 )
 
 func TestPlanSurvivesThePrompt(t *testing.T) {
-	for _, want := range []Plan{{}, {20000, 0, false}, {2000, 195, true}, {5, 0.5, true}} {
+	for _, want := range []Plan{{}, {20000, 0, 0, false, ""}, {2000, 195, 3, true, ""}, {5, 0.5, 0, true, "/tmp/a folder/steps"}} {
 		got, ok := Parse(Plan{Events: 1}.Prompt() + "\n" + want.Prompt())
 		if !ok || got != want {
 			t.Errorf("%q: %+v %v", want.Prompt(), got, ok)
@@ -41,6 +45,40 @@ func TestStampsSurviveTheStream(t *testing.T) {
 			t.Errorf("%d stamps in none", got)
 		}
 	})
+}
+
+func TestAPlanWaitsForItsGate(t *testing.T) {
+	gate, err := net.Listen("unix", filepath.Join(t.TempDir(), "gate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	emitted, done := make(chan string), make(chan error, 1)
+	go func() {
+		_, err := Plan{Events: 3, Gate: gate.Addr().String()}.Write(t.Context(), func(text string) error {
+			emitted <- text
+			return nil
+		})
+		done <- err
+	}()
+	conn, err := gate.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		select {
+		case text := <-emitted:
+			t.Errorf("%q before the gate opened", text)
+		default:
+		}
+		if _, err := conn.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		<-emitted
+	}
+	if err := errors.Join(conn.Close(), <-done); !errors.Is(err, io.EOF) {
+		t.Errorf("the gate closed before the third delta: %v", err)
+	}
 }
 
 func TestAPlanEndsWithItsContext(t *testing.T) {

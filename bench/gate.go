@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// noiseFreePart is the part that the gate measures by default.
+const noiseFreePart = "counts"
+
+// A comparison is what the gate found.
+type comparison struct {
+	worse   []string // each makes the gate fail
+	better  []string // the committed table should be renewed
+	skipped []string // rows that this machine cannot measure, with the reason
+}
+
+// compare compares a run with the committed table: the noise-free numbers, and
+// with ratios set all that have a margin, such as ratios to peers. It leaves out the parts that did
+// not run. The margins are those of the committed table, so a change cannot
+// widen its own.
+func compare(old, now *table, ratios bool) (c comparison) {
+	ran := make(map[string]bool)
+	rows := make(map[string]row)
+	for _, w := range now.Rows {
+		ran[w.Part] = true
+		rows[w.ID] = w
+	}
+	for _, was := range old.Rows {
+		if !ran[was.Part] {
+			continue
+		}
+		is := rows[was.ID]
+		if is.Ours == unmeasured {
+			c.skipped = append(c.skipped, was.ID+": "+is.Note)
+			continue
+		}
+		for _, n := range was.Numbers {
+			if n.NoiseFree || ratios && n.Margin > 0 {
+				c.number(was.ID, n, is)
+			}
+		}
+	}
+	return c
+}
+
+// improve replaces each number by that of another run if that is better. What
+// disturbs a count on a busy machine makes it worse, and rarely twice.
+func (t *table) improve(by *table) {
+	for _, w := range t.Rows {
+		for i, n := range w.Numbers {
+			o, ok := by.number(w.ID, n.label())
+			if ok && (n.Better == betterLower && o.Value < n.Value || n.Better == betterHigher && o.Value > n.Value) {
+				w.Numbers[i].Value = o.Value
+			}
+		}
+	}
+}
+
+// number compares one number of the committed table with the same number of a
+// row measured now.
+func (c *comparison) number(id string, was number, in row) {
+	name := id
+	if was.label() != "" {
+		name += ", " + was.label()
+	}
+	for _, is := range in.Numbers {
+		if is.label() != was.label() {
+			continue
+		}
+		by := is.Value - was.Value
+		if was.Better == betterHigher {
+			by = -by
+		}
+		text := fmt.Sprintf("%s: %g, was %g", name, is.Value, was.Value)
+		switch {
+		case was.Value == 0 && by > 0:
+			c.worse = append(c.worse, fmt.Sprintf("%s: worse, margin %s", text, percent(was.Margin)))
+		case by > was.Value*was.Margin:
+			c.worse = append(c.worse, fmt.Sprintf("%s: worse by %s, margin %s", text, percent(by/was.Value), percent(was.Margin)))
+		case -by > was.Value*was.Margin:
+			c.better = append(c.better, text)
+		}
+		return
+	}
+	c.worse = append(c.worse, fmt.Sprintf("%s: not measured any more, was %g", name, was.Value))
+}
+
+// pass compares the run with the committed table. If a noise-free number got
+// worse, it measures once more and takes the better value.
+func (b *bench) pass(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	now := &b.report.table
+	c := compare(b.report.committed, now, o.ratios)
+	if len(c.worse) > 0 && !o.ratios {
+		b.w.logf("measuring once more, because these are worse than in the committed table: %s", strings.Join(c.worse, "; "))
+		again := &bench{size: b.size, before: b.before, report: &report{started: time.Now(), committed: b.report.committed}}
+		if err := again.measure(ctx, o.only, o.program, stderr); err != nil {
+			return err
+		}
+		now.improve(&again.report.table)
+		c = compare(b.report.committed, now, false)
+	}
+	return c.print(stdout)
+}
+
+// print prints what does not make the gate fail. It returns an error if
+// something got worse.
+func (c comparison) print(out io.Writer) error {
+	var b strings.Builder
+	for _, s := range c.skipped {
+		b.WriteString("not compared: " + s + "\n")
+	}
+	for _, s := range c.better {
+		b.WriteString("better than the table; renew it with make bench-renew: " + s + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	if len(c.worse) > 0 {
+		return errors.Join(errors.New("worse than the committed table:\n  "+strings.Join(c.worse, "\n  ")+"\nif this is intended, renew the table with make bench-renew and commit it"), err)
+	}
+	return err
+}
