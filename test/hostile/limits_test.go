@@ -410,30 +410,46 @@ func TestUnreadSubscriptionsHoldLittleMemory(t *testing.T) {
 				w.Send(id, tt.plan.prompt())
 				w.idle(id)
 			}
-			var sockets []*webSocket
-			for range clients {
-				sockets = append(sockets, w.webSocket())
-			}
-			before := w.heap()
-			began := time.Now()
-			for _, s := range sockets {
-				s.send(t, object{"type": "session:subscribe", "sessionId": id})
-				if _, err := s.in.Peek(1); err != nil { // waits until the history begins to arrive
-					t.Fatal(err)
+			for attempt := 1; ; attempt++ {
+				took, ok := w.unread(id, clients, tt.most)
+				t.Logf("attempt %d: %d unread subscriptions take %.0f kB", attempt, clients, took/1e3)
+				if took <= tt.most {
+					break
 				}
-			}
-			// The server disconnects a client that has read nothing for 15 s.
-			const deadline = 12 * time.Second
-			took := w.heap() - before
-			for took > tt.most && time.Since(began) < deadline {
-				took = w.heap() - before
-			}
-			t.Logf("%d unread subscriptions take %.0f kB after %v", clients, took/1e3, time.Since(began))
-			if took > tt.most || time.Since(began) >= deadline {
-				t.Errorf("%d unread subscriptions take %.0f kB after %v, want at most %.0f kB", clients, took/1e3, time.Since(began), tt.most/1e3)
+				if ok || attempt == 10 {
+					t.Fatalf("want at most %.0f kB", tt.most/1e3)
+				}
 			}
 		})
 	}
+}
+
+// unread opens subscriptions of clients that read nothing. It returns the memory
+// in bytes that they take once that is at most enough, or before the server
+// disconnects them after 15 s. ok is false if the machine was so busy that the
+// server may have had too little time.
+func (w *world) unread(id string, clients int, enough float64) (took float64, ok bool) {
+	w.t.Helper()
+	var sockets []*webSocket
+	for range clients {
+		s := w.webSocket()
+		defer s.Close()
+		sockets = append(sockets, s)
+	}
+	before := w.heap()
+	began := time.Now()
+	for _, s := range sockets {
+		s.send(w.t, object{"type": "session:subscribe", "sessionId": id})
+		if _, err := s.in.Peek(1); err != nil { // waits until the history begins to arrive
+			w.t.Fatal(err)
+		}
+	}
+	opened := time.Since(began)
+	times := 0
+	for took = enough + 1; took > enough && time.Since(began) < 12*time.Second; times++ {
+		took = w.heap() - before
+	}
+	return took, opened < 4*time.Second && times > 5
 }
 
 // TestStrangersCannotTakeAllDescriptors opens many connections without a
