@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/once"
 	"github.com/runnel-dev/runnel/gateway/policy"
@@ -54,6 +55,10 @@ type Config struct {
 	// start a subagent if every check of package profile (every gate) permits
 	// it. Default: these agents start no subagents.
 	GovernedDelegation bool
+
+	// Conversations lists the conversations that agents have stored; see
+	// [ConversationsOf]. Default: none are listed.
+	Conversations bool
 
 	Limits Limits // Default: none
 
@@ -120,6 +125,7 @@ type Gateway struct {
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
+	stored   *conversations.Index // nil if Config.Conversations is not set
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -167,6 +173,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
+	g.stored = openConversations(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
@@ -209,6 +216,9 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Wait()
 		g.stop()
 		g.work.Wait()
+		if g.stored != nil {
+			g.stored.Close()
+		}
 		g.uploads.close()
 	}()
 	select {
