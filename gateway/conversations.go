@@ -53,6 +53,9 @@ type ConversationPage struct {
 	Disabled      bool           `json:"disabled,omitempty" doc:"Whether the server lists no conversations, because its setting conversations is false."`
 }
 
+// A ConversationQuery selects stored conversations.
+type ConversationQuery = conversations.Query
+
 // Conversations lists the conversations that the agents of a Gateway have
 // stored, whether or not they are sessions.
 type Conversations struct{ g *Gateway }
@@ -63,7 +66,7 @@ func ConversationsOf(g *Gateway) Conversations { return Conversations{g} }
 // List returns the conversations that q selects, newest change first; see
 // [conversations.Index.List]. If ctx is from [WithProject], it returns only
 // conversations of that project.
-func (c Conversations) List(ctx context.Context, q conversations.Query) (ConversationPage, error) {
+func (c Conversations) List(ctx context.Context, q ConversationQuery) (ConversationPage, error) {
 	out := ConversationPage{Conversations: []Conversation{}}
 	if c.g.stored == nil {
 		out.Disabled = true
