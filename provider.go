@@ -150,8 +150,9 @@ type (
 		// contains no conversation or cannot be read.
 		Summarize(ctx context.Context, f StoredFile) (Conversation, error)
 	}
-	// A Sharer continues the stored conversations of another provider's agent.
-	// That provider lists them. SharesWith returns the other provider's name.
+	// A Sharer may continue the stored conversations of another provider's
+	// agent, which are listed only for that provider. SharesWith returns the
+	// other provider's name, or "" if the agent has conversations of its own.
 	Sharer interface{ SharesWith() string }
 	// A Finder can find one stored conversation without listing all. After
 	// SESSION_NOT_FOUND a complete listing may still contain the conversation.

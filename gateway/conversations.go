@@ -50,7 +50,7 @@ type ConversationPage struct {
 	Conversations []Conversation `json:"conversations" doc:"The conversations, newest change first."`
 	Next          string         `json:"next,omitempty" doc:"Position for the parameter after of the next page. Absent on the last page."`
 	Checking      []string       `json:"checking,omitempty" doc:"Kinds of agents whose conversations are still being read. Their conversations may be missing or outdated; repeat the request later."`
-	Disabled      bool           `json:"disabled,omitempty" doc:"Whether the server lists no conversations, because its setting conversations is false."`
+	Disabled      bool           `json:"disabled,omitempty" doc:"Whether the server lists no conversations, because its setting list-conversations is false."`
 }
 
 // A ConversationQuery selects stored conversations.
@@ -109,7 +109,7 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 func (c Conversations) session(ctx context.Context, found conversations.Conversation, dir string) (string, error) {
 	var newest store.Session
 	for _, p := range c.g.cfg.Providers {
-		if shared, ok := p.(runnel.Sharer); p.Name() != found.CLIType && !(ok && shared.SharesWith() == found.CLIType) {
+		if conversations.Owner(p) != found.CLIType {
 			continue
 		}
 		list, err := c.g.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), found.AgentSessionID)

@@ -108,8 +108,8 @@ func (c *Config) setDefaults() error {
 //
 // Three goroutines run until Close: one writes the catalogue (recordWriter),
 // one closes idle sessions (reaper) and one prewarms agents (prewarm.Pool).
-// Short-lived goroutines count uses of rules, open and close sessions, copy
-// conversations, start the turns of queued prompts and probe agents. Close
+// Short-lived goroutines count uses of rules, open and close sessions, copy and
+// list conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
 type Gateway struct {
 	cfg      Config

@@ -45,7 +45,7 @@ type state struct {
 // newSource returns the source of a provider's conversations, or nil if the
 // provider lists none of its own.
 func newSource(p runnel.Provider) *source {
-	if _, ok := p.(runnel.Sharer); ok {
+	if Owner(p) != p.Name() {
 		return nil
 	}
 	s := &source{cliType: p.Name()}
@@ -55,6 +55,16 @@ func newSource(p runnel.Provider) *source {
 		return nil
 	}
 	return s
+}
+
+// Owner returns the CLIType under which the conversations of a provider's agent
+// are listed: the provider's name, or the name of another provider with which
+// it shares them.
+func Owner(p runnel.Provider) string {
+	if s, ok := p.(runnel.Sharer); ok && s.SharesWith() != "" {
+		return s.SharesWith()
+	}
+	return p.Name()
 }
 
 // concerns reports whether the source may have conversations that q selects.
