@@ -80,9 +80,9 @@ func (r remoteSessions) conversations(ctx context.Context) (all gateway.Conversa
 	}
 }
 
-// askPatience is how long a command without a server waits for agents that list
+// askWait is how long a command without a server waits for agents that list
 // their conversations themselves.
-const askPatience = 20 * time.Second
+const askWait = 20 * time.Second
 
 // finder lists the stored conversations without a server.
 type finder struct {
@@ -101,7 +101,7 @@ func (f finder) conversations(ctx context.Context, recs []store.Session, file st
 	}
 	f.app.knowKeys(f.config.agents)
 	x := conversations.New(conversations.Config{
-		Providers: f.app.providers, File: file, Redact: f.app.secrets.String, Patience: askPatience, Logger: f.app.logger(f.config),
+		Providers: f.app.providers, File: file, Redact: f.app.secrets.String, MaxWait: askWait, Logger: f.app.logger(f.config),
 	})
 	defer x.Close()
 	owners := make(map[string]string)

@@ -28,10 +28,10 @@ type Config struct {
 	// files, those of another [runnel.Discoverer] from the agent itself.
 	Providers []runnel.Provider
 
-	File     string              // the stored index. Default: the index is only in memory
-	Redact   func(string) string // removes secrets from a text. Default: none
-	Patience time.Duration       // how long List waits for agents and files. Default: 1.5 s
-	Logger   *slog.Logger        // Default: discards
+	File    string              // the stored index. Default: the index is only in memory
+	Redact  func(string) string // removes secrets from a text. Default: none
+	MaxWait time.Duration       // how long List waits for agents and files. Default: 1.5 s
+	Logger  *slog.Logger        // Default: discards
 }
 
 // A Conversation is one that an agent has stored.
@@ -74,7 +74,7 @@ func New(cfg Config) *Index {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Patience = cmp.Or(cfg.Patience, 1500*time.Millisecond)
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 1500*time.Millisecond)
 	x := &Index{cfg: cfg}
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	for _, p := range cfg.Providers {
@@ -113,7 +113,7 @@ type Page struct {
 }
 
 // List returns conversations, newest change first. For a first page, it looks
-// for changed files and waits for at most Config.Patience. If reading them
+// for changed files and waits for at most Config.MaxWait. If reading them
 // takes longer, the page has what is known, and its Checking is not empty. It
 // returns an error if q.After is invalid or ctx ends.
 func (x *Index) List(ctx context.Context, q Query) (Page, error) {
@@ -184,14 +184,14 @@ func (x *Index) refresh(q Query) (running []<-chan struct{}) {
 	return running
 }
 
-// await waits until all channels are closed, for at most Config.Patience.
+// await waits until all channels are closed, for at most Config.MaxWait.
 func (x *Index) await(ctx context.Context, running []<-chan struct{}) error {
-	patience := time.NewTimer(x.cfg.Patience)
-	defer patience.Stop()
+	timeout := time.NewTimer(x.cfg.MaxWait)
+	defer timeout.Stop()
 	for _, done := range running {
 		select {
 		case <-done:
-		case <-patience.C:
+		case <-timeout.C:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

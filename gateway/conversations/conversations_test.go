@@ -81,7 +81,7 @@ func (a *agent) took() []string {
 
 func open(t *testing.T, cfg Config) *Index {
 	t.Helper()
-	cfg.Patience = time.Minute
+	cfg.MaxWait = time.Minute
 	x := New(cfg)
 	t.Cleanup(x.Close)
 	return x
@@ -373,7 +373,7 @@ func TestSlowAgentDelaysNobodyAndIsAskedSeldom(t *testing.T) {
 
 func TestCloseStopsAnAgentThatListsForever(t *testing.T) {
 	stuck := &asked{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
-	x := New(Config{Providers: []runnel.Provider{stuck}, Patience: time.Nanosecond})
+	x := New(Config{Providers: []runnel.Provider{stuck}, MaxWait: time.Nanosecond})
 	if page, err := x.List(t.Context(), Query{Limit: 1}); err != nil || len(page.Checking) != 1 {
 		t.Errorf("%+v, %v", page, err)
 	}
