@@ -101,19 +101,7 @@ type Ends struct {
 // at most tail bytes at its end. It fails if the file is not a regular file, or
 // if a link leads out of dir.
 func ReadEnds(dir, file string, head, tail int64) (Ends, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return Ends{}, err
-	}
-	defer root.Close()
-	rel, err := filepath.Rel(dir, file)
-	if err != nil || !filepath.IsLocal(rel) {
-		return Ends{}, errors.New("agentconn: the file is outside of the agent's directory")
-	}
-	if st, err := root.Lstat(rel); err != nil || !st.Mode().IsRegular() {
-		return Ends{}, errors.Join(errors.New("agentconn: not a regular file"), err)
-	}
-	f, st, err := OpenPlain(root.OpenFile, rel)
+	f, st, err := openStored(dir, file)
 	if err != nil {
 		return Ends{}, err
 	}
@@ -138,6 +126,34 @@ func ReadEnds(dir, file string, head, tail int64) (Ends, error) {
 	}
 	ends.Head = completeLines(ends.Head)
 	return ends, nil
+}
+
+// ReadStored returns the first max bytes of a small file below dir. It fails
+// as ReadEnds does.
+func ReadStored(dir, file string, max int64) ([]byte, error) {
+	f, _, err := openStored(dir, file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, max))
+}
+
+// openStored opens a regular file below dir. It follows no link out of dir.
+func openStored(dir, file string) (*os.File, fs.FileInfo, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	rel, err := filepath.Rel(dir, file)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, nil, errors.New("agentconn: the file is outside of the agent's directory")
+	}
+	if st, err := root.Lstat(rel); err != nil || !st.Mode().IsRegular() {
+		return nil, nil, errors.Join(errors.New("agentconn: not a regular file"), err)
+	}
+	return OpenPlain(root.OpenFile, rel)
 }
 
 // readAt reads n bytes, or fewer if the file has become shorter.

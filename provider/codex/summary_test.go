@@ -79,9 +79,7 @@ func TestSummaryEqualsTheAgentsOwnList(t *testing.T) {
 	}
 }
 
-// TestRecordStored records the files in which the agent stores conversations:
-//
-//	go test ./provider/codex -run TestRecordStored -record
+// TestRecordStored records the files in which the agent stores conversations.
 func TestRecordStored(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")
