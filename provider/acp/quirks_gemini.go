@@ -37,7 +37,7 @@ func gemini() *quirks {
 			usage:      geminiUsage,
 		},
 		replay: replayQuirks{endsWithCommands: true},                                                                        // recording resume
-		stored: storedQuirks{dir: geminiStored, pattern: "*/chats/session-*.jsonl", line: geminiLine, folder: geminiFolder}, // testdata/stored/gemini
+		stored: storedQuirks{dir: geminiStored, pattern: "*/chats/session-*.jsonl", line: geminiLine, folder: geminiFolder}, // testdata/gemini/stored
 	}
 }
 

@@ -48,7 +48,7 @@ func qwen() *quirks {
 				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
-		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine}, // testdata/stored/qwen
+		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine}, // testdata/qwen/stored
 		replay: replayQuirks{
 			prompt: func(meta json.RawMessage) string { // failure, load
 				if ids := translate.DecodeLenient[qwenMeta](meta).Transcript.Records; len(ids) > 0 {

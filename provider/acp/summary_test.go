@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,7 +47,7 @@ func TestRecordStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recordtest.Home(t, fixtureDir(name))
 			r, id := converse(t, name, fixtureDir(name))
-			recordStored(t, name+"@"+r.Agent.Version, filepath.Join(r.Home.Dir, filepath.FromSlash(folder)), id)
+			recordStored(t, filepath.Join("testdata", name, "stored", "turns@"+r.Agent.Version+".txtar"), filepath.Join(r.Home.Dir, filepath.FromSlash(folder)), id)
 		})
 	}
 }
@@ -73,10 +72,10 @@ func converse(t *testing.T, name, root string) (r *rig, id string) {
 }
 
 // recordStored records the files of an agent below dir that belong to the
-// conversation id.
-func recordStored(t *testing.T, name, dir, id string) {
+// conversation id in the file to.
+func recordStored(t *testing.T, to, dir, id string) {
 	t.Helper()
-	a := &txtar.Archive{Comment: fmt.Appendf(nil, "The files that the agent stores about a conversation of two turns.\n\nRecorded with %s.\n", name)}
+	a := &txtar.Archive{Comment: []byte("The files that the agent stores about a conversation of two turns.\n")}
 	var names, texts []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, id[:8]) && d.Name() != ".project_root" {
@@ -97,16 +96,16 @@ func recordStored(t *testing.T, name, dir, id string) {
 			Name: strings.ReplaceAll(ids.Replace(names[i]), id[:8], ids[id][:8]), Data: []byte(portRE.ReplaceAllString(text, "127.0.0.1:1")),
 		})
 	}
-	recordtest.Save(t, filepath.Join("testdata", "stored", name+".txtar"), a)
+	recordtest.Save(t, to, a)
 }
 
 func TestSummaryOfRecordedFiles(t *testing.T) {
-	recordings, err := filepath.Glob("testdata/stored/*.txtar")
+	recordings, err := filepath.Glob("testdata/*/stored/*.txtar")
 	if err != nil || len(recordings) < len(filing) {
 		t.Fatalf("%q, %v", recordings, err)
 	}
 	for _, path := range recordings {
-		name, _, _ := strings.Cut(filepath.Base(path), "@")
+		name := filepath.Base(filepath.Dir(filepath.Dir(path)))
 		t.Run(name, func(t *testing.T) {
 			a, err := txtar.ParseFile(path)
 			if err != nil {
