@@ -66,7 +66,7 @@ func converse(t *testing.T, name, root string) (r *rig, id string) {
 	got := summaries(t, r.Provider)
 	if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || !strings.HasPrefix(got[0].Title, "go <<play") ||
 		got[0].LastMessage != "The last message." || got[0].CreatedAt.IsZero() || got[0].Size == 0 {
-		t.Errorf("%+v", got)
+		t.Fatalf("%+v", got)
 	}
 	return r, id
 }

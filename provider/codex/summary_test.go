@@ -94,6 +94,9 @@ func TestRecordStored(t *testing.T) {
 			r := newRigIn(t, fixtureDir)
 			f.play(r)
 			r.Close()
+			if got := summaries(t, r.Home.Codex); len(got) != 1 || got[0].Title == "" || got[0].LastMessage == "" {
+				t.Fatalf("%+v", got)
+			}
 			a := &txtar.Archive{Comment: []byte("The files that the agent stores. " + f.prose + "\n\nRecorded with Codex " + version + ".\n")}
 			files, err := filepath.Glob(filepath.Join(r.Home.Codex, "sessions", "*", "*", "*", "*.jsonl"))
 			if err != nil || len(files) == 0 {
