@@ -51,7 +51,7 @@ func histories() table {
 		{"a line of the file that does not decode", "the rest of the history is there", "cmd/runnel.TestOneUnreadableLineLeavesTheRestOfAHistory"},
 		{"discovery of conversations on disk", "gives directory, title, times and size", "provider/claude.TestDiscoverDescribesAConversation"},
 		{"a list of 10,000 conversations on disk", "reads only the files that changed since the last list", "gateway/conversations.TestOnlyChangedFilesAreReadAgain"},
-		{"discovery and links, pipes and files that are no conversations", "they are not followed and not listed", "internal/agentconn.TestStoredFilesFollowNoLinks"},
+		{"discovery and links below an agent's folder", "they are not followed", "internal/agentconn.TestStoredFilesFollowNoLinks"},
 		{"a token of one project and the list of conversations", "lists only those of its folder", "httpapi.TestStoredConversationsOfOtherProjectsAreInvisible"},
 		{"a turn that still runs in a terminal", "it is not ended by the load", "gateway.TestLoadAgainAddsTheRestOfATurnThatRanElsewhere"},
 		{"a secret in the stored conversation", "it is taken out, as it is live", "..TestFilteredHistory"},
