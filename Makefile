@@ -243,7 +243,7 @@ test-bench: ui $(SUPERVISOR) $(AGENTS_READY) ## vet and test the measurements, w
 
 .PHONY: record
 record: $(SUPERVISOR) $(AGENTS_READY) ## record testdata anew with the real agents; AGENT=codex,qwen selects some; read the diff before you commit it
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 60m -count 1 -p 1 -run '^TestRecord(Terminal)?$$' -- \
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 60m -count 1 -p 1 -run '^TestRecord(Terminal|Stored)?$$' -- \
 		$$(grep -rl 'flag.Bool("record"' --include='*_test.go' provider | xargs -n 1 dirname | sort -u | sed 's|^|./|') -record
 
 .PHONY: agents-newest

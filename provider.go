@@ -12,9 +12,10 @@ import (
 // A Provider knows how to run one kind of agent.
 //
 // It may implement more than this: [Historian], [PositionalHistorian],
-// [Discoverer], [Finder], [Translator], [Forker], [Preparer], [Accepter],
-// [Prober], [OptionTaker], [LoginChecker] and [ConnPrototype] are found by type
-// assertion, and [Capabilities] is computed from them.
+// [Discoverer], [Summarizer], [Sharer], [Finder], [Translator], [Forker],
+// [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker] and
+// [ConnPrototype] are found by type assertion, and [Capabilities] is computed
+// from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string
@@ -134,6 +135,25 @@ type (
 	Discoverer interface {
 		Discover(ctx context.Context, dir string) iter.Seq2[Conversation, error]
 	}
+	// A Summarizer can describe the conversations in its agent's files without
+	// starting the agent. An index of conversations calls StoredFiles often,
+	// and Summarize only for a file that has changed. Both are safe for
+	// concurrent use.
+	Summarizer interface {
+		// StoredFiles yields every file that may contain a conversation, in no
+		// particular order, and follows no links. It skips what it cannot read.
+		// It yields an error only if ctx ends.
+		StoredFiles(ctx context.Context) iter.Seq2[StoredFile, error]
+
+		// Summarize describes the conversation in a file. It reads at most 256
+		// KiB at the two ends of the file. It returns an error if the file
+		// contains no conversation or cannot be read.
+		Summarize(ctx context.Context, f StoredFile) (Conversation, error)
+	}
+	// A Sharer may continue the stored conversations of another provider's
+	// agent, which are listed only for that provider. SharesWith returns the
+	// other provider's name, or "" if the agent has conversations of its own.
+	Sharer interface{ SharesWith() string }
 	// A Finder can find one stored conversation without listing all. After
 	// SESSION_NOT_FOUND a complete listing may still contain the conversation.
 	Finder interface {
@@ -202,13 +222,25 @@ type Conversation struct {
 	AgentSessionID string    `json:"agentSessionId"`
 	Dir            string    `json:"projectDir,omitzero"`
 	Title          string    `json:"title,omitzero"`
-	File           string    `json:"-"` // "" to search for it
-	Older          []string  `json:"-"` // earlier files of the same conversation
-	Anywhere       bool      `json:"-"` // File may lie outside the agent's folders
-	Trusted        bool      `json:"-"` // Options.Trusted, if reading starts the agent
+	LastMessage    string    `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
+	File           string    `json:"-"`                    // "" to search for it
+	Older          []string  `json:"-"`                    // earlier files of the same conversation
+	Anywhere       bool      `json:"-"`                    // File may lie outside the agent's folders
+	Trusted        bool      `json:"-"`                    // Options.Trusted, if reading starts the agent
 	Size           int64     `json:"size,omitzero"`
 	CreatedAt      time.Time `json:"createdAt,omitzero"`
 	UpdatedAt      time.Time `json:"updatedAt,omitzero"`
+}
+
+// A StoredFile identifies one state of a file in which an agent stores a
+// conversation. As long as all its fields stay the same, so does the summary of
+// the conversation.
+type StoredFile struct {
+	Path    string    // absolute
+	Size    int64     // in bytes
+	ModTime time.Time // of the last change
+	Inode   uint64    // 0 if the system has none
+	Title   string    // title that the agent stores outside of the file. Default: none
 }
 
 // An Installation is the result of a probe of an agent on this machine.

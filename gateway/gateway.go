@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/once"
 	"github.com/runnel-dev/runnel/gateway/policy"
@@ -55,6 +56,10 @@ type Config struct {
 	// start a subagent if every check of package profile (every gate) permits
 	// it. Default: these agents start no subagents.
 	GovernedDelegation bool
+
+	// Conversations lists the conversations that agents have stored; see
+	// [ConversationsOf]. Default: none are listed.
+	Conversations bool
 
 	Limits Limits // Default: none
 
@@ -105,8 +110,8 @@ func (c *Config) setDefaults() error {
 // Four goroutines run until Close: one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
 // (reaper) and one prewarms agents (prewarm.Pool).
-// Short-lived goroutines count uses of rules, open and close sessions, copy
-// conversations, start the turns of queued prompts and probe agents. Close
+// Short-lived goroutines count uses of rules, open and close sessions, copy and
+// list conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
 type Gateway struct {
 	cfg      Config
@@ -122,6 +127,7 @@ type Gateway struct {
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
+	stored   *conversations.Index // nil if Config.Conversations is not set
 
 	checkpoints *checkpoints
 	roster      *roster
@@ -176,6 +182,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
 	g.importer = &importer{opener: g.opener, sessions: g.sessions}
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
+	g.stored = openConversations(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
@@ -220,6 +227,9 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Wait()
 		g.stop()
 		g.work.Wait()
+		if g.stored != nil {
+			g.stored.Close()
+		}
 		g.uploads.close()
 	}()
 	select {

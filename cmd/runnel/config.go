@@ -56,6 +56,8 @@ type config struct {
 	CompactAfter    time.Duration `koanf:"compact-after"`
 	StreamFamily    string        `koanf:"stream-family"`
 
+	ListConversations bool `koanf:"list-conversations"`
+
 	Limits limits `koanf:",squash"`
 
 	LogLevel  string `koanf:"log-level"`
@@ -103,6 +105,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Duration("prewarm-age", 10*time.Minute, "maximum age of a prewarmed agent; the server replaces an older agent, because it may have read outdated files")
 	fl.Duration("compact-after", time.Minute, "how long to keep streaming deltas after a turn; finished items are always kept; negative: forever")
 	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
+	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")

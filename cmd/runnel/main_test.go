@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/runnel-dev/runnel/supervise"
 
@@ -38,6 +40,8 @@ func params() testscript.Params {
 			"types": cmdTypes,
 			"rules": cmdRules,
 			"fill":  cmdFill,
+
+			"unpack": cmdUnpack,
 
 			"server":  cmdServer,
 			"http":    cmdHTTP,
@@ -99,6 +103,30 @@ func cmdRules(ts *testscript.TestScript, neg bool, args []string) {
 	turns, problems := checkLog(ts.ReadFile(args[0]))
 	if turns == 0 || len(problems) > 0 {
 		ts.Fatalf("%s: %d turns; %s", args[0], turns, strings.Join(problems, "; "))
+	}
+}
+
+// cmdUnpack writes the files of a recording whose names begin with a prefix to
+// a directory. The path of the recording is relative to this folder:
+//
+//	unpack RECORDING PREFIX DIR
+func cmdUnpack(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: unpack RECORDING PREFIX DIR")
+	}
+	a, err := txtar.ParseFile(args[0])
+	ts.Check(err)
+	n := 0
+	for _, f := range a.Files {
+		if name, ok := strings.CutPrefix(f.Name, args[1]); ok {
+			path := filepath.Join(ts.MkAbs(args[2]), filepath.FromSlash(name))
+			ts.Check(os.MkdirAll(filepath.Dir(path), 0o700))
+			ts.Check(os.WriteFile(path, f.Data, 0o600))
+			n++
+		}
+	}
+	if n == 0 {
+		ts.Fatalf("%s has no file %s*", args[0], args[1])
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 // sessions reads stored sessions, from the server or from the data directory.
 type sessions interface {
 	list(ctx context.Context, all bool) ([]gateway.Status, error)
+	// conversations returns all conversations that agents have stored.
+	conversations(ctx context.Context) (gateway.ConversationPage, error)
 	// whole returns row completed by what only a server knows about the
 	// session.
 	whole(ctx context.Context, row gateway.Status) (gateway.Status, error)
@@ -67,8 +69,14 @@ func (a *app) sessionsList() *cobra.Command {
 		Long: `List sessions, newest activity first. STATE is idle, working, waiting (for an
 answer to an approval), failed (the last turn failed), loading or dead (ended;
 listed with --all). On a terminal, ids and long columns are shortened; commands
-accept the beginning of an id.`,
-		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId'",
+accept the beginning of an id.
+
+With --all, the list also has the conversations that the agents of this machine
+have stored and that are not sessions. Their STATE is elsewhere, and their ID is
+the agent's own; 'runnel run --agent AGENT --resume ID' continues them. Without
+a running server, the command starts the agents that do not store conversations
+in files of their own, and asks them.`,
+		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId // empty'",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
@@ -76,20 +84,32 @@ accept the beginning of an id.`,
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return a.printJSON(append([]gateway.Status{}, rows...)) // prints an empty array instead of null
+				var found gateway.ConversationPage
+				if all {
+					if found, err = s.conversations(cmd.Context()); err != nil {
+						return err
+					}
+					a.tellUnlisted(found)
 				}
-				return a.printSessions(rows, all)
+				list := merged(rows, found.Conversations)
+				if asJSON {
+					values := []any{} // prints an empty array instead of null
+					for _, r := range list {
+						values = append(values, r.value())
+					}
+					return a.printJSON(values)
+				}
+				return a.printSessions(list, all)
 			})
 		},
 	}
 	placeFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "also list ended sessions")
+	cmd.Flags().BoolVar(&all, "all", false, "also list ended sessions, and conversations that began outside of runnel")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return cmd
 }
 
-func (a *app) printSessions(rows []gateway.Status, all bool) error {
+func (a *app) printSessions(rows []listedRow, all bool) error {
 	switch {
 	case len(rows) == 0 && all:
 		a.stderrf("There are no sessions yet.")
@@ -101,14 +121,22 @@ func (a *app) printSessions(rows []gateway.Status, all bool) error {
 	t := table{columns: []column{{"ID", whole}, {"AGENT", cutEnd}, {"STATE", whole}, {"LAST ACTIVE", whole}, {"FOLDER", cutStart}, {"TITLE", cutEnd}}}
 	var ids []string
 	for _, r := range rows {
-		ids = append(ids, r.SessionID)
+		if r.session != nil {
+			ids = append(ids, r.session.SessionID)
+		}
 	}
 	width := a.width()
 	if width > 0 {
 		ids = beginnings(ids)
 	}
-	for i, r := range rows {
-		t.add(cell(ids[i]), cell(r.CLIType), cell(stateWord(r)), when(r.LastActiveAt), cell(r.ProjectDir), cell(oneLine(r.Title, 60)))
+	for _, r := range rows {
+		if c := r.conversation; r.session == nil {
+			t.add(cell(c.AgentSessionID), cell(c.CLIType), "elsewhere", when(c.UpdatedAt), cell(c.ProjectDir), cell(oneLine(c.Title, 60)))
+			continue
+		}
+		s := r.session
+		t.add(cell(ids[0]), cell(s.CLIType), cell(stateWord(*s)), when(s.LastActiveAt), cell(s.ProjectDir), cell(oneLine(s.Title, 60)))
+		ids = ids[1:]
 	}
 	return t.write(a.out, width)
 }
@@ -301,13 +329,13 @@ func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 		return err
 	}
 	if !exists(c.Data) {
-		return f(noSessions{}) // reading must not create a data directory
+		return f(noSessions{finder{a, c}}) // reading must not create a data directory
 	}
 	st, err := openStore(cmd.Context(), c.Data)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(localSessions{st}), st.Close())
+	return errors.Join(f(localSessions{st, finder{a, c}}), st.Close())
 }
 
 type remoteSessions struct{ ad *admin }
@@ -354,7 +382,7 @@ func (r remoteSessions) items(ctx context.Context, id string, f func(frame) erro
 }
 
 // noSessions represents a data directory that does not exist yet.
-type noSessions struct{}
+type noSessions struct{ find finder }
 
 func (noSessions) list(context.Context, bool) ([]gateway.Status, error) { return nil, nil }
 func (noSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, error) {
@@ -363,7 +391,10 @@ func (noSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, 
 func (noSessions) items(_ context.Context, _ string, _ func(frame) error) error { return nil }
 
 // localSessions reads the sessions of a data directory that no server uses.
-type localSessions struct{ st stored }
+type localSessions struct {
+	st   stored
+	find finder
+}
 
 // stored is the part of a store that localSessions reads.
 type stored interface {

@@ -45,7 +45,7 @@ func TestSessionListReadsNoLongOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &listCounter{Store: st}
-	rows, err := localSessions{l}.list(t.Context(), false)
+	rows, err := localSessions{st: l}.list(t.Context(), false)
 	if err != nil || len(rows) != 1 || rows[0].Given["pace"] != "fast" {
 		t.Fatalf("got %+v, %v", rows, err)
 	}

@@ -103,7 +103,7 @@ type step struct {
 
 var steps = []step{
 	{name: "conformance", what: "the conformance suite", tests: []string{"TestConformance"}, flag: "-results"},
-	{name: "recordings", what: "the recordings", tests: []string{"TestRecord", "TestRecordTerminal"}, flag: "-record"},
+	{name: "recordings", what: "the recordings", tests: []string{"TestRecord", "TestRecordTerminal", "TestRecordStored"}, flag: "-record"},
 }
 
 // run runs the step and writes its output to a log file. A failing test is no

@@ -29,6 +29,10 @@ type Agent struct {
 	// value means that Runnel passes no API key to the agent.
 	Key agentconn.Key
 
+	// Shares is the name of the provider whose agent stores the conversations,
+	// if that is another agent.
+	Shares string
+
 	Efforts   []string // values for the reasoning effort; a model may support fewer
 	AnyEffort bool     // the values are known only once a conversation is open
 
@@ -50,7 +54,7 @@ var inheritAll = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
 // agents lists the known agents.
 var agents = []Agent{
 	{
-		Name: "codex-acp", DisplayName: "Codex (ACP)", Command: []string{"codex-acp"}, Version: 2,
+		Name: "codex-acp", DisplayName: "Codex (ACP)", Command: []string{"codex-acp"}, Version: 2, Shares: "codex",
 		Install: "npm install -g @agentclientprotocol/codex-acp", Login: "codex login",
 		Env:     []string{"NO_BROWSER=1"},
 		Inherit: []string{"CODEX_*", "OPENAI_*", "MODEL_PROVIDER", "INITIAL_AGENT_MODE"},
@@ -64,7 +68,7 @@ var agents = []Agent{
 		Resumes:       true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true, Gated: true,
 	},
 	{
-		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"},
+		Name: "claude-agent-acp", DisplayName: "Claude Agent (ACP)", Command: []string{"claude-agent-acp"}, Shares: "claude-code",
 		Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude auth login",
 		Env:             []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // store the whole turn before reporting its end
 		Inherit:         []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},

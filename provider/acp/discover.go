@@ -33,6 +33,9 @@ type listedSession struct {
 	Updated time.Time `json:"updatedAt"`
 }
 
+// SharesWith implements [runnel.Sharer].
+func (p *provider) SharesWith() string { return p.agent.Shares }
+
 // Discover implements [runnel.Discoverer]. It starts an agent, reads its list
 // of stored conversations, and stops it.
 func (p listingProvider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {

@@ -35,6 +35,15 @@ type (
 	historyProvider struct{ *provider }       // reads stored conversations
 	listingProvider struct{ historyProvider } // also lists them
 	forkingProvider struct{ listingProvider } // also continues copies of them
+
+	filedProvider struct { // stores conversations in files that Runnel can list, but cannot read them
+		*provider
+		filed
+	}
+	filedListingProvider struct {
+		listingProvider
+		filed
+	}
 )
 
 // New returns a provider for an agent.
@@ -42,11 +51,16 @@ func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
 
 func newProvider(p *provider) runnel.Provider {
 	p.knownCaps = new(knownCaps)
+	files := p.agent.quirks().stored.pattern != ""
 	switch a := p.agent; {
+	case !a.Loads && files:
+		return filedProvider{p, filed{p}}
 	case !a.Loads:
 		return p
 	case !a.Lists:
 		return historyProvider{p}
+	case !a.Forks && files:
+		return filedListingProvider{listingProvider{historyProvider{p}}, filed{p}}
 	case !a.Forks:
 		return listingProvider{historyProvider{p}}
 	}

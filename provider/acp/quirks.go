@@ -20,6 +20,7 @@ type quirks struct {
 	startup startupQuirks
 	live    liveQuirks
 	replay  replayQuirks
+	stored  storedQuirks
 }
 
 // startupQuirks apply while an agent starts and opens a conversation. modes and

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -36,7 +38,8 @@ func gemini() *quirks {
 			wholeFiles: true, // recording edit
 			usage:      geminiUsage,
 		},
-		replay: replayQuirks{endsWithCommands: true}, // recording resume
+		replay: replayQuirks{endsWithCommands: true},                                                                        // recording resume
+		stored: storedQuirks{dir: geminiStored, pattern: "*/chats/session-*.jsonl", line: geminiLine, folder: geminiFolder}, // testdata/gemini/stored
 	}
 }
 
@@ -91,6 +94,62 @@ func geminiWaitResumable(ctx context.Context, env []string, session string) erro
 			return runnel.Fail(runnel.Timeout, "gave up waiting until Gemini CLI can resume the conversation", ctx.Err())
 		}
 	}
+}
+
+// geminiStored returns the folder that has a folder for each directory in which
+// the agent was used.
+func geminiStored(env []string) string {
+	dir := inHome(".gemini", "tmp")(env)
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "GEMINI_CLI_HOME="); ok && v != "" {
+			dir = filepath.Join(v, ".gemini", "tmp")
+		}
+	}
+	return dir
+}
+
+// geminiLine reads a line of a stored conversation. Threads of subagents have
+// another kind than main.
+func geminiLine(s *storedSummary, line []byte) {
+	type message struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+	}
+	l := translate.DecodeLenient[struct {
+		message
+		Session string    `json:"sessionId"`
+		Kind    string    `json:"kind"`
+		Start   time.Time `json:"startTime"`
+		Set     struct {
+			Messages []message `json:"messages"` // replace the messages before
+		} `json:"$set"`
+	}](line)
+	if l.Session != "" && l.Kind == "main" && s.id == "" {
+		s.id, s.created = l.Session, l.Start
+	}
+	for _, m := range append(l.Set.Messages, l.message) {
+		words := translate.DecodeLenient[string](m.Content)
+		for _, part := range translate.Each[storedPart](m.Content) {
+			words += part.Text
+		}
+		switch {
+		case strings.HasPrefix(words, "<session_context>"): // written by the agent
+		case m.Type == "user":
+			s.prompted(words)
+		case m.Type == "gemini":
+			s.said(words)
+		}
+	}
+}
+
+// geminiFolder returns the directory of a stored conversation. The agent stores
+// its path in a file.
+func geminiFolder(dir, file string) string {
+	path, err := agentconn.ReadStored(dir, filepath.Join(filepath.Dir(file), "..", ".project_root"), event.MaxPath)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(path))
 }
 
 // geminiTool returns the name of a call's tool, which is part of the call's id

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
@@ -50,6 +51,7 @@ func qwen() *quirks {
 				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
+		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine}, // testdata/qwen/stored
 		replay: replayQuirks{
 			prompt: func(meta json.RawMessage) string { // failure, load
 				if ids := translate.DecodeLenient[qwenMeta](meta).Transcript.Records; len(ids) > 0 {
@@ -125,4 +127,31 @@ func qwenTitle(c *call) string {
 		return c.name + ": " + in.Description
 	}
 	return c.name
+}
+
+// qwenLine reads a line of a stored conversation.
+func qwenLine(s *storedSummary, line []byte) {
+	l := translate.DecodeLenient[struct {
+		Session    string    `json:"sessionId"`
+		CWD        string    `json:"cwd"`
+		Time       time.Time `json:"timestamp"`
+		Type       string    `json:"type"`
+		Provenance string    `json:"provenance"`
+		Message    struct {
+			Parts []storedPart `json:"parts"`
+		} `json:"message"`
+	}](line)
+	if s.id == "" {
+		s.id, s.dir, s.created = l.Session, l.CWD, l.Time
+	}
+	words := ""
+	for _, p := range l.Message.Parts {
+		words += p.Text
+	}
+	switch {
+	case l.Type == "user" && l.Provenance == "real_user":
+		s.prompted(words)
+	case l.Type == "assistant":
+		s.said(words)
+	}
 }

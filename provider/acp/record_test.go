@@ -100,6 +100,10 @@ func underlying(p runnel.Provider) *provider {
 		return p.provider
 	case forkingProvider:
 		return p.provider
+	case filedProvider:
+		return p.provider
+	case filedListingProvider:
+		return p.provider
 	}
 	return nil
 }

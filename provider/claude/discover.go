@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -25,14 +24,14 @@ import (
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
-// peek is the number of bytes that Discover reads at each end of a file.
+// peek is the number of bytes that describe reads at each end of a file.
 const peek = 64 << 10
 
 // Discover implements [runnel.Discoverer]. It reads only the beginning and the
 // end of each file.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
-		root, err := os.OpenRoot(filepath.Join(configDir(p.parent()), "projects"))
+		root, err := os.OpenRoot(p.projectsDir())
 		if err != nil {
 			return // the agent has stored no conversations
 		}
@@ -43,7 +42,7 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 				yield(runnel.Conversation{}, ctx.Err())
 				return
 			}
-			if seen[c.AgentSessionID] || !describe(root, &c) {
+			if seen[c.AgentSessionID] || !describe(root.Name(), &c) {
 				continue
 			}
 			seen[c.AgentSessionID] = true
@@ -82,41 +81,59 @@ func list(root *os.Root, dir string) []runnel.Conversation {
 	return out
 }
 
-// describe sets the conversation's directory, time of creation and title from
-// its file. It reports whether the file holds a conversation.
-func describe(root *os.Root, c *runnel.Conversation) bool {
-	rel, err := filepath.Rel(root.Name(), c.File)
-	if err != nil {
-		return false
-	}
-	f, _, err := agentconn.OpenPlain(root.OpenFile, rel)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var k fileSummary
-	head := make([]byte, peek)
-	n, err := io.ReadFull(f, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false
-	}
-	k.addAll(head[:n])
-	if c.Size > peek {
-		tail := make([]byte, min(peek, c.Size-peek))
-		n, err := f.ReadAt(tail, c.Size-int64(len(tail)))
-		if err != nil && err != io.EOF {
-			return false
+// StoredFiles implements [runnel.Summarizer].
+func (p *Provider) StoredFiles(ctx context.Context) iter.Seq2[runnel.StoredFile, error] {
+	return func(yield func(runnel.StoredFile, error) bool) {
+		for f, err := range agentconn.StoredFiles(ctx, p.projectsDir(), "*/*.jsonl") {
+			if (err != nil || conversationID(f.Path) != "") && !yield(f, err) {
+				return
+			}
 		}
-		_, rest, _ := bytes.Cut(tail[:n], []byte("\n"))
-		k.addAll(rest)
 	}
+}
+
+// Summarize implements [runnel.Summarizer].
+func (p *Provider) Summarize(_ context.Context, f runnel.StoredFile) (runnel.Conversation, error) {
+	c := runnel.Conversation{AgentSessionID: conversationID(f.Path), File: f.Path, Size: f.Size, UpdatedAt: f.ModTime}
+	if c.AgentSessionID == "" || !describe(p.projectsDir(), &c) {
+		return runnel.Conversation{}, notStored(nil)
+	}
+	return c, nil
+}
+
+// projectsDir returns the folder that has a folder for each directory in which
+// the agent was used.
+func (p *Provider) projectsDir() string { return filepath.Join(configDir(p.parent()), "projects") }
+
+// conversationID returns the id in the name of a conversation's file, or "".
+func conversationID(file string) string {
+	id := strings.TrimSuffix(filepath.Base(file), ".jsonl")
+	if uuid.Validate(id) != nil {
+		return ""
+	}
+	return id
+}
+
+// describe sets the conversation's directory, time of creation, title and last
+// message from its file below projects. It reports whether the file holds a
+// conversation.
+func describe(projects string, c *runnel.Conversation) bool {
+	ends, err := agentconn.ReadEnds(projects, c.File, peek, peek)
+	if err != nil {
+		return false
+	}
+	var k fileSummary
+	k.addAll(ends.Head)
+	k.addAll(ends.Tail)
 	c.Dir, c.CreatedAt, c.Title = k.cwd, k.created, text.OneLine(cmp.Or(k.title, k.lastPrompt), 200)
+	c.LastMessage = text.OneLine(k.lastMessage, 200)
 	return k.hasMessages || c.Title != ""
 }
 
 // fileSummary has the facts in a file that describe its conversation.
 type fileSummary struct {
 	title, lastPrompt, cwd string
+	lastMessage            string
 	created                time.Time
 	hasMessages            bool
 }
@@ -144,21 +161,34 @@ func (k *fileSummary) add(line []byte) {
 		k.lastPrompt = e.LastPrompt
 	case e.Type == "assistant":
 		k.hasMessages = true // the prompt may be outside the part that was read
+		k.said(&e)
 	case e.Type == "user" && !e.IsMeta && !e.isResult() && e.Message != nil:
 		k.hasMessages = true
 		prompt, _ := e.Message.Content.withoutWarning()
 		if promptText := prompt.text(); k.lastPrompt == "" && !strings.HasPrefix(promptText, "<") {
 			k.lastPrompt = promptText
 		}
+		k.said(&e)
 	}
 }
 
-// addAll reads the complete lines of data and skips an incomplete last line.
+// said sets the last message to the text of an entry, if the user or the model
+// wrote it in the main thread.
+func (k *fileSummary) said(e *entry) {
+	if e.Message == nil || e.IsSidechain || e.IsCompactSummary || e.Message.Model == syntheticModel {
+		return
+	}
+	words, _ := e.Message.Content.withoutWarning()
+	said := words.text()
+	if said != "" && !strings.HasPrefix(said, "<") && !strings.HasPrefix(said, interruptedByUser) {
+		k.lastMessage = said
+	}
+}
+
+// addAll reads the lines of data.
 func (k *fileSummary) addAll(data []byte) {
 	for line := range bytes.Lines(data) {
-		if bytes.HasSuffix(line, []byte("\n")) {
-			k.add(line)
-		}
+		k.add(line)
 	}
 }
 

@@ -50,6 +50,9 @@ func histories() table {
 		{"a prompt that quotes the agent's own words", "it is kept as the user's message", "provider/claude.TestStoredPromptCanContainTextOfTheHarness"},
 		{"a line of the file that does not decode", "the rest of the history is there", "cmd/runnel.TestOneUnreadableLineLeavesTheRestOfAHistory"},
 		{"discovery of conversations on disk", "gives directory, title, times and size", "provider/claude.TestDiscoverDescribesAConversation"},
+		{"a list of 10,000 conversations on disk", "reads only the files that changed since the last list", "gateway/conversations.TestOnlyChangedFilesAreReadAgain"},
+		{"discovery and links below an agent's folder", "they are not followed", "internal/agentconn.TestStoredFilesFollowNoLinks"},
+		{"a token of one project and the list of conversations", "lists only those of its folder", "httpapi.TestStoredConversationsOfOtherProjectsAreInvisible"},
 		{"a turn that still runs in a terminal", "it is not ended by the load", "gateway.TestLoadAgainAddsTheRestOfATurnThatRanElsewhere"},
 		{"a secret in the stored conversation", "it is taken out, as it is live", "..TestFilteredHistory"},
 	} {

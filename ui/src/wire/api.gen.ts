@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/conversations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List stored conversations
+         * @description Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
+         */
+        get: operations["listConversations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/harness/interrupt": {
         parameters: {
             query?: never;
@@ -1204,6 +1224,45 @@ export interface components {
             type: "select" | "boolean";
             /** @description Current value. */
             value: string;
+        };
+        Conversation: {
+            /** @description The agent's own id of the conversation. cliType:agentSessionId is accepted in place of a session id; POST /api/session/{id}/load makes the conversation a session. */
+            agentSessionId: string;
+            /** @description Kind of agent, such as claude-code. */
+            cliType: string;
+            /**
+             * Format: date-time
+             * @description Time of the first entry.
+             */
+            createdAt?: string;
+            /** @description Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it. */
+            lastMessage?: string;
+            /** @description Absolute path of the directory in which the conversation began, as the agent stored it. The directory may no longer exist. */
+            projectDir?: string;
+            /** @description Id of the newest session that continues the conversation. Absent if the conversation is not a session yet. */
+            sessionId?: string;
+            /**
+             * Format: int64
+             * @description Size of the conversation's files in bytes. Absent if the agent does not store the conversation in files.
+             */
+            size?: number;
+            /** @description Title, or the beginning of a prompt. At most 200 bytes. */
+            title?: string;
+            /**
+             * Format: date-time
+             * @description Time of the last change.
+             */
+            updatedAt?: string;
+        };
+        ConversationPage: {
+            /** @description Kinds of agents whose conversations are still being read. Their conversations may be missing or outdated; repeat the request later. */
+            checking?: string[];
+            /** @description The conversations, newest change first. */
+            conversations: components["schemas"]["Conversation"][];
+            /** @description Whether the server lists no conversations, because its setting list-conversations is false. */
+            disabled?: boolean;
+            /** @description Position for the parameter after of the next page. Absent on the last page. */
+            next?: string;
         };
         CreateAnswer: {
             /** @description Kind of agent. */
@@ -3876,6 +3935,100 @@ export interface operations {
                 };
             };
             /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listConversations: {
+        parameters: {
+            query?: {
+                /** @description Kind of agent. Default: all kinds. */
+                cliType?: string;
+                /** @description Absolute path of the conversations' directory. Default: all directories. */
+                projectDir?: string;
+                /** @description Position after which the page begins: next of the page before. Default: the first page. */
+                after?: string;
+                /** @description Maximum number of conversations on the page, at most 500. Default: 100. */
+                limit?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConversationPage"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CLI_TYPE */
             400: {
                 headers: {
                     [name: string]: unknown;

@@ -2447,6 +2447,51 @@ type ConfigOption struct {
 // ConfigOptionType select: the value is one of the choices. boolean: it is true or false.
 type ConfigOptionType string
 
+// Conversation defines model for Conversation.
+type Conversation struct {
+	// AgentSessionId The agent's own id of the conversation. cliType:agentSessionId is accepted in place of a session id; POST /api/session/{id}/load makes the conversation a session.
+	AgentSessionId string `json:"agentSessionId"`
+
+	// CliType Kind of agent, such as claude-code.
+	CliType string `json:"cliType"`
+
+	// CreatedAt Time of the first entry.
+	CreatedAt *time.Time `json:"createdAt,omitempty"`
+
+	// LastMessage Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it.
+	LastMessage *string `json:"lastMessage,omitempty"`
+
+	// ProjectDir Absolute path of the directory in which the conversation began, as the agent stored it. The directory may no longer exist.
+	ProjectDir *string `json:"projectDir,omitempty"`
+
+	// SessionId Id of the newest session that continues the conversation. Absent if the conversation is not a session yet.
+	SessionId *string `json:"sessionId,omitempty"`
+
+	// Size Size of the conversation's files in bytes. Absent if the agent does not store the conversation in files.
+	Size *int64 `json:"size,omitempty"`
+
+	// Title Title, or the beginning of a prompt. At most 200 bytes.
+	Title *string `json:"title,omitempty"`
+
+	// UpdatedAt Time of the last change.
+	UpdatedAt *time.Time `json:"updatedAt,omitempty"`
+}
+
+// ConversationPage defines model for ConversationPage.
+type ConversationPage struct {
+	// Checking Kinds of agents whose conversations are still being read. Their conversations may be missing or outdated; repeat the request later.
+	Checking *[]string `json:"checking,omitempty"`
+
+	// Conversations The conversations, newest change first.
+	Conversations []Conversation `json:"conversations"`
+
+	// Disabled Whether the server lists no conversations, because its setting list-conversations is false.
+	Disabled *bool `json:"disabled,omitempty"`
+
+	// Next Position for the parameter after of the next page. Absent on the last page.
+	Next *string `json:"next,omitempty"`
+}
+
 // CreateAnswer defines model for CreateAnswer.
 type CreateAnswer struct {
 	// CliType Kind of agent.
@@ -5077,6 +5122,21 @@ type UsageUpdatedEventType string
 type ListAgentsParams struct {
 	// Refresh Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
+}
+
+// ListConversationsParams defines parameters for ListConversations.
+type ListConversationsParams struct {
+	// CliType Kind of agent. Default: all kinds.
+	CliType *string `form:"cliType,omitempty" json:"cliType,omitempty"`
+
+	// ProjectDir Absolute path of the conversations' directory. Default: all directories.
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+
+	// After Position after which the page begins: next of the page before. Default: the first page.
+	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Limit Maximum number of conversations on the page, at most 500. Default: 100.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // HarnessCreateParams defines parameters for HarnessCreate.
@@ -7921,6 +7981,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListConversations List stored conversations
+	//
+	// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
+	//
+	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
+	ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// HarnessInterruptWithBody Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -8470,6 +8537,23 @@ type ClientInterface interface {
 // Corresponds with GET /api/agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAgentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListConversations List stored conversations
+//
+// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
+//
+// Corresponds with GET /api/conversations (the `ListConversations` operationId).
+func (c *Client) ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListConversationsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9702,6 +9786,96 @@ func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Reques
 		if params.Refresh != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "refresh", *params.Refresh, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListConversationsRequest constructs an http.Request for the ListConversations method
+func NewListConversationsRequest(server string, params *ListConversationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/conversations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.CliType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cliType", *params.CliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -11773,6 +11947,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
+	// ListConversationsWithResponse List stored conversations
+	//
+	// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
+	ListConversationsWithResponse(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*ListConversationsResponse, error)
+
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -12450,6 +12633,103 @@ func (r ListAgentsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListConversationsResponse429Headers the declared response headers of an HTTP 429 response for ListConversations
+type ListConversationsResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListConversationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ConversationPage
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListConversationsResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListConversationsResponse) GetJSON200() *ConversationPage {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListConversationsResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListConversationsResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListConversationsResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListConversationsResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListConversationsResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListConversationsResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListConversationsResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListConversationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListConversationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListConversationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListConversationsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17670,6 +17950,21 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
+// ListConversationsWithResponse List stored conversations
+//
+// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/conversations (the `ListConversations` operationId).
+func (c *ClientWithResponses) ListConversationsWithResponse(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*ListConversationsResponse, error) {
+	rsp, err := c.ListConversations(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListConversationsResponse(rsp)
+}
+
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
 // Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -18720,6 +19015,94 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListAgentsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListConversationsResponse parses an HTTP response from a ListConversationsWithResponse call
+func ParseListConversationsResponse(rsp *http.Response) (*ListConversationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListConversationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ConversationPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListConversationsResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway/conversations"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// ConversationsFile is the name of the index of conversations in the data
+// directory.
+const ConversationsFile = "conversations.index"
+
+// openConversations returns the index of the conversations that agents have
+// stored. If the configuration does not list them, it returns nil and deletes
+// the index of an earlier process.
+func openConversations(cfg Config) *conversations.Index {
+	file := ""
+	if cfg.DataDir != "" {
+		file = filepath.Join(cfg.DataDir, ConversationsFile)
+	}
+	if !cfg.Conversations {
+		if err := os.Remove(file); file != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
+			cfg.Logger.Warn("the index of conversations cannot be deleted", "error", err)
+		}
+		return nil
+	}
+	c := conversations.Config{Providers: cfg.Providers, File: file, Logger: cfg.Logger}
+	if cfg.Filter != nil {
+		c.Redact = func(s string) string { return cfg.Filter(runnel.Options{}).Text(s) }
+	}
+	return conversations.New(c)
+}
+
+// A Conversation is one that an agent of this machine has stored.
+type Conversation struct {
+	conversations.Conversation
+	SessionID string `json:"sessionId,omitempty" doc:"Id of the newest session that continues the conversation. Absent if the conversation is not a session yet."`
+}
+
+// A ConversationPage is a part of the list of conversations.
+type ConversationPage struct {
+	Conversations []Conversation `json:"conversations" doc:"The conversations, newest change first."`
+	Next          string         `json:"next,omitempty" doc:"Position for the parameter after of the next page. Absent on the last page."`
+	Checking      []string       `json:"checking,omitempty" doc:"Kinds of agents whose conversations are still being read. Their conversations may be missing or outdated; repeat the request later."`
+	Disabled      bool           `json:"disabled,omitempty" doc:"Whether the server lists no conversations, because its setting list-conversations is false."`
+}
+
+// A ConversationQuery selects stored conversations.
+type ConversationQuery = conversations.Query
+
+// Conversations lists the conversations that the agents of a Gateway have
+// stored, whether or not they are sessions.
+type Conversations struct{ g *Gateway }
+
+// ConversationsOf returns the stored conversations of the agents of g.
+func ConversationsOf(g *Gateway) Conversations { return Conversations{g} }
+
+// List returns the conversations that q selects, newest change first; see
+// [conversations.Index.List]. If ctx is from [WithProject], it returns only
+// conversations of that project.
+func (c Conversations) List(ctx context.Context, q ConversationQuery) (ConversationPage, error) {
+	out := ConversationPage{Conversations: []Conversation{}}
+	if c.g.stored == nil {
+		out.Disabled = true
+		return out, nil
+	}
+	own := onlyProject(ctx)
+	if q.ProjectDir != "" && q.ProjectDir != own {
+		q.ProjectDir = canonical(q.ProjectDir)
+	}
+	if own != "" {
+		if q.ProjectDir != "" && q.ProjectDir != own {
+			return out, nil
+		}
+		q.ProjectDir = own
+	}
+	if q.CLIType != "" {
+		p, err := c.g.opener.providers.Choose(q.CLIType)
+		if err != nil {
+			return out, err
+		}
+		q.CLIType = p.Name()
+	}
+	page, err := c.g.stored.List(ctx, q)
+	if err != nil {
+		return out, err
+	}
+	out.Next, out.Checking = page.Next, page.Checking
+	for _, found := range page.Conversations {
+		session, err := c.session(ctx, found, own)
+		if err != nil {
+			return out, storeError(err)
+		}
+		out.Conversations = append(out.Conversations, Conversation{found, session})
+	}
+	return out, nil
+}
+
+// session returns the id of the newest session that continues a conversation,
+// or "". If dir is not empty, it searches only the sessions of that project.
+func (c Conversations) session(ctx context.Context, found conversations.Conversation, dir string) (string, error) {
+	var newest store.Session
+	for _, p := range c.g.cfg.Providers {
+		if conversations.Owner(p) != found.CLIType {
+			continue
+		}
+		list, err := c.g.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), found.AgentSessionID)
+		if err != nil {
+			return "", err
+		}
+		list = c.g.importer.withOpen(list, p.Name(), found.AgentSessionID)
+		list = slices.DeleteFunc(list, func(r store.Session) bool { return r.State == event.StateLoading || dir != "" && r.ProjectDir != dir })
+		if len(list) > 0 && (newest.ID == "" || list[0].CreatedAt.After(newest.CreatedAt)) {
+			newest = list[0]
+		}
+	}
+	return newest.ID, nil
+}

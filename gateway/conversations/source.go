@@ -1,0 +1,199 @@
+package conversations
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+)
+
+// Bounds of a source.
+const (
+	maxFiles = 100_000 // files of one agent, and conversations that it lists
+	askEvery = 10 * time.Minute
+	askTime  = 30 * time.Second // timeout of an agent that lists its conversations
+)
+
+// A source provides the conversations of one agent. Index.mu guards its fields
+// except cliType, files and agent, which do not change.
+type source struct {
+	cliType string
+	files   runnel.Summarizer // reads the agent's files. Default: agent lists the conversations
+	agent   runnel.Discoverer
+
+	entries map[string]entry // by path
+	listed  []Conversation   // by agent
+	running chan struct{}    // closed when the running update ends; nil if none runs
+	ended   time.Time        // end of the last update
+}
+
+// An entry has the facts about one state of a file.
+type entry struct {
+	state
+	conversation Conversation
+	none         bool // the file contains no conversation
+}
+
+// A state identifies the content of a file, as [runnel.StoredFile] does.
+type state struct {
+	size, modTime int64
+	inode         uint64
+	title         string // without secrets
+}
+
+// newSource returns the source of a provider's conversations, or nil if the
+// provider lists none of its own.
+func newSource(p runnel.Provider) *source {
+	if Owner(p) != p.Name() {
+		return nil
+	}
+	s := &source{cliType: p.Name()}
+	s.files, _ = p.(runnel.Summarizer)
+	s.agent, _ = p.(runnel.Discoverer)
+	if s.files == nil && s.agent == nil {
+		return nil
+	}
+	return s
+}
+
+// Owner returns the CLIType under which the conversations of a provider's agent
+// are listed: the provider's name, or the name of another provider with which
+// it shares them.
+func Owner(p runnel.Provider) string {
+	if s, ok := p.(runnel.Sharer); ok && s.SharesWith() != "" {
+		return s.SharesWith()
+	}
+	return p.Name()
+}
+
+// concerns reports whether the source may have conversations that q selects.
+func (s *source) concerns(q Query) bool { return q.CLIType == "" || q.CLIType == s.cliType }
+
+// due reports whether the source must be read again before q is answered.
+// Asking an agent starts the agent, so this happens less often.
+func (s *source) due(q Query) bool {
+	return q.After == "" && (s.files != nil || time.Since(s.ended) > askEvery)
+}
+
+func (s *source) update(ctx context.Context, x *Index) error {
+	if s.files != nil {
+		return s.walk(ctx, x)
+	}
+	return s.ask(ctx, x)
+}
+
+// walk summarizes the files that have changed, newest first.
+func (s *source) walk(ctx context.Context, x *Index) error {
+	var changed []runnel.StoredFile
+	found := make(map[string]bool)
+	x.mu.Lock()
+	known := s.entries // other goroutines do not write it while this update runs
+	x.mu.Unlock()
+	for f, err := range s.files.StoredFiles(ctx) {
+		if err != nil {
+			return err
+		}
+		if len(found) == maxFiles {
+			x.cfg.Logger.Warn("an agent has stored too many conversations; the others are not listed", "agent", s.cliType, "listed", maxFiles)
+			break
+		}
+		f.Title = x.cfg.Redact(f.Title)
+		found[f.Path] = true
+		if e, ok := known[f.Path]; !ok || e.state != stateOf(f) {
+			changed = append(changed, f)
+		}
+	}
+	x.forget(s, found)
+	slices.SortFunc(changed, func(a, b runnel.StoredFile) int { return b.ModTime.Compare(a.ModTime) })
+	for _, f := range changed {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e := entry{state: stateOf(f)}
+		c, err := s.files.Summarize(ctx, f)
+		ok := err == nil
+		if ok {
+			e.conversation, ok = x.describe(s.cliType, c)
+		}
+		e.none = !ok
+		x.mu.Lock()
+		if s.entries == nil {
+			s.entries = make(map[string]entry)
+		}
+		s.entries[f.Path] = e
+		x.list, x.dirty = nil, true
+		x.mu.Unlock()
+	}
+	return nil
+}
+
+func stateOf(f runnel.StoredFile) state {
+	return state{f.Size, f.ModTime.UnixNano(), f.Inode, f.Title}
+}
+
+// forget removes the entries of files that no longer exist.
+func (x *Index) forget(s *source, found map[string]bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for path := range s.entries {
+		if !found[path] {
+			delete(s.entries, path)
+			x.list, x.dirty = nil, true
+		}
+	}
+}
+
+// ask lists the conversations through the agent. If it fails, the earlier list
+// stays.
+func (s *source) ask(ctx context.Context, x *Index) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var listed []Conversation
+	for c, err := range s.agent.Discover(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if c, ok := x.describe(s.cliType, c); ok && len(listed) < maxFiles {
+			listed = append(listed, c)
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.listed = listed
+	x.list, x.dirty = nil, true
+	return nil
+}
+
+// conversations returns the source's conversations, each once. A conversation
+// may have several files: the newest describes it.
+func (s *source) conversations() []Conversation {
+	out := make([]Conversation, 0, len(s.entries)+len(s.listed))
+	at := make(map[string]int, len(s.entries)+len(s.listed))
+	add := func(c Conversation) {
+		i, ok := at[c.AgentSessionID]
+		if !ok {
+			at[c.AgentSessionID] = len(out)
+			out = append(out, c)
+			return
+		}
+		old := out[i]
+		if order(old, c) < 0 {
+			old, c = c, old
+		}
+		if c.CreatedAt.IsZero() || !old.CreatedAt.IsZero() && old.CreatedAt.Before(c.CreatedAt) {
+			c.CreatedAt = old.CreatedAt
+		}
+		c.Size += old.Size
+		out[i] = c
+	}
+	for _, e := range s.entries {
+		if !e.none {
+			add(e.conversation)
+		}
+	}
+	for _, c := range s.listed {
+		add(c)
+	}
+	return out
+}
