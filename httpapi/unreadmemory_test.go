@@ -295,7 +295,7 @@ func TestSlowReaderOpensAtTheEnd(t *testing.T) {
 		p.send(`{"type":"session:subscribe","sessionId":%q,"limit":250}`, id)
 		got, times, first := make(received), make(map[string]int), int64(0)
 		for done := false; !done; {
-			time.Sleep(4 * time.Second)
+			time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
 			f := p.await("session:history")
 			if f.First > 0 && first > 0 {
 				t.Error("first was sent twice")
@@ -313,7 +313,7 @@ func TestSlowReaderOpensAtTheEnd(t *testing.T) {
 		}
 		evs := s.events(id, s.prompt(id, script))
 		for !got.has(evs[len(evs)-1], stream.FamilyUpsert) {
-			time.Sleep(4 * time.Second)
+			time.Sleep(4 * time.Second) //nolint:forbidigo // virtual time
 			got.fold(t, p.receive(), stream.FamilyUpsert)
 		}
 		for page := (stream.ItemsAnswer{First: first, More: true}); page.More; {

@@ -361,7 +361,7 @@ func TestSlowAgentDelaysNobodyAndIsAskedSeldom(t *testing.T) {
 		if page, err = x.List(t.Context(), Query{Limit: 9}); err != nil || len(page.Conversations) != 2 || len(page.Checking) != 0 {
 			t.Errorf("%+v, %v", page, err)
 		}
-		time.Sleep(askEvery + time.Second)
+		time.Sleep(askEvery + time.Second) //nolint:forbidigo // virtual time
 		slow.answer = func(context.Context) error { return errors.New("the agent does not start") }
 		equal(t, "list after a failure", ids(t, x, Query{}), "a", "listed")
 		ids(t, x, Query{})
