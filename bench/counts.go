@@ -61,7 +61,8 @@ func (g *tollgate) pass(ctx context.Context, deltas, rate int) error {
 	return nil
 }
 
-// counts are what processes have done since they started.
+// counts holds what the server and its supervisors have done since their start,
+// between two moments, or for each event.
 type counts struct {
 	switches         float64
 	writes, written  float64 // calls that write, and their bytes, to files, pipes and sockets

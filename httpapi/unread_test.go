@@ -73,9 +73,9 @@ func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	}
 }
 
-// TestStrangersCannotCutAnswersOff lets clients without a credential request
-// the large document that needs none, and read nothing. All of them share one
-// copy of it, so they must not use up the limit of unread bytes.
+// TestStrangersCannotCutAnswersOff has clients without a credential request
+// /openapi.json, which is large, and read nothing. All answers share one copy of
+// this document, so they must not count towards the limit of unread bytes.
 func TestStrangersCannotCutAnswersOff(t *testing.T) {
 	timed(t, minute)
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,8 @@ type entry struct {
 	none         bool // the file contains no conversation
 }
 
-// A state identifies the content of a file, as [runnel.StoredFile] does.
+// A state has the fields of a [runnel.StoredFile] without the path. As long as
+// they stay the same, the file is not read again.
 type state struct {
 	size, modTime int64
 	inode         uint64

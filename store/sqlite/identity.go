@@ -28,8 +28,9 @@ func identify(ctx context.Context, conn *sql.Conn) (id string, err error) {
 // seen events that the log lacks, claim gives the log another id, so that their
 // positions are no longer valid. That is the case if the journal was damaged, or
 // if the system has been started again since a process used the store and did
-// not close it: a power loss removes what was not flushed. Boot is empty if the
-// system does not report its boot; it may then have been started again.
+// not close it: a power loss removes what was not flushed. boot identifies the
+// boot of the system. If boot is empty and the system does not report its boot,
+// claim assumes that the system has been started again.
 func (s *Store) claim(ctx context.Context, boot string, damaged bool) error {
 	w := s.writer
 	boot = cmp.Or(boot, procinfo.BootID(), unknownBoot)
