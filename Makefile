@@ -94,7 +94,8 @@ $(OPENAPI_LINT_READY): tools/openapi/package.json tools/openapi/package-lock.jso
 DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./internal/realagents
 # The packages that test the built program. Their results are not cached,
 # because go test does not notice when that program changes.
-BINARY := ./test/kill ./test/e2e ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs
+# The longest come first, because go test begins in this order.
+BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extract ./test/clients ./test/docs
 # Tests of test/e2e that do not depend on TLS: they are about the server and its
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
@@ -131,7 +132,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-unit test-race test-agents+test-gate test-binary+test-ui
+	@.ci/tiers test-vet+test-setup test-unit test-race test-agents+test-gate test-binary+test-ui,test-binary-tls
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -161,6 +162,10 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need curl jq
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
+
+.PHONY: test-binary-tls
+test-binary-tls: build $(AGENTS_READY)
+	@.ci/need curl jq
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 RUNNEL_AGENTS=claude-code,codex,opencode -skip '$(WITHOUT_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
