@@ -85,7 +85,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	if ref.Anywhere && ref.File != "" && !subpath.Within(ref.File, dir) {
 		dir = filepath.Dir(ref.File)
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := agentconn.OpenFolder(dir)
 	if err != nil {
 		return c, notStored(err)
 	}
@@ -117,11 +117,19 @@ func otherFiles(root *os.Root, name string) (out []string) {
 	if uuid.Validate(strings.TrimSuffix(path.Base(name), ".jsonl")) != nil {
 		return nil
 	}
-	found, err := fs.Glob(root.FS(), "*/"+path.Base(name))
-	if err != nil {
-		return nil // unreachable: the pattern is valid
+	return slices.DeleteFunc(inFolders(root, path.Base(name)), func(other string) bool { return other == name })
+}
+
+// inFolders returns the paths of the files with this name in the folders of
+// root, sorted.
+func inFolders(root *os.Root, name string) (found []string) {
+	for _, folder := range agentconn.ReadFolder(root, ".") {
+		file := path.Join(folder, name)
+		if _, err := root.Lstat(file); err == nil {
+			found = append(found, file)
+		}
 	}
-	return slices.DeleteFunc(found, func(other string) bool { return other == name })
+	return found
 }
 
 // joined returns the entries of all files in one list. It sorts the files by
@@ -152,14 +160,14 @@ func joined(files [][]*entry) (all []*entry) {
 // loadSidechains reads the subagents' threads below a directory, at most left
 // bytes. It skips a thread that cannot be read.
 func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below string, left *int64) error {
-	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
-	if err != nil {
-		return notStored(err)
-	}
-	for _, meta := range metas {
+	for _, name := range agentconn.ReadFolder(root, below) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if !strings.HasPrefix(name, "agent-") || !strings.HasSuffix(name, ".meta.json") {
+			continue
+		}
+		meta := path.Join(below, name)
 		data, err := readSmall(root, meta)
 		if err != nil {
 			continue
@@ -200,9 +208,9 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 			return name, nil
 		}
 	}
-	found, err := fs.Glob(root.FS(), "*/"+ref.AgentSessionID+".jsonl")
-	if err != nil || len(found) == 0 {
-		return "", notStored(err)
+	found := inFolders(root, ref.AgentSessionID+".jsonl")
+	if len(found) == 0 {
+		return "", notStored(nil)
 	}
 	return found[0], nil
 }
