@@ -380,8 +380,7 @@ func (c *capture) stop(why CaptureStop, err error) {
 }
 
 // openCapture opens the file of a capture. It fails if the file is a pipe: an
-// agent could put one there, and it would block whoever opens, reads or writes
-// it.
+// agent could put one there, and opening, reading or writing it would block.
 func openCapture(path string, flag int) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0)
 	if err != nil {
