@@ -22,8 +22,12 @@ import (
 )
 
 // maxStored bounds the files that are read for one conversation, including its
-// subagents, in bytes.
+// subagents, in bytes. A short entry counts as perEntry bytes.
 const maxStored = 512 << 20
+
+func tooLarge() error {
+	return runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
+}
 
 // History implements [runnel.Historian]. It translates the files in which the
 // agent stores a conversation.
@@ -215,7 +219,8 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 	return found[0], nil
 }
 
-// readFile reads a file of entries and subtracts its size from left. It fails
+// readFile reads a file of entries and subtracts its size, or the memory of its
+// entries, from left. It fails
 // with PayloadTooLarge if the file is larger than left.
 func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
@@ -224,14 +229,16 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	}
 	defer f.Close()
 	if st.Size() > *left {
-		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
+		return nil, tooLarge()
 	}
-	*left -= st.Size()
-	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // the agent may be appending to it
-	if err != nil && ctx.Err() != nil {
+	entries, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left/perEntry) // the agent may be appending to it
+	*left -= max(st.Size(), int64(len(entries))*perEntry)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case runnel.CodeOf(err) == runnel.PayloadTooLarge:
+		return nil, err
+	case err != nil:
 		return nil, notStored(err)
 	}
 	return entries, nil
