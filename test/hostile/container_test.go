@@ -56,7 +56,8 @@ func enter(args []string) {
 }
 
 // inside is the role of the process in the container. It uses the unix socket.
-// Once the server is killed, it asks the supervisors for their agents.
+// Once the server is killed, it asks the supervisors for their agents, and
+// listens in the server's place.
 func inside(args []string) {
 	dir := args[0]
 	var c container
@@ -86,7 +87,15 @@ func inside(args []string) {
 	awaitOrders(filepath.Join(dir, "killed"), &killed)
 	r := report{Tried: map[string]string{}}
 	r.supervisors(orders{Data: c.Data, Own: c.Own, Other: c.Other})
+	socket := filepath.Join(c.Data, "api.sock")
+	_ = os.Remove(socket) // the killed server may have left it
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		panic(err)
+	}
+	go func() { _ = http.Serve(ln, http.NotFoundHandler()) }()
 	writeResult(filepath.Join(dir, "tried"), r.Tried)
+	stay(nil)
 }
 
 // openContainer starts a process in new namespaces of the world's user, as a
@@ -122,8 +131,8 @@ func (w *world) openContainer() (pid int) {
 
 // TestAgentInAContainerIsNotTheUser has an agent's tool enter a container that
 // the user has started. There, the ancestors of its process are those of the
-// container. The process must not be able to use the unix socket or to take
-// over an agent.
+// container. The process must not be able to use the unix socket, to take over
+// an agent or to imitate the server.
 func TestAgentInAContainerIsNotTheUser(t *testing.T) {
 	user := stranger
 	if os.Getuid() != 0 {
@@ -173,5 +182,9 @@ func TestAgentInAContainerIsNotTheUser(t *testing.T) {
 		if !strings.Contains(answer, "container") {
 			t.Errorf("%s: %s", what, answer)
 		}
+	}
+	out, err := w.command("sessions", "list", "--data", w.data).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "started by an agent") {
+		t.Errorf("a command that reached the process: %s", words(out, err))
 	}
 }
