@@ -276,7 +276,7 @@ func (s *Store) Prune(before time.Time) error {
 
 func (s *Store) remove(id string) error {
 	size := int64(0)
-	if files, err := fs.ReadDir(s.root.FS(), id); err == nil && len(files) == 1 {
+	if files, err := s.files(id); err == nil && len(files) == 1 {
 		if st, err := files[0].Info(); err == nil {
 			size = st.Size()
 		}
@@ -294,11 +294,22 @@ func (s *Store) locate(id string) (*os.Root, string, *refusal) {
 	if s == nil || !validID(id) {
 		return nil, "", unknown
 	}
-	files, err := fs.ReadDir(s.root.FS(), id)
+	files, err := s.files(id)
 	if err != nil || len(files) != 1 {
 		return nil, "", unknown
 	}
 	return s.root, filepath.Join(id, files[0].Name()), nil
+}
+
+// files returns the files of an upload. It fails at once if a pipe has replaced
+// the upload's folder: see openRoot.
+func (s *Store) files(id string) ([]fs.DirEntry, error) {
+	f, err := s.root.Open(id + string(filepath.Separator) + ".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
 }
 
 func validID(id string) bool {

@@ -295,6 +295,31 @@ func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
 	}
 }
 
+func TestPipeInPlaceOfAnUploadDoesNotBlock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "uploads")
+	s, err := OpenStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const id = "0192f0c1-7d5e-4c3a-9d0e-2b1f6f0f6a11"
+	if err := syscall.Mkfifo(filepath.Join(dir, id), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, _, why := s.locate(id); why == nil {
+			t.Error("a pipe is an upload")
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(testload.Room(5 * time.Second)):
+		t.Fatal("it waits for the other end of the pipe")
+	}
+}
+
 func TestStoreKeepsToItself(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data", "uploads")
 	s, err := OpenStore(dir)

@@ -212,13 +212,9 @@ func (cs *captures) open(id string) (io.ReadCloser, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
-	file, err := os.Open(cs.path(id))
+	file, info, err := openCapture(cs.path(id), os.O_RDONLY)
 	if err != nil {
 		return nil, err
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
 	}
 	return struct {
 		io.Reader
@@ -355,18 +351,15 @@ func (c *capture) append(data []byte) (CaptureStop, error) {
 	if diskFull(filepath.Dir(c.path)) {
 		return CaptureDisk, nil
 	}
-	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND, 0)
+	f, info, err := openCapture(c.path, os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return CaptureFailed, err
 	}
-	info, err := f.Stat()
-	if err == nil && info.Size()+int64(len(data)) > MaxCapture {
+	if info.Size()+int64(len(data)) > MaxCapture {
 		return CaptureSize, f.Close()
 	}
-	if err == nil {
-		if _, err = f.Write(data); err != nil {
-			err = errors.Join(err, f.Truncate(info.Size()))
-		}
+	if _, err = f.Write(data); err != nil {
+		err = errors.Join(err, f.Truncate(info.Size()))
 	}
 	switch err = errors.Join(err, f.Close()); {
 	case errors.Is(err, syscall.ENOSPC):
@@ -384,6 +377,23 @@ func (c *capture) stop(why CaptureStop, err error) {
 		attrs = append(attrs, slog.String("error", err.Error()))
 	}
 	c.log.LogAttrs(context.Background(), slog.LevelWarn, "debug capture stopped", attrs...)
+}
+
+// openCapture opens the file of a capture. It fails if the file is a pipe: an
+// agent could put one there, and opening, reading or writing it would block.
+func openCapture(path string, flag int) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		err = errors.New("a pipe")
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
 }
 
 var errNoCapture = errors.New("not a debug capture")
@@ -423,7 +433,7 @@ func (c *capture) rewind() error {
 // end. It returns the offset of the last line for which visit returned true, or
 // that of the second line if there was none.
 func (c *capture) scan(visit func(first bool, l recording.Line) bool) (at int64, err error) {
-	f, err := os.OpenFile(c.path, os.O_RDWR, 0)
+	f, _, err := openCapture(c.path, os.O_RDWR)
 	if err != nil {
 		return 0, err
 	}

@@ -157,7 +157,7 @@ func (g *gate) onSocket(w http.ResponseWriter, r *http.Request, p *auth.Peer) (a
 		return id, nil
 	}
 	closeAfterAnswer(w)
-	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user")
+	return auth.Identity{}, g.refuseAgent(r, "it may not use the unix socket without a token; nor may another user, or a process in a container, which can use a token over TCP")
 }
 
 // restrictAgent restricts a caller that an agent started. It rejects a token

@@ -128,15 +128,19 @@ func unreadable(project bool, err error) error {
 	return runnel.Fail(runnel.Internal, "the profiles beside the configuration cannot be read: "+plain(err), err)
 }
 
+// folderEnd is appended to the path of a folder that is opened. If a pipe has
+// that path, opening it then fails at once instead of blocking.
+const folderEnd = string(filepath.Separator) + "."
+
 // openRoot opens the folder below in dir. It follows no link that leads out of
 // dir.
 func openRoot(dir, below string) (*os.Root, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir + folderEnd)
 	if err != nil || below == "" {
 		return root, err
 	}
 	defer func() { _ = root.Close() }()
-	return root.OpenRoot(filepath.FromSlash(below))
+	return root.OpenRoot(filepath.FromSlash(below) + folderEnd)
 }
 
 // A folder is an open folder of profiles.

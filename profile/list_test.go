@@ -9,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // put writes files below dir, which only the current user may change.
@@ -133,5 +135,36 @@ func TestListIsBounded(t *testing.T) {
 	}
 	if got := listed(t, Folders{Config: config}); len(got) != maxFiles {
 		t.Errorf("%d are listed", len(got))
+	}
+}
+
+// Opening a pipe blocks until another process opens its other end. An agent can
+// put one in place of a folder.
+func TestPipesInPlaceOfFoldersOfProfilesDoNotBlock(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".runnel"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, ProjectDir), filepath.Join(dir, "pipe")} {
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, f := range []Folders{{Project: dir}, {Config: filepath.Join(dir, "pipe")}} {
+			if list, err := List(f); err == nil || len(list) != 0 {
+				t.Errorf("%+v: %v, %v", f, list, err)
+			}
+		}
+		if _, ok, err := Project(filepath.Join(dir, "pipe")); ok || err == nil {
+			t.Errorf("settings in a pipe: %v, %v", ok, err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(testload.Room(5 * time.Second)):
+		t.Fatal("it waits for the other end of the pipe")
 	}
 }

@@ -89,7 +89,7 @@ var (
 // readWithin reads a regular file in dir. It follows no link that leads out of
 // dir.
 func readWithin(dir, name string) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenRoot(dir + folderEnd)
 	if err != nil {
 		return nil, err
 	}

@@ -77,9 +77,28 @@ var writerCommands = map[string][]string{
 	"kubectl": {"cp"},
 }
 
-// writers are commands that seem only to read but write to any file that their
-// options name, such as to a file that a shell runs at startup.
-var writers = strings.Fields("7z aria2c bsdtar cpio csplit curl gpg http https openssl split tcpdump uniq unzip wget xh xxd")
+// writers are commands that write to any file that their arguments name, such
+// as to a file that a shell runs at startup. Some of them seem only to read.
+var writers = strings.Fields(`
+	7z ar aria2c bsdtar cp cpio csplit curl dd ffmpeg gpg http https install ln mv objcopy openssl patch split tcpdump tee truncate uniq unzip
+	wget xh xxd`)
+
+// loaders are commands that have options, subcommands, plugins or project files
+// by which their arguments can make them run any program.
+var loaders = strings.Fields(`
+	ansible ansible-console ansible-playbook ant apk as aws az bazel bazelisk bpftrace brew buck buck2 c++ cabal cc clang clang++ composer
+	convert ctest dart dlv dnf docker-compose doppler dotnet dpkg dune eksctl exiftool flatpak flutter ftp g++ gcc gcloud gem gfortran ghc gs
+	gsutil javac just kotlinc latexmk launchctl ld ld.lld lein lerna lftp lld lualatex machinectl magick meson mill minikube mix nc ncat netcat
+	ninja nmap nodemon nox nvcc nx opam openvpn packer pacman pdflatex pm2 podman-compose pre-commit pulumi rake rr rpm rustc sbt scalac scons
+	service snap stack supervisorctl swift swiftc task tcc terragrunt tex tox turbo vagrant watchexec xcodebuild xcrun xelatex yum zig zypper`)
+
+// readCommands maps further such commands to the subcommands that only read. An
+// allow rule whose pattern ends in * must name one of these.
+var readCommands = map[string][]string{
+	"pip":       {"check", "freeze", "list", "show"},
+	"systemctl": {"is-active", "is-enabled", "is-failed", "list-sockets", "list-timers", "list-unit-files", "list-units", "show", "status"},
+	"terraform": {"output", "show", "validate", "version"},
+}
 
 // hostOptions maps commands, and subcommands, to the options that run a
 // command, write to a file, or name a folder or a configuration with other
@@ -93,7 +112,7 @@ var hostOptions = map[string][]string{
 	"bat":     {"--pager"},
 	"bun":     {"--preload", "--require", "--import", "--config", "--cwd", "--outfile", "--outdir", "--reporter-outfile", "--coverage-dir", "-c", "-r"},
 	"cargo":   {"--config", "--manifest-path", "--target-dir", "--artifact-dir", "--out-dir", "--lockfile-path", "--logfile", "-C", "-Z"},
-	"cmake":   {"-P", "-E", "-C"},
+	"cmake":   {"--toolchain", "--prefix", "-P", "-E", "-C", "-D"},
 	"ctags":   {"--options", "-f", "-o"},
 	"diff3":   {"--diff-program"},
 	"eslint": {"--config", "--format", "--output-file", "--parser", "--plugin", "--resolve-plugins-relative-to", "--rulesdir", "--cache-file", "--cache-location",
@@ -134,17 +153,19 @@ var hostOptions = map[string][]string{
 	"nm":       {"--plugin"},
 	"npm":      {"--script-shell", "--node-options", "--browser", "--cache", "--editor", "--logs-dir", "--prefix", "--userconfig", "--globalconfig", "--git", "-C"},
 	"pnpm":     {"--script-shell", "--node-options", "--prefix", "--userconfig", "--globalconfig", "--dir", "-C"},
+	"pip":      {"--log", "--python", "--cache-dir"},
 	"poetry":   {"--directory", "--project", "--output", "-C", "-P", "-o"},
 	"prettier": {"--config", "--plugin", "--plugin-search-dir", "--cache-location"},
 	"pytest": {"--rootdir", "--confcutdir", "--basetemp", "--junit-xml", "--log-file", "--override-ini", "--debug", "--cov-config", "--cov-report", "--html",
 		"--report-log", "-c", "-o", "-p"},
-	"rg":    {"--pre", "--hostname-bin"},
-	"ruff":  {"--config", "--output-file", "--cache-dir", "-o"},
-	"sdiff": {"--diff-program", "--output", "-o"},
-	"shuf":  {"--output", "-o"},
-	"sort":  {"--compress-program", "--output", "-o"},
-	"svn":   {"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-dir", "--config-option"},
-	"tree":  {"-o"},
+	"rg":        {"--pre", "--hostname-bin"},
+	"ruff":      {"--config", "--output-file", "--cache-dir", "-o"},
+	"sdiff":     {"--diff-program", "--output", "-o"},
+	"shuf":      {"--output", "-o"},
+	"sort":      {"--compress-program", "--output", "-o"},
+	"svn":       {"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-dir", "--config-option"},
+	"systemctl": {"--host", "--image", "--machine", "--root", "-H", "-M"}, // -H runs ssh
+	"tree":      {"-o"},
 	"tsc": {"--outdir", "--outfile", "--declarationdir", "--tsbuildinfofile", "--project", "--generatetrace", "--generatecpuprofile", "--build",
 		"--p", "--b"},
 	"uv":     {"--python", "--output-file", "--directory", "--project", "--config-file", "-o", "-p"},
@@ -154,7 +175,7 @@ var hostOptions = map[string][]string{
 }
 
 // sameAs maps other names of commands to the names in the tables above.
-var sameAs = map[string]string{"gmake": "make", "gradlew": "gradle", "mvnw": "mvn"}
+var sameAs = map[string]string{"gmake": "make", "gradlew": "gradle", "mvnw": "mvn", "tofu": "terraform"}
 
 // unabbreviated are the commands that accept no abbreviations of their long
 // options. Some of their options have parts, such as --outputFile.json.
@@ -166,11 +187,20 @@ var optionFiles = []string{"cargo", "mypy", "pytest", "ruff", "tsc"}
 // tableName returns the name of a command in the tables of this file.
 func tableName(command string) string {
 	name := path.Base(command)
-	if same := sameAs[name]; same != "" {
-		return same
+	for _, n := range []string{name, unversioned(name)} {
+		if same := sameAs[n]; same != "" {
+			return same
+		}
+		if hostCommands[n] != nil || readCommands[n] != nil || hostOptions[n] != nil {
+			return n
+		}
 	}
 	return name
 }
+
+// unversioned returns the name of a command without a version at its end, as in
+// gcc-14 or lua5.4.
+func unversioned(name string) string { return strings.TrimRight(name, "0123456789.-") }
 
 // runsOthers reports whether a word after the first n words of a command may
 // make it run another command or write to a file.
@@ -190,8 +220,8 @@ func runsOthers(words []string, n int) bool {
 			return true // a transport that is a command
 		case name == "make" && strings.Contains(w, "="):
 			return true // sets a variable, such as SHELL
-		case name == "gh" && w == "--":
-			return true // options for git follow
+		case (name == "gh" || name == "cmake") && w == "--":
+			return true // options for git, or for the build tool, follow
 		case name == "pnpm" && strings.HasPrefix(w, "--config."):
 			return true // sets a setting, such as script-shell
 		case slices.Contains(optionFiles, name) && strings.HasPrefix(w, "@"):
@@ -233,11 +263,23 @@ func checkWildcard(p commandPattern) string {
 		return "it would allow every command"
 	}
 	name := tableName(p.words[0])
-	if slices.Contains(hosts, name) || strings.HasPrefix(name, "python") || strings.HasPrefix(name, "ruby") {
+	is := func(list []string) bool {
+		return slices.Contains(list, name) || slices.Contains(list, unversioned(name))
+	}
+	if is(hosts) || strings.HasPrefix(name, "python") || strings.HasPrefix(name, "ruby") {
 		return name + " runs the commands that its arguments name, so the rule would allow every command"
 	}
-	if slices.Contains(writers, name) {
+	if is(writers) {
 		return name + " writes its input to any file that its arguments name"
+	}
+	if is(loaders) {
+		return name + " has arguments that make it run any program"
+	}
+	if read, has := readCommands[name]; has {
+		if len(p.words) < 2 || !slices.Contains(read, p.words[1]) {
+			return name + " has subcommands that run programs or change the system; with any arguments, only these can be allowed: " + strings.Join(read, ", ")
+		}
+		return ""
 	}
 	subs, has := hostCommands[name]
 	if !has {
@@ -246,12 +288,12 @@ func checkWildcard(p commandPattern) string {
 	if len(p.words) < 2 || strings.HasPrefix(p.words[1], "-") || strings.HasPrefix(p.words[1], "+") {
 		return name + " has subcommands and options that run other commands; name the subcommand first, such as " + name + " " + example(name) + " *"
 	}
-	is := func(sub string) bool { return isSubcommand(name, p.words[1], sub) }
+	isSub := func(sub string) bool { return isSubcommand(name, p.words[1], sub) }
 	named := len(p.words) > 2 && !strings.HasPrefix(p.words[2], "-")
 	switch {
-	case slices.ContainsFunc(subs, is), !named && slices.ContainsFunc(scriptCommands[name], is):
+	case slices.ContainsFunc(subs, isSub), !named && slices.ContainsFunc(scriptCommands[name], isSub):
 		return name + " " + p.words[1] + " runs the commands that its arguments name, so the rule would allow every command"
-	case slices.ContainsFunc(writerCommands[name], is):
+	case slices.ContainsFunc(writerCommands[name], isSub):
 		return name + " " + p.words[1] + " writes to any file that its arguments name"
 	}
 	return ""

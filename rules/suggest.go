@@ -30,7 +30,7 @@ func Suggest(c Call) []store.Rule {
 			return nil
 		}
 		add(commandPattern{words: words}.String())
-		if _, has := hostCommands[words[0]]; has && len(words) > 2 { // the subcommand says what the command does
+		if hasSubcommands(words[0]) && len(words) > 2 { // the subcommand says what the command does
 			add(commandPattern{words[:2], true}.String())
 		}
 	case store.RuleEdit, store.RuleRead:
@@ -51,6 +51,10 @@ func Suggest(c Call) []store.Rule {
 		add("")
 	}
 	return list
+}
+
+func hasSubcommands(command string) bool {
+	return hostCommands[command] != nil || readCommands[command] != nil
 }
 
 // Describe returns a short text about a rule that uses the verb of its kind,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -320,6 +321,62 @@ func TestConversationWithSeveralFilesIsListedOnce(t *testing.T) {
 	}
 	if c := page.Conversations[0]; c.Title != "/p/new" || c.Size != 6 || !c.CreatedAt.Equal(start.Add(time.Second)) || !c.UpdatedAt.Equal(start.Add(5*time.Second)) {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Each text of an agent's files is bounded. Together, they could still take
+// much memory.
+func TestConversationsTogetherHaveABoundedSize(t *testing.T) {
+	const n, folder = 20_000, 4000 // 80 MB of folders
+	long := "/" + strings.Repeat("x", folder)
+	for name, p := range map[string]runnel.Provider{
+		"in files": &agent{as: func(f runnel.StoredFile) (runnel.Conversation, error) {
+			return runnel.Conversation{AgentSessionID: filepath.Base(f.Path), Dir: long, UpdatedAt: f.ModTime}, nil
+		}},
+		"listed":                   &many{n: n, dir: long},
+		"in files with long paths": &agent{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if a, ok := p.(*agent); ok {
+				dir := "/p/"
+				if a.as == nil {
+					dir = long + "/"
+				}
+				for i := range n {
+					a.put(dir+strconv.Itoa(i), i)
+				}
+			}
+			x := open(t, Config{Providers: []runnel.Provider{p}})
+			for range 2 { // the second list reads what is new
+				ids(t, x, Query{})
+			}
+			size, list := 0, x.sorted()
+			for _, c := range list {
+				size += len(c.ProjectDir) + len(c.Title) + len(c.LastMessage)
+			}
+			if size > 64<<20 || len(list) < 5000 {
+				t.Errorf("%d conversations with %d bytes", len(list), size)
+			}
+		})
+	}
+}
+
+// many is a provider whose agent lists n conversations in a folder.
+type many struct {
+	runnel.Provider
+	n   int
+	dir string
+}
+
+func (*many) Name() string { return "many" }
+
+func (m *many) Discover(context.Context, string) iter.Seq2[runnel.Conversation, error] {
+	return func(yield func(runnel.Conversation, error) bool) {
+		for i := range m.n {
+			if !yield(runnel.Conversation{AgentSessionID: strconv.Itoa(i), Dir: m.dir}, nil) {
+				return
+			}
+		}
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 
 // Bounds of a source.
 const (
-	maxFiles = 100_000 // files of one agent, and conversations that it lists
+	maxFiles = 100_000  // files of one agent, and conversations that it lists
+	maxBytes = 64 << 20 // of their paths, and of the texts of the conversations
 	askEvery = 10 * time.Minute
 	askTime  = 30 * time.Second // timeout of an agent that lists its conversations
 )
@@ -91,18 +92,21 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 	x.mu.Lock()
 	known := s.entries // other goroutines do not write it while this update runs
 	x.mu.Unlock()
+	paths, size := 0, 0
 	for f, err := range s.files.StoredFiles(ctx) {
 		if err != nil {
 			return err
 		}
-		if len(found) == maxFiles {
-			x.cfg.Logger.Warn("an agent has stored too many conversations; the others are not listed", "agent", s.cliType, "listed", maxFiles)
+		f.Title = x.cfg.Redact(f.Title)
+		if paths += len(f.Path) + len(f.Title); len(found) == maxFiles || paths > maxBytes {
+			x.tooMany(s)
 			break
 		}
-		f.Title = x.cfg.Redact(f.Title)
 		found[f.Path] = true
 		if e, ok := known[f.Path]; !ok || e.state != stateOf(f) {
 			changed = append(changed, f)
+		} else {
+			size += e.conversation.weight()
 		}
 	}
 	x.forget(s, found)
@@ -117,6 +121,10 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 		if ok {
 			e.conversation, ok = x.describe(s.cliType, c)
 		}
+		if size += e.conversation.weight(); size > maxBytes {
+			x.tooMany(s)
+			return nil
+		}
 		e.none = !ok
 		x.mu.Lock()
 		if s.entries == nil {
@@ -127,6 +135,16 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 		x.mu.Unlock()
 	}
 	return nil
+}
+
+// tooMany logs that an agent has more conversations than the index holds.
+func (x *Index) tooMany(s *source) {
+	x.cfg.Logger.Warn("an agent has stored too many conversations; the others are not listed", "agent", s.cliType, "conversations", maxFiles, "bytes", maxBytes)
+}
+
+// weight returns how many bytes the texts of a conversation have.
+func (c *Conversation) weight() int {
+	return len(c.AgentSessionID) + len(c.ProjectDir) + len(c.Title) + len(c.LastMessage)
 }
 
 func stateOf(f runnel.StoredFile) state {
@@ -151,13 +169,20 @@ func (s *source) ask(ctx context.Context, x *Index) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var listed []Conversation
+	size := 0
 	for c, err := range s.agent.Discover(ctx, "") {
 		if err != nil {
 			return err
 		}
-		if c, ok := x.describe(s.cliType, c); ok && len(listed) < maxFiles {
-			listed = append(listed, c)
+		c, ok := x.describe(s.cliType, c)
+		if !ok {
+			continue
 		}
+		if size += c.weight(); len(listed) == maxFiles || size > maxBytes {
+			x.tooMany(s)
+			break
+		}
+		listed = append(listed, c)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -204,6 +204,9 @@ func (c *Conn) next() ([]byte, error) {
 			return nil, err
 		}
 		c.ready = append(c.ready, c.translate(line)...)
+		if jsonl.Crowded(line) {
+			continue
+		}
 		return jsonl.Shallow(line), nil
 	}
 }
@@ -241,10 +244,10 @@ func (c *Conn) translate(line []byte) []event.Event {
 }
 
 // decodable returns what a translator receives of a line of the agent: nil if
-// the line is no text, and null in the place of values that are nested too deep
-// to be decoded.
+// the line is no text or has too many values, and null in the place of values
+// that are nested too deep to be decoded.
 func decodable(line []byte) []byte {
-	if !jsonl.Valid(line) {
+	if !jsonl.Valid(line) || jsonl.Crowded(line) {
 		return nil
 	}
 	return jsonl.Shallow(line)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/gitconfig"
@@ -74,7 +75,12 @@ func (c *Command) checkGit(ctx context.Context, opt runnel.Options, dirs []strin
 	if opt.Trusted {
 		find = gitconfig.FindUnpinned
 	}
+	shim := findsShim("git", c.Env)
 	for _, dir := range dirs {
+		if file := versionByPath(dir); shim && file != "" {
+			return untrusted(opt, dir, "Agents run git without asking. Here git is a shim of a version manager, and "+text.OneLine(file, 300)+" may make it run a program at a path. "+
+				"Check this file.")
+		}
 		found, err := find(ctx, c.Env, dir)
 		if ctx.Err() != nil {
 			return startFault(ctx, agent, err)
@@ -206,7 +212,7 @@ func outside(folders []string) func(dir string) bool {
 
 // checkDir fails if dir is not an accessible directory.
 func checkDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
 	if err == nil {
 		var st os.FileInfo
 		st, err = d.Stat()

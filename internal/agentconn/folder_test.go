@@ -322,6 +322,38 @@ func TestHooksOfUntrustedFolderBesideTrustedOneAreFound(t *testing.T) {
 	}
 }
 
+// Agents run git on their own, so the same holds if git is a shim.
+func TestShimOfGitThatRunsProgramOfFolderIsRefused(t *testing.T) {
+	home, dir := project(t)
+	shims := filepath.Join(home, ".asdf", "shims")
+	write := func(path, text string) string {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	agent := write(filepath.Join(home, "bin", "agent"), "#!/bin/sh\n")
+	env := []string{"PATH=" + shims + string(os.PathListSeparator) + os.Getenv("PATH")}
+	start := func(elsewhere bool) error {
+		c, err := Start(t.Context(), Command{Path: agent, Env: env, Elsewhere: elsewhere}, Agent{Name: "Agent"}, lineNotices{lines: new(int)}, runnel.Options{Dir: dir})
+		if err == nil {
+			c.Ended()
+		}
+		return err
+	}
+	versions := write(filepath.Join(dir, ".tool-versions"), "git path:./evil\n")
+	if err := start(false); err != nil {
+		t.Errorf("with a git that is no shim: %v", err)
+	}
+	write(filepath.Join(shims, "git"), "#!/bin/sh\nexec evil/bin/git\n")
+	for _, elsewhere := range []bool{false, true} {
+		if err := start(elsewhere); err == nil || !strings.Contains(err.Error(), versions) {
+			t.Errorf("elsewhere %t: %v", elsewhere, err)
+		}
+	}
+}
+
 // A shim of a version manager runs a program of the folder if a file of the
 // folder names the path of that program.
 func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
@@ -363,5 +395,21 @@ func TestShimThatRunsProgramOfFolderIsRefused(t *testing.T) {
 	write(versions, "nodejs 22.1.0\n")
 	if got := versionByPath(dir); got != "" {
 		t.Errorf("a plain version: %s", got)
+	}
+	for name, text := range map[string]string{
+		".config/mise/config.toml": "[tools]\nnode = \"path:./evil\"\n", "mise.toml": "[tools]\nnode = \"path:./evil\"\n",
+		".prototools": "[plugins]\nnode = \"file://./evil.toml\"\n", ".node-version": "../../evil\n",
+	} {
+		path := write(filepath.Join(dir, name), text)
+		if got := versionByPath(dir); got != path {
+			t.Errorf("%s: %q", name, got)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(dir, ".mise"), "a file")
+	if got := versionByPath(dir); got != "" {
+		t.Errorf("a file in place of a folder: %s", got)
 	}
 }

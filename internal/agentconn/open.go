@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -25,4 +27,30 @@ func OpenPlain(open func(name string, flag int, perm fs.FileMode) (*os.File, err
 		return nil, nil, err
 	}
 	return f, st, nil
+}
+
+// folderEnd is appended to the path of a folder that is opened. If the path is
+// that of a pipe, opening it then fails at once. Opening the pipe itself could
+// block forever.
+const folderEnd = string(filepath.Separator) + "."
+
+// OpenFolder opens one of the agent's own folders. It fails if the path is not
+// that of a folder: any program of the user could create a pipe there.
+func OpenFolder(path string) (*os.Root, error) { return os.OpenRoot(path + folderEnd) }
+
+// ReadFolder returns the sorted names in a folder below root. It returns none
+// if the folder cannot be read. A folder below root that is a pipe does not
+// block it.
+func ReadFolder(root *os.Root, folder string) []string {
+	f, err := root.Open(folder + folderEnd)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	slices.Sort(names)
+	return names
 }

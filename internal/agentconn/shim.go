@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/runnel-dev/runnel/internal/proc"
 )
@@ -17,8 +19,18 @@ import (
 // another program that a file of the current folder, or of one above it, names.
 // With the prefix "path:" the file names a folder with the program itself.
 
-// versionFiles are the files in which version managers look for a version.
-var versionFiles = []string{".tool-versions", ".node-version", ".nvmrc", ".python-version", ".ruby-version"}
+// versionFiles are the files in which version managers look for a version, with
+// the texts by which such a file may name a path.
+var versionFiles = map[string][]string{
+	".tool-versions": {"path:"}, ".prototools": {"file:"},
+	".node-version": namesPath, ".nvmrc": namesPath, ".python-version": namesPath, ".ruby-version": namesPath, ".go-version": namesPath, ".java-version": namesPath,
+	"mise.toml": {"path:"}, "mise.local.toml": {"path:"}, ".mise.toml": {"path:"}, ".mise.local.toml": {"path:"},
+	"mise/config.toml": {"path:"}, ".mise/config.toml": {"path:"}, ".config/mise.toml": {"path:"}, ".config/mise/config.toml": {"path:"},
+}
+
+// namesPath is for files that contain only a version. Old managers accept a
+// path that leads out of their folder of versions.
+var namesPath = []string{"path:", ".."}
 
 // maxVersions bounds a file with versions, and the first line of a script, in
 // bytes.
@@ -37,19 +49,20 @@ func usesShim(program string, args, env []string) bool {
 			words = append(words, strings.Fields(string(line))...) // the interpreter, or env and its arguments
 		}
 	}
+	return slices.ContainsFunc(words, func(word string) bool { return isShim(word) || findsShim(word, env) })
+}
+
+// findsShim reports whether the PATH of env leads from a bare name to a shim.
+func findsShim(name string, env []string) bool {
+	if name != filepath.Base(name) {
+		return false
+	}
 	path := ""
 	for _, e := range proc.Environ(env, []string{"PATH"}, nil) {
 		_, path, _ = strings.Cut(e, "=")
 	}
-	for _, word := range words {
-		if isShim(word) {
-			return true
-		}
-		if found, err := proc.LookPath(word, path); err == nil && word == filepath.Base(word) && isShim(found) {
-			return true
-		}
-	}
-	return false
+	found, err := proc.LookPath(name, path)
+	return err == nil && isShim(found)
 }
 
 func isShim(program string) bool { return filepath.Base(filepath.Dir(program)) == "shims" }
@@ -63,10 +76,11 @@ func versionByPath(dir string) string {
 		home = real
 	}
 	for dir != home {
-		for _, name := range versionFiles {
-			path := filepath.Join(dir, name)
+		for _, name := range slices.Sorted(maps.Keys(versionFiles)) {
+			path := filepath.Join(dir, filepath.FromSlash(name))
 			text, err := readBeginning(path)
-			if err == nil && bytes.Contains(text, []byte("path:")) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+			if err != nil && !missing || slices.ContainsFunc(versionFiles[name], func(s string) bool { return bytes.Contains(text, []byte(s)) }) {
 				return path
 			}
 		}

@@ -26,7 +26,7 @@ const maxEntries = 1 << 20
 // directory entries. It yields an error only if ctx ends.
 func StoredFiles(ctx context.Context, dir, pattern string) iter.Seq2[runnel.StoredFile, error] {
 	return func(yield func(runnel.StoredFile, error) bool) {
-		root, err := os.OpenRoot(dir)
+		root, err := OpenFolder(dir)
 		if err != nil {
 			return // the agent has stored nothing
 		}
@@ -75,7 +75,7 @@ func (w *walk) entry(root *os.Root, dir string, e fs.DirEntry, below []string) b
 		if !e.IsDir() {
 			return true
 		}
-		sub, err := root.OpenRoot(e.Name())
+		sub, err := root.OpenRoot(e.Name() + folderEnd)
 		if err != nil {
 			return true
 		}
@@ -141,7 +141,7 @@ func ReadStored(dir, file string, max int64) ([]byte, error) {
 
 // openStored opens a regular file below dir. It follows no link out of dir.
 func openStored(dir, file string) (*os.File, fs.FileInfo, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := OpenFolder(dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -251,7 +251,7 @@ func inGitDir(root, dir string) bool {
 // these are all. A folder that cannot be entered has no entries. A folder that
 // can be entered but not listed is a finding, because git works in it.
 func (f *finder) list(dir string) (entries []fs.DirEntry, all bool) {
-	d, err := os.Open(dir)
+	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
 	if err != nil {
 		if _, inside := os.Lstat(dir + string(filepath.Separator) + "."); inside == nil {
 			f.add(Finding{File: dir, Problem: reason(err)})

@@ -42,3 +42,28 @@ func Shallow(line []byte) []byte {
 	}
 	return append(out, line[kept:]...)
 }
+
+// MaxValues is the number of values in a line beyond which Crowded reports
+// true. A value takes two bytes of a line, and may take a hundred times as much
+// memory once it is decoded.
+const MaxValues = 500_000
+
+// Crowded reports whether the lists and objects of a line together have more
+// than MaxValues commas.
+func Crowded(line []byte) bool {
+	if bytes.Count(line, []byte{','}) <= MaxValues {
+		return false
+	}
+	commas, quoted := 0, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			commas++
+		}
+	}
+	return commas > MaxValues
+}

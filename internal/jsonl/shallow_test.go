@@ -42,3 +42,23 @@ func TestShallow(t *testing.T) {
 		})
 	}
 }
+
+func TestCrowded(t *testing.T) {
+	const most = jsonl.MaxValues
+	for name, tt := range map[string]struct {
+		line string
+		want bool
+	}{
+		"list":                {`[` + strings.Repeat(`0,`, most) + `0]`, false},
+		"longer list":         {`[` + strings.Repeat(`0,`, most+1) + `0]`, true},
+		"nested lists":        {`[` + strings.Repeat(`[0,0],`, most/2+1) + `0]`, true},
+		"objects":             {`{"a":[` + strings.Repeat(`{"b":1,"c":2},`, most/2+1) + `{}]}`, true},
+		"text":                {`{"text":"` + strings.Repeat(`a,`, 2*most) + `"}`, false},
+		"text with quotes":    {`{"text":"` + strings.Repeat(`\"a,\\\",`, most) + `"}`, false},
+		"list after the text": {`{"text":"` + strings.Repeat(`,`, most) + `\\","a":[` + strings.Repeat(`0,`, most+1) + `0]}`, true},
+	} {
+		if got := jsonl.Crowded([]byte(tt.line)); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

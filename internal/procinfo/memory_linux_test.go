@@ -17,14 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVar makes the test binary play a process with a large environment.
+// roleVar makes the test binary play a process with a large environment, or one
+// whose first thread has ended.
 const roleVar = "PROCINFO_TEST_ROLE"
 
 const largeEnviron = 64 << 20
 
 func TestMain(m *testing.M) {
-	if os.Getenv(roleVar) != "" {
-		if err := extendEnviron(); err != nil {
+	if role := os.Getenv(roleVar); role != "" {
+		if role == "headless" {
+			loseMainThread()
+		} else if err := extendEnviron(); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}

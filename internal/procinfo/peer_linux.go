@@ -93,11 +93,15 @@ var (
 	errPeerEnded = errors.New("the process that opened the connection has ended")
 	errPeerHides = errors.New("the process that opened the connection does not show that it holds it")
 	errPeerAgent = errors.New("an agent holds the connection, too")
+	errPeerInner = errors.New("the process that opened the connection is in a container, or cannot be checked")
 )
 
 // Verify returns an error if p.Pid may have referred to another process than
 // the peer at any time since p was created. Call it after the last use of the
 // pid.
+//
+// It also returns an error for a process in an inner pid namespace, because the
+// ancestors of such a process do not show who started it: see [IsInner].
 //
 // Before Linux 6.5 it also returns an error for a [Caller] that does not hold
 // its end of the connection or hides its descriptors, and if a process under a
@@ -108,6 +112,9 @@ func (p *Peer) Verify() error {
 		if err := p.checkHolders(); err != nil {
 			return err
 		}
+	}
+	if inner, err := IsInner(p.Pid); inner || err != nil {
+		return errPeerInner
 	}
 	if p.handle.Ended() {
 		return errPeerEnded
@@ -159,23 +166,27 @@ func (p *Peer) scanHolders() (again bool, err error) {
 // this inode: it has one, or it is our user's and hides its descriptors, or the
 // check failed, for example for lack of descriptors. The system hides the
 // descriptors of a process that is ending, too: MayHold waits a little until it
-// has ended and has none.
+// has ended and has none. A process whose first thread has ended looks like one
+// that is ending, so MayHold checks its other threads.
 func MayHold(pid int, inode uint64) bool {
 	for range endingChecks {
-		held, err := HoldsSocket(pid, inode)
-		if held || err == nil || IsGone(err) {
+		held, empty, err := holdsSocket(fdDir(pid), inode)
+		if held || err == nil && !empty || IsGone(err) {
 			return held
 		}
 		owner := Owner(pid)
 		if owner != os.Geteuid() && (owner >= 0 || errors.Is(err, fs.ErrPermission)) {
 			return false
 		}
-		st, err := ReadStat(pid)
-		if IsGone(err) || st.Dead {
+		st, failed := ReadStat(pid)
+		if IsGone(failed) || st.Dead {
 			return false
 		}
 		if !st.Ending {
-			break
+			return err != nil // it shows that it has no descriptors, or it hides them
+		}
+		if may, sure := threadsMayHold(pid, inode); sure || err == nil {
+			return may
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -185,6 +196,45 @@ func MayHold(pid int, inode uint64) bool {
 // endingChecks is how often MayHold checks a process that is ending, one
 // millisecond apart.
 const endingChecks = 100
+
+// threadsMayHold reports whether a thread of a process, except the first, may
+// have a descriptor of the socket with this inode. Threads can have different
+// descriptors. sure is false if there is no other thread, or if one is ending.
+func threadsMayHold(pid int, inode uint64) (may, sure bool) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	d, err := os.Open(dir)
+	if err != nil {
+		return false, false
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil || len(names) < 2 {
+		return false, false
+	}
+	sure = true
+	for _, name := range names {
+		if name == strconv.Itoa(pid) {
+			continue
+		}
+		held, _, err := holdsSocket(dir+"/"+name+"/fd", inode)
+		switch {
+		case held:
+			return true, true
+		case err == nil || IsGone(err):
+			continue
+		}
+		var buf [statSize]byte
+		stat, err := ReadFile(pid, "task/"+name+"/stat", buf[:])
+		if err != nil {
+			sure = sure && IsGone(err)
+		} else if st, err := ParseStat(stat); err == nil && !st.Ending {
+			return true, true // it hides its descriptors
+		} else {
+			sure = false
+		}
+	}
+	return false, sure
+}
 
 // Owner returns the effective user of a process, or -1 if it cannot be read.
 func Owner(pid int) int {
@@ -199,23 +249,31 @@ func Owner(pid int) int {
 // HoldsSocket reports whether a process has a descriptor of the socket with
 // this inode. It returns fs.ErrPermission if the process hides its descriptors.
 func HoldsSocket(pid int, inode uint64) (bool, error) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	held, _, err := holdsSocket(fdDir(pid), inode)
+	return held, err
+}
+
+func fdDir(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/fd" }
+
+// holdsSocket reports whether one of the descriptors in dir is a socket with
+// this inode, and whether there are no descriptors.
+func holdsSocket(dir string, inode uint64) (held, empty bool, err error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(-1)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	want := "socket:[" + strconv.FormatUint(inode, 10) + "]"
 	for _, name := range names {
 		if to, err := os.Readlink(dir + "/" + name); err == nil && to == want {
-			return true, nil
+			return true, false, nil
 		}
 	}
-	return false, nil
+	return false, len(names) == 0, nil
 }
 
 // socketOfPeer returns the inode of the other end of c.

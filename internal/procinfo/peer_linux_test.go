@@ -9,10 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // connection returns both ends of a connection. This process made the far end.
@@ -190,4 +194,67 @@ func TestParseOwner(t *testing.T) {
 	if got := Owner(os.Getpid()); got != os.Geteuid() {
 		t.Errorf("own: %d", got)
 	}
+}
+
+// loseMainThread ends the first thread of this process.
+func loseMainThread() {
+	for {
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			select {}
+		}()
+		if st, err := ReadStat(os.Getpid()); err == nil && st.Ending {
+			return
+		}
+	}
+}
+
+// The system shows no descriptors of a process whose first thread has ended,
+// although its other threads have them.
+func TestThreadsMayHoldSocketsAfterTheFirstHasEnded(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	file, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(file.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVar+"=headless")
+	cmd.ExtraFiles = []*os.File{file}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	pid, begin := cmd.Process.Pid, time.Now()
+	for range 20 {
+		if !MayHold(pid, st.Ino) {
+			t.Fatal("its socket was not found")
+		}
+		if MayHold(pid, 1) {
+			t.Fatal("it may hold a socket that does not exist")
+		}
+	}
+	testload.Within(t, "checking it 40 times", begin, time.Second)
 }

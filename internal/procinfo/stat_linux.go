@@ -190,6 +190,47 @@ func Marks(pid int) (marks []string) {
 	return marks
 }
 
+// IsInner reports whether a process is in a pid namespace below that of this
+// process, such as in a container.
+//
+// An agent can enter the namespaces of a container that its user has started.
+// If the process that entered them ends, its child in the container gets the
+// first process of the container as its parent, and not the agent's supervisor.
+// The ancestors of a process in a container therefore do not prove that no
+// agent started the process.
+func IsInner(pid int) (bool, error) {
+	its, err := levels(pid)
+	if err != nil {
+		return false, err
+	}
+	ours, err := levels(os.Getpid())
+	return its > ours, err
+}
+
+// levels returns the number of pid namespaces in which a process has a pid, as
+// far as they can be seen from /proc.
+func levels(pid int) (int, error) {
+	data, err := ReadFile(pid, "status", make([]byte, wholeStatus))
+	if err != nil {
+		return 0, err
+	}
+	return parseLevels(data)
+}
+
+// wholeStatus exceeds the size of /proc/PID/status, which has the groups of the
+// user, unless there are thousands of them.
+const wholeStatus = 64 << 10
+
+// parseLevels returns the number of pids in a status.
+func parseLevels(status []byte) (int, error) {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok && bytes.HasSuffix(rest, []byte("\n")) {
+			return len(bytes.Fields(rest)), nil
+		}
+	}
+	return 0, errMalformed
+}
+
 // HasPidfds reports whether the system supports waiting for pidfds (Linux since
 // 5.4). Supervisors require them.
 func HasPidfds() bool {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -39,6 +40,39 @@ func TestParseStat(t *testing.T) {
 		if got != want || (err != nil) != (want == Stat{}) {
 			t.Errorf("%s: %+v, %v", stat, got, err)
 		}
+	}
+}
+
+func TestParseLevels(t *testing.T) {
+	for status, want := range map[string]int{
+		"Name:\tx\nNSpid:\t12\nNSpgid:\t12\n": 1,
+		"Name:\tx\nNSpid:\t12\t1\n":           2,
+		"Name:\tNSpid:\t1 2\n":                0, // the name of the program
+		"Name:\tx\nNSpid:\t12":                0, // cut off
+		"":                                    0,
+	} {
+		if got, err := parseLevels([]byte(status)); got != want || (err != nil) != (want == 0) {
+			t.Errorf("%q: %d, %v, want %d", status, got, err, want)
+		}
+	}
+}
+
+func TestProcessInAContainerIsInner(t *testing.T) {
+	if inner, err := IsInner(os.Getpid()); inner || err != nil {
+		t.Errorf("this process: %v, %v", inner, err)
+	}
+	cmd := exec.Command("cat")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("this system allows no new namespaces: %v", err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	if inner, err := IsInner(cmd.Process.Pid); !inner || err != nil {
+		t.Errorf("the process in new namespaces: %v, %v", inner, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -15,13 +16,37 @@ func DecodeLenient[T any](data []byte) (v T) {
 	return v
 }
 
-// Each decodes each element of a list as DecodeLenient does.
+// maxElements is the maximum number of elements that Each decodes. An element
+// takes two bytes of a line and may take a hundred times as much memory.
+const maxElements = 10_000
+
+// Each decodes each of the first 10,000 elements of a list as DecodeLenient
+// does.
 func Each[T any](data []byte) []T {
-	var out []T
-	for _, raw := range DecodeLenient[[]json.RawMessage](data) {
-		out = append(out, DecodeLenient[T](raw))
-	}
+	out, _ := FirstOf[T](data, maxElements) // fields that do not fit keep their zero value
 	return out
+}
+
+// FirstOf decodes the first most elements of a list. An element that does not
+// fit T keeps zero values, and FirstOf returns the first error of such an
+// element. It returns no elements if data is not a list.
+func FirstOf[T any](data []byte, most int) (out []T, err error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return nil, err
+	}
+	for len(out) < most && dec.More() {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return out, err
+		}
+		var v T
+		if failed := json.Unmarshal(raw, &v); err == nil {
+			err = failed
+		}
+		out = append(out, v)
+	}
+	return out, err
 }
 
 // Object encodes the arguments of a call or a question. It returns an empty

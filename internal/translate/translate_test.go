@@ -219,3 +219,24 @@ func TestBase64Size(t *testing.T) {
 		}
 	}
 }
+
+func TestListsOfAgentsAreDecodedInPart(t *testing.T) {
+	type element struct {
+		Text string `json:"text"`
+	}
+	for _, further := range []string{"{}", "0", "null"} {
+		got := translate.Each[element]([]byte(`[{"text":"first"}` + strings.Repeat(","+further, 100_000) + `]`))
+		if len(got) != 10_000 || got[0].Text != "first" {
+			t.Errorf("%s: %d elements", further, len(got))
+		}
+	}
+	got := translate.Each[element]([]byte(`[1,{"text":"second"},{"text":3},{"text":"fourth"}]`))
+	if len(got) != 4 || got[1].Text != "second" || got[3].Text != "fourth" {
+		t.Errorf("elements of other types: %+v", got)
+	}
+	for _, other := range []string{"", "null", "{}", `"x"`, "[1", "]"} {
+		if got := translate.Each[element]([]byte(other)); len(got) > 1 {
+			t.Errorf("%s: %+v", other, got)
+		}
+	}
+}

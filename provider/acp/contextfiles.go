@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -334,7 +335,7 @@ var errStopped = errors.New("stopped")
 // eachEntry calls do for each entry of a folder, in any order. If do returns
 // false, eachEntry stops and fails with errStopped.
 func eachEntry(dir string, do func(fs.DirEntry) bool) error {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
 	if err != nil {
 		return err
 	}

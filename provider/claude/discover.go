@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"iter"
 	"os"
 	"path"
@@ -31,7 +30,7 @@ const peek = 64 << 10
 // end of each file.
 func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Conversation, error] {
 	return func(yield func(runnel.Conversation, error) bool) {
-		root, err := os.OpenRoot(p.projectsDir())
+		root, err := agentconn.OpenFolder(p.projectsDir())
 		if err != nil {
 			return // the agent has stored no conversations
 		}
@@ -56,17 +55,22 @@ func (p *Provider) Discover(ctx context.Context, dir string) iter.Seq2[runnel.Co
 // list returns the conversations below projects, newest first. It sets only the
 // id, the file, the size and the time of the last change.
 func list(root *os.Root, dir string) []runnel.Conversation {
-	pattern := "*/*.jsonl"
-	if dir != "" {
-		pattern = slug(dir) + "/*.jsonl"
+	folders := []string{slug(dir)}
+	if dir == "" {
+		folders = agentconn.ReadFolder(root, ".")
 	}
-	names, err := fs.Glob(root.FS(), pattern)
-	if err != nil {
-		return nil // unreachable: the pattern is valid
+	var names []string
+	for _, folder := range folders {
+		for _, name := range agentconn.ReadFolder(root, folder) {
+			names = append(names, path.Join(folder, name))
+		}
 	}
 	var out []runnel.Conversation
 	for _, name := range names {
-		id := strings.TrimSuffix(path.Base(name), ".jsonl")
+		id, ok := strings.CutSuffix(path.Base(name), ".jsonl")
+		if !ok {
+			continue
+		}
 		st, err := root.Lstat(name)
 		if err != nil || !st.Mode().IsRegular() || uuid.Validate(id) != nil {
 			continue

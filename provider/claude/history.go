@@ -22,8 +22,12 @@ import (
 )
 
 // maxStored bounds the files that are read for one conversation, including its
-// subagents, in bytes.
+// subagents, in bytes. A short entry counts as perEntry bytes.
 const maxStored = 512 << 20
+
+func tooLarge() error {
+	return runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
+}
 
 // History implements [runnel.Historian]. It translates the files in which the
 // agent stores a conversation.
@@ -85,7 +89,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	if ref.Anywhere && ref.File != "" && !subpath.Within(ref.File, dir) {
 		dir = filepath.Dir(ref.File)
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := agentconn.OpenFolder(dir)
 	if err != nil {
 		return c, notStored(err)
 	}
@@ -117,11 +121,19 @@ func otherFiles(root *os.Root, name string) (out []string) {
 	if uuid.Validate(strings.TrimSuffix(path.Base(name), ".jsonl")) != nil {
 		return nil
 	}
-	found, err := fs.Glob(root.FS(), "*/"+path.Base(name))
-	if err != nil {
-		return nil // unreachable: the pattern is valid
+	return slices.DeleteFunc(inFolders(root, path.Base(name)), func(other string) bool { return other == name })
+}
+
+// inFolders returns the paths of the files with this name in the folders of
+// root, sorted.
+func inFolders(root *os.Root, name string) (found []string) {
+	for _, folder := range agentconn.ReadFolder(root, ".") {
+		file := path.Join(folder, name)
+		if _, err := root.Lstat(file); err == nil {
+			found = append(found, file)
+		}
 	}
-	return slices.DeleteFunc(found, func(other string) bool { return other == name })
+	return found
 }
 
 // joined returns the entries of all files in one list. It sorts the files by
@@ -152,14 +164,14 @@ func joined(files [][]*entry) (all []*entry) {
 // loadSidechains reads the subagents' threads below a directory, at most left
 // bytes. It skips a thread that cannot be read.
 func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below string, left *int64) error {
-	metas, err := fs.Glob(root.FS(), path.Join(below, "agent-*.meta.json"))
-	if err != nil {
-		return notStored(err)
-	}
-	for _, meta := range metas {
+	for _, name := range agentconn.ReadFolder(root, below) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if !strings.HasPrefix(name, "agent-") || !strings.HasSuffix(name, ".meta.json") {
+			continue
+		}
+		meta := path.Join(below, name)
 		data, err := readSmall(root, meta)
 		if err != nil {
 			continue
@@ -200,14 +212,15 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 			return name, nil
 		}
 	}
-	found, err := fs.Glob(root.FS(), "*/"+ref.AgentSessionID+".jsonl")
-	if err != nil || len(found) == 0 {
-		return "", notStored(err)
+	found := inFolders(root, ref.AgentSessionID+".jsonl")
+	if len(found) == 0 {
+		return "", notStored(nil)
 	}
 	return found[0], nil
 }
 
-// readFile reads a file of entries and subtracts its size from left. It fails
+// readFile reads a file of entries and subtracts its size, or the memory of its
+// entries, from left. It fails
 // with PayloadTooLarge if the file is larger than left.
 func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
@@ -216,14 +229,16 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	}
 	defer f.Close()
 	if st.Size() > *left {
-		return nil, runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
+		return nil, tooLarge()
 	}
-	*left -= st.Size()
-	entries, err := readEntries(ctx, io.LimitReader(f, st.Size())) // the agent may be appending to it
-	if err != nil && ctx.Err() != nil {
+	entries, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left/perEntry) // the agent may be appending to it
+	*left -= max(st.Size(), int64(len(entries))*perEntry)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case runnel.CodeOf(err) == runnel.PayloadTooLarge:
+		return nil, err
+	case err != nil:
 		return nil, notStored(err)
 	}
 	return entries, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/testload"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // The entries form a long chain. Each of them also has a leaf, and none of them
@@ -31,7 +32,7 @@ func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 		fmt.Fprintf(&b, `{"type":"attachment","uuid":"b%d","parentUuid":"a%d"}`+"\n", i, i)
 		parent = "a" + itoa(i)
 	}
-	entries, err := readEntries(t.Context(), strings.NewReader(b.String()))
+	entries, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,10 +44,41 @@ func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 	}
 }
 
+// A line of two bytes becomes an entry of a kilobyte.
+func TestManyShortLinesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "short"), []byte(strings.Repeat("x\n", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	left := int64(1500 * perEntry)
+	entries, err := readFile(t.Context(), root, "short", &left)
+	if len(entries) != 1000 || err != nil || left != 500*perEntry {
+		t.Errorf("%d entries, %v; %d bytes left", len(entries), err, left)
+	}
+	if entries, err = readFile(t.Context(), root, "short", &left); len(entries) != 0 || runnel.CodeOf(err) != runnel.PayloadTooLarge {
+		t.Errorf("beyond the bound: %d entries, %v", len(entries), err)
+	}
+}
+
+func TestBlocksOfAMessageAreBounded(t *testing.T) {
+	for _, element := range []string{"{}", "0", "null"} {
+		data := `{"content":[{"type":"text","text":"first"}` + strings.Repeat(","+element, 100_000) + `]}`
+		m := translate.DecodeLenient[message]([]byte(data))
+		if len(m.Content) != maxBlocks || m.Content[0].Text != "first" {
+			t.Errorf("%s: %d blocks", element, len(m.Content))
+		}
+	}
+}
+
 func TestCycleOfEntriesEnds(t *testing.T) {
 	entries, err := readEntries(t.Context(), strings.NewReader(
 		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
-			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"))
+			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored)
 	if err != nil {
 		t.Fatal(err)
 	}

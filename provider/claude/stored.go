@@ -74,10 +74,15 @@ const (
 // decoded.
 const unreadable = "unreadable"
 
+// perEntry is the memory that an entry takes at least, in bytes. A line has at
+// least two bytes.
+const perEntry = 1 << 10
+
 // readEntries decodes the conversation entries of a file. A line that cannot be
 // decoded becomes an entry of type unreadable. An undecodable last line without
-// a line end is skipped, because the agent may be writing it.
-func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
+// a line end is skipped, because the agent may be writing it. readEntries fails
+// with PayloadTooLarge if there are more than most entries.
+func readEntries(ctx context.Context, r io.Reader, most int64) ([]*entry, error) {
 	lines := jsonl.NewReader(newShortener(r, maxStoredString), maxStoredLine)
 	var out []*entry
 	for n := 0; ; n++ {
@@ -87,6 +92,9 @@ func readEntries(ctx context.Context, r io.Reader) ([]*entry, error) {
 		line, err := lines.Next()
 		if errors.Is(err, io.EOF) {
 			return out, nil
+		}
+		if int64(len(out)) >= most {
+			return nil, tooLarge()
 		}
 		tooLong, isTooLong := errors.AsType[*jsonl.TooLongError](err)
 		if err != nil && !isTooLong {

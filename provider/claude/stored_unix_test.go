@@ -26,12 +26,16 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 	link := func(path string) error { return os.Symlink(secret, path) }
 	for name, tt := range map[string]struct {
 		main, meta, sidechain func(string) error
+		folder                string // of projects that is a pipe
 		wantEvents            bool
 	}{
 		"the file is a pipe":                  {main: pipe},
 		"the file is a link":                  {main: link},
 		"a subagent's description is a pipe":  {meta: pipe, wantEvents: true},
 		"a subagent's conversation is a pipe": {sidechain: pipe, wantEvents: true},
+		"another project's folder is a pipe":  {folder: "-q", wantEvents: true},
+		"the folder of subagents is a pipe":   {folder: "-p/" + id + "/subagents", wantEvents: true},
+		"the folder of all projects is one":   {folder: "."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := t.TempDir()
@@ -52,6 +56,15 @@ func TestSpecialFilesAmongTranscriptsAreSkipped(t *testing.T) {
 			put(filepath.Join(project, id+".jsonl"), line, tt.main)
 			put(filepath.Join(below, "agent-1.meta.json"), `{"toolUseId":"x"}`, tt.meta)
 			put(filepath.Join(below, "agent-1.jsonl"), line, tt.sidechain)
+			if tt.folder != "" {
+				path := filepath.Join(config, "projects", tt.folder)
+				if err := os.RemoveAll(path); err != nil {
+					t.Fatal(err)
+				}
+				if err := pipe(path); err != nil {
+					t.Fatal(err)
+				}
+			}
 			done := make(chan struct{})
 			var events int
 			var err error

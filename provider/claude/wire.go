@@ -1,9 +1,12 @@
 package claude
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
+
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // frame is one line of the stream-json protocol, in either direction. An entry
@@ -154,8 +157,17 @@ func (c *content) UnmarshalJSON(data []byte) error {
 		*c = content{{Type: "text", Text: text}}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]block)(c))
+	if bytes.Count(data, []byte{','}) < maxBlocks {
+		return json.Unmarshal(data, (*[]block)(c))
+	}
+	blocks, err := translate.FirstOf[block](data, maxBlocks)
+	*c = blocks
+	return err
 }
+
+// maxBlocks is the maximum number of blocks in a list; further blocks are
+// dropped. A block takes two bytes of a line and a hundred times as much memory.
+const maxBlocks = 10_000
 
 // text joins the text blocks without a separator, because [literal] can split a
 // prompt into several blocks.

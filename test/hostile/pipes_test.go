@@ -35,5 +35,25 @@ func TestPipesAmongConversationsHoldNothing(t *testing.T) {
 			t.Errorf("%s: %d %+v %t", ref, code, out.Error, ok)
 		}
 	}
+	list := func(when string) {
+		t.Helper()
+		if code, ok := w.Call("GET", "/api/conversations", nil, nil); !ok || code != http.StatusOK {
+			t.Errorf("%s: %d %t", when, code, ok)
+		}
+	}
+	list("with pipes among the files")
+	for _, folder := range []string{".codex/sessions", ".claude/projects", ".gemini/tmp", ".qwen/projects"} {
+		path := filepath.Join(w.dir, folder)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list("with pipes in place of folders")
 	w.stop()
 }
