@@ -90,7 +90,7 @@ func New(cfg Config) (*Server, error) {
 		Gateway: cfg.Gateway, Keyring: cfg.Keyring, Sessions: visible, Commands: commands, Reply: s.reply,
 		Metrics: s.metrics.ofStreams(), Lacks: s.gate.lacks,
 		DefaultFamily: cfg.DefaultFamily, Heartbeat: cfg.Heartbeat, WriteStall: cfg.WriteStall,
-		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached,
+		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, refuse: s.metrics.refuse}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
