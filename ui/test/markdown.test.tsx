@@ -134,6 +134,8 @@ describe("markdown of others", () => {
     ["lists", `${"- ".repeat(4_000)}x`],
     ["an indented tree", Array.from({ length: 400 }, (_, i) => `${"  ".repeat(i)}- x`).join("\n")],
     ["emphasis", "*a".repeat(50_000)],
+    ["kinds of emphasis in a paragraph", `${"*a_".repeat(6_300)}\n\n${"_a*".repeat(6_300)}`],
+    ["strikes", "~a~~".repeat(4_700)],
     ["brackets", "[".repeat(50_000)],
     ["links", "[a](".repeat(20_000)],
     ["addresses", "a@".repeat(50_000)],
@@ -142,6 +144,13 @@ describe("markdown of others", () => {
   ])("survives too many %s, quickly", (_name, text) => {
     const took = cpuTime(() => expect(render(text).textContent).toContain(text.at(-1)));
     expect(took).toBeLessThan(4_000);
+  });
+
+  it("shows the marks of a paragraph with too many marks of emphasis", () => {
+    const text = `${"*a* ".repeat(300)}b`;
+    const host = render(`${text}\n\n*c*`);
+    expect(host.querySelector("p")?.textContent).toBe(text);
+    expect([...host.querySelectorAll("em")].map((e) => e.textContent)).toEqual(["c"]);
   });
 
   it("closes what is still open while text grows", () => {

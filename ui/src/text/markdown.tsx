@@ -2,7 +2,7 @@
 // splits the text into tokens, and HTML in it is shown as text. Links lead only
 // to http, https and mail addresses. Images become links and are never loaded.
 
-import { Lexer, type MarkedToken, marked, type Token, type Tokens } from "marked";
+import { getDefaults, Lexer, type MarkedToken, type Token, Tokenizer, type Tokens } from "marked";
 import { Fragment, memo, type ReactNode } from "react";
 import remend from "remend";
 import { CodeBlock } from "../stream/CodeBlock";
@@ -55,6 +55,36 @@ function lex(text: string, by: (text: string) => Token[]): Token[] {
 
 const fence = /^ {0,3}(```|~~~)/;
 
+// Number of marks of emphasis in a paragraph. In a paragraph with more marks,
+// all marks are shown as text, because the time to pair them grows with the
+// square of their number.
+const mostMarks = 500;
+
+class BoundedTokenizer extends Tokenizer {
+  private counted = "";
+  private tooMany = false;
+
+  override emStrong(src: string, masked: string, before?: string) {
+    return this.hasTooMany(masked) ? undefined : super.emStrong(src, masked, before);
+  }
+
+  override del(src: string, masked: string, before?: string) {
+    return this.hasTooMany(masked) ? undefined : super.del(src, masked, before);
+  }
+
+  private hasTooMany(masked: string): boolean {
+    if (masked !== this.counted) {
+      this.counted = masked;
+      this.tooMany = (masked.match(/[*_~]+/g)?.length ?? 0) > mostMarks;
+    }
+    return this.tooMany;
+  }
+}
+
+function tokens(text: string): Token[] {
+  return new Lexer({ ...getDefaults(), tokenizer: new BoundedTokenizer() }).lex(text);
+}
+
 /**
  * One block of Markdown, or of plain text. `live` closes marks that are still
  * open.
@@ -71,7 +101,7 @@ export const MarkdownBlock = memo(function MarkdownBlock({
   if (plain || (raw.length > longest && !fence.test(raw)))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
   const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
-  return <>{blocks(lex(text, marked.lexer), 0)}</>;
+  return <>{blocks(lex(text, tokens), 0)}</>;
 });
 
 const deepest = 40; // maximum depth of quotes and lists; deeper ones are shown as text
