@@ -19,6 +19,10 @@ export interface Block {
 // may have megabytes.
 const formatted = 50_000;
 
+// Number of lines of a text that are rendered as Markdown. The time to find the
+// items of a list grows with the product of its lines and its characters.
+const formattedLines = 3_000;
+
 const longest = 20_000; // characters; of longer blocks only code is rendered as more than plain text
 
 /**
@@ -33,7 +37,7 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   const last = settled.at(-1);
   let at = last ? last.key + last.raw.length : 0;
   const out = settled.slice();
-  const head = text.length > formatted ? text.lastIndexOf("\n", formatted) + 1 || formatted : text.length;
+  const head = formattedEnd(text);
   for (const token of lex(text.slice(at, head), (rest) => new Lexer().blockTokens(rest))) {
     out.push({ raw: token.raw, key: at });
     at += token.raw.length;
@@ -41,6 +45,17 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   for (; at < text.length; at += longest)
     out.push({ raw: text.slice(at, at + longest), key: at, plain: true });
   return out;
+}
+
+// The end of the part of a text that is rendered as Markdown.
+function formattedEnd(text: string): number {
+  const end = text.length > formatted ? text.lastIndexOf("\n", formatted) + 1 || formatted : text.length;
+  let at = 0;
+  for (let line = 0; line < formattedLines; line++) {
+    at = text.indexOf("\n", at) + 1;
+    if (at === 0 || at >= end) return end;
+  }
+  return at;
 }
 
 // Splits text into tokens with `by`. Text that is nested too deeply is shown as
