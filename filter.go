@@ -9,7 +9,8 @@ import (
 )
 
 // A Filter changes the events of one agent before the session processes them,
-// for instance to remove secrets. Its methods are called from one goroutine.
+// for instance to remove secrets. Its methods are called by one goroutine at a
+// time.
 type Filter interface {
 	// Event returns the events that replace ev, in order. The slice is valid
 	// until the next call.

@@ -234,10 +234,16 @@ func (cs *captures) equip(opt runnel.Options, id string) runnel.Options {
 		}
 		return opt.Filter(opt)
 	})
+	var filtering sync.Mutex // connections call Tap from several goroutines, but a Filter is for one at a time
+	redacted := func(line []byte) []byte {
+		filtering.Lock()
+		defer filtering.Unlock()
+		return redactLine(filter(), line)
+	}
 	opt.Tapping = func() bool { c := cs.find(id); return c != nil && c.whyStopped() == "" }
 	opt.Tap = func(dir runnel.Dir, line []byte) {
 		if c := cs.find(id); c != nil {
-			c.add(time.Now(), dir, redactLine(filter(), line), line)
+			c.add(time.Now(), dir, redacted(line), line)
 		}
 	}
 	return opt
@@ -469,7 +475,8 @@ func CapturesOf(g *Gateway) Captures { return Captures{g} }
 // Set switches the debug capture of a session on or off. Off keeps the file
 // until the capture is switched on again or the session is deleted. Set fails
 // with UNSUPPORTED_CAPABILITY if the agent exchanges no lines with the server,
-// and with STORE_UNAVAILABLE if the file cannot be written.
+// and with STORE_UNAVAILABLE if the file or the session's record cannot be
+// written. A capture whose beginning fails is off and has no file.
 func (c Captures) Set(ctx context.Context, ref string, on bool) (Capture, error) {
 	g, cs := c.g, c.g.opener.captures
 	e, err := g.lock(ctx, ref)
@@ -485,7 +492,9 @@ func (c Captures) Set(ctx context.Context, ref string, on bool) (Capture, error)
 	if cs.dir == "" {
 		return Capture{}, runnel.Fail(runnel.UnsupportedCapability, "this server has no data directory for debug captures")
 	}
-	if open := cs.find(rec.ID); on && (open == nil || open.whyStopped() != "") {
+	open := cs.find(rec.ID)
+	begins := on && (open == nil || open.whyStopped() != "")
+	if begins {
 		if err := cs.begin(rec.ID, rec.CLIType); err != nil {
 			return Capture{}, err
 		}
@@ -494,10 +503,14 @@ func (c Captures) Set(ctx context.Context, ref string, on bool) (Capture, error)
 		cs.end(rec.ID)
 	}
 	rec, _ = e.snapshot() // the server may just have stopped the capture
-	kept := keptCapture{Capture: on}
-	if keptOf(rec.Options).keptCapture != kept {
+	kept, before := keptCapture{Capture: on}, keptOf(rec.Options).keptCapture
+	if before != kept {
 		e.change(func() { e.rec.Options = kept.in(e.rec.Options) })
 		if err := g.records.write(ctx, e); err != nil {
+			if begins { // the client must not take a running capture for one that failed to begin
+				e.change(func() { e.rec.Options = before.in(e.rec.Options) })
+				err = errors.Join(err, cs.remove(rec.ID))
+			}
 			return Capture{}, err
 		}
 	}

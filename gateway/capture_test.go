@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,6 +282,74 @@ func TestStoppedCaptureStaysStoppedAfterARestart(t *testing.T) {
 	}
 	if st := setCapture(t, g, id, false); st.On || st.Stopped != "" {
 		t.Errorf("off: %+v", st)
+	}
+}
+
+// A client must not take a running capture for one that failed to begin.
+func TestCaptureThatCannotBeRecordedIsOff(t *testing.T) {
+	d, data := newDisk(t), canonical(t.TempDir())
+	cat := &failingCatalogue{Catalogue: d.cat}
+	g := d.open(t, func(c *Config) { c.Providers, c.DataDir, c.Catalogue = []runnel.Provider{&printing{}}, data, cat })
+	defer closeIt(t, g)
+	id := d.create(t, g)
+	cat.fails.Store(true)
+	_, err := CapturesOf(g).Set(t.Context(), id, true)
+	wantCode(t, err, runnel.StoreUnavailable)
+	cat.fails.Store(false)
+	if st, err := g.Status(t.Context(), id); err != nil || st.Capture != nil && st.Capture.On {
+		t.Errorf("after the error: %+v, %v", st.Capture, err)
+	}
+	d.ends(t, send(t, g, id, "text one"))
+	if left, err := os.ReadDir(filepath.Join(data, "captures")); err != nil || len(left) > 0 {
+		t.Errorf("files of the capture: %v, %v", left, err)
+	}
+	setCapture(t, g, id, true)
+	d.ends(t, send(t, g, id, "text two"))
+	if got, want := capturedText(t, g, id), "in prompt text two\nout answer"; got != want {
+		t.Errorf("captured %q, want %q", got, want)
+	}
+	cat.fails.Store(true)
+	_, err = CapturesOf(g).Set(t.Context(), id, false)
+	wantCode(t, err, runnel.StoreUnavailable)
+	cat.fails.Store(false)
+	d.ends(t, send(t, g, id, "text three"))
+	if got, want := capturedText(t, g, id), "in prompt text two\nout answer"; got != want {
+		t.Errorf("captured after the client switched it off: %q, want %q", got, want)
+	}
+}
+
+// A single is a Filter that counts calls that overlap.
+type single struct {
+	hiding
+	running, overlaps *atomic.Int32
+}
+
+func (s single) Text(text string) string {
+	if s.running.Add(1) > 1 {
+		s.overlaps.Add(1)
+	}
+	runtime.Gosched() // lets another goroutine call Text, too
+	s.running.Add(-1)
+	return text
+}
+
+// A Filter is for one goroutine at a time, but the lines of an agent pass in
+// several: those to it, those from it, and those of its successor.
+func TestCaptureCallsAFilterOnlyOnceAtATime(t *testing.T) {
+	cs, _ := beginCapture(t)
+	s := single{running: new(atomic.Int32), overlaps: new(atomic.Int32)}
+	opt := cs.equip(runnel.Options{Filter: func(runnel.Options) runnel.Filter { return s }}, "s")
+	var taps sync.WaitGroup
+	for range 4 {
+		taps.Go(func() {
+			for range 200 {
+				opt.Tap(runnel.DirOut, []byte("line"))
+			}
+		})
+	}
+	taps.Wait()
+	if n := s.overlaps.Load(); n > 0 {
+		t.Errorf("%d calls overlapped", n)
 	}
 }
 

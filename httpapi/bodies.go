@@ -12,7 +12,8 @@ import (
 // is counted as it arrives.
 const arrivingStep = 16 << 10
 
-// arriving counts the bytes of bodies that are arriving, by credential.
+// arriving counts the bytes of bodies and WebSocket messages that are arriving,
+// by credential.
 type arriving struct {
 	most   int64 // bytes of one credential. A client that sends each body without delay does not reach it
 	refuse func(setting string, limit int64, what string) error
@@ -44,6 +45,21 @@ func (a *arriving) take(r *http.Request, id string) (done func(), err error) {
 	r.Body = c
 	return c.done, nil
 }
+
+// message returns a reader of a WebSocket message from r that counts the bytes
+// that have arrived, until the end of the message or until done is called. A
+// read fails with RATE_LIMITED if too many bytes of the credential are
+// arriving.
+func (a *arriving) message(id string, r io.Reader) (message io.Reader, done func()) {
+	c := &counted{ReadCloser: io.NopCloser(inSteps{r}), all: a, id: id, max: reply.MaxBody}
+	return c, c.done
+}
+
+// inSteps reads at most arrivingStep bytes at a time. The library of the
+// WebSocket fills the whole buffer before it returns from a read.
+type inSteps struct{ io.Reader }
+
+func (r inSteps) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(len(p), arrivingStep)]) }
 
 // counted is a body that is counted until its end.
 type counted struct {

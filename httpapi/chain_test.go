@@ -575,3 +575,27 @@ func TestNoRequestFollowsAChunkedBody(t *testing.T) {
 		}
 	}
 }
+
+// A client that gets 408 may send the same request again, so a body that can
+// never be read gets 400.
+func TestMalformedChunksAreABadRequest(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	for _, path := range []string{"/api/rules/explain", "/api/harness/turn", "/api/login"} {
+		for _, body := range []string{"zz\r\n{}\r\n0\r\n\r\n", "-1\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n", "fffffffffffffffff\r\n", strings.Repeat("0", 5000) + "\r\n"} {
+			c, err := s.ln.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_, _ = io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: own.localhost:7777\r\nAuthorization: Bearer "+s.token+
+					"\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"+body) // fails once the server has closed the connection
+			}()
+			answer, err := io.ReadAll(c)
+			if !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || err != nil || !strings.Contains(string(answer), "INVALID_REQUEST") {
+				t.Errorf("%s %.20q: %v, %s", path, body, err, answer)
+			}
+			_ = c.Close()
+		}
+	}
+}

@@ -62,6 +62,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 type site struct {
 	*rig
 	ln     *pipes
+	http   *http.Server
 	client *http.Client
 }
 
@@ -76,6 +77,7 @@ func serveOver(t *testing.T, version int, edit ...func(*Config, *gateway.Config)
 	t.Helper()
 	s := &site{rig: newRig(t, edit...), ln: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
 	hs := s.HTTPServer()
+	s.http = hs
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version == 1)
 	protocols.SetUnencryptedHTTP2(version == 2)

@@ -118,6 +118,18 @@ type connCollector struct {
 	list []*conns.Listener
 }
 
+// counts returns how many connections are open, and on how many of them no
+// credential was accepted yet.
+func (d *connCollector) counts() (open, unauthenticated int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.list {
+		o, u := l.Counts()
+		open, unauthenticated = open+o, unauthenticated+u
+	}
+	return open, unauthenticated
+}
+
 func connectionsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("runnel_connections", "Open connections: all of them (open), and those on which no credential was accepted yet (unauthenticated).", []string{"which"}, nil)
 }
@@ -127,13 +139,7 @@ func (d *connCollector) Describe(out chan<- *prometheus.Desc) { out <- connectio
 
 // Collect implements [prometheus.Collector].
 func (d *connCollector) Collect(out chan<- prometheus.Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	open, unauthenticated := 0, 0
-	for _, l := range d.list {
-		o, u := l.Counts()
-		open, unauthenticated = open+o, unauthenticated+u
-	}
+	open, unauthenticated := d.counts()
 	out <- prometheus.MustNewConstMetric(connectionsDesc(), prometheus.GaugeValue, float64(open), "open")
 	out <- prometheus.MustNewConstMetric(connectionsDesc(), prometheus.GaugeValue, float64(unauthenticated), "unauthenticated")
 }

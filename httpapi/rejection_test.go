@@ -222,7 +222,7 @@ func testRefusedTurns(t *testing.T, alive bool) {
 				t.Run(fmt.Sprintf("%s/%s/%s", name, set, way), func(t *testing.T) {
 					rg := *s.rig
 					rg.t = t
-					sub := &site{&rg, s.ln, s.client}
+					sub := &site{&rg, s.ln, s.http, s.client}
 					sub.refusedTurn(p, r, alive, func(id string) string { return send(sub, r, id, opts) })
 				})
 			}

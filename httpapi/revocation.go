@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -135,6 +137,10 @@ func (wt *watch) setWriteDeadline(t time.Time) (time.Time, error) {
 	return t, wt.rc.SetWriteDeadline(t)
 }
 
+// errBodyEnded is the error of a body whose credential ended before the body had
+// arrived. For the handler, the time for the body is over.
+var errBodyEnded = fmt.Errorf("%w: %w", auth.ErrEnded, os.ErrDeadlineExceeded)
+
 // A watchedBody is a request body that fails once the credential has ended,
 // even for bytes that have already arrived.
 type watchedBody struct {
@@ -147,7 +153,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	b.watch.mu.Lock()
 	defer b.watch.mu.Unlock()
 	if b.watch.ended() && !b.watch.read {
-		return 0, auth.ErrEnded
+		return 0, errBodyEnded
 	}
 	b.watch.read = b.watch.read || errors.Is(err, io.EOF)
 	return n, err

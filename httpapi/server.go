@@ -9,6 +9,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -90,7 +91,7 @@ func New(cfg Config) (*Server, error) {
 		Gateway: cfg.Gateway, Keyring: cfg.Keyring, Sessions: visible, Commands: commands, Reply: s.reply,
 		Metrics: s.metrics.ofStreams(), Lacks: s.gate.lacks,
 		DefaultFamily: cfg.DefaultFamily, Heartbeat: cfg.Heartbeat, WriteStall: cfg.WriteStall,
-		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached,
+		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, limits: cfg.Limits, refuse: s.metrics.refuse}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
@@ -163,6 +164,20 @@ func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener 
 	limited := conns.Limit(ln, conns.Limits{Open: open, Unauthenticated: unauthenticated}, s.metrics.reached)
 	s.metrics.listening(limited)
 	return limited
+}
+
+// Shutdown ends every stream, and shuts hs down, which is from HTTPServer: it
+// waits until all requests have been answered. When ctx ends, Shutdown closes
+// the connections that remain, and logs their number. Their clients do not read
+// the responses.
+func (s *Server) Shutdown(ctx context.Context, hs *http.Server) error {
+	err := errors.Join(s.EndStreams(ctx), hs.Shutdown(ctx))
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+		return err
+	}
+	open, _ := s.metrics.conns.counts()
+	s.log.LogAttrs(ctx, slog.LevelWarn, "connections cut off at shutdown, because their clients did not read the responses in time", slog.Int("connections", open))
+	return hs.Close()
 }
 
 // EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream

@@ -24,6 +24,10 @@ type action struct {
 	paths   []string // files that the call changes or reads
 	url     string
 
+	words    []string // of command, see simpleCommand
+	wordsErr error
+	isSplit  bool // words and wordsErr are set
+
 	located map[string]location  // of paths and dir, as far as a rule needed them; see locate
 	files   map[string]*diskFile // see existing
 
@@ -47,6 +51,16 @@ func (a *action) need(ok bool, why string) {
 	if !ok && a.unclear == "" {
 		a.unclear = why
 	}
+}
+
+// simpleCommand returns the words of the command, see [simpleCommand]. It parses
+// the command only once for all rules.
+func (a *action) simpleCommand() ([]string, error) {
+	if !a.isSplit {
+		a.words, a.wordsErr = simpleCommand(a.command)
+		a.isSplit = true
+	}
+	return a.words, a.wordsErr
 }
 
 // Reasons for an unclear action that several places use.

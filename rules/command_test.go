@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/runnel-dev/runnel/store"
 )
 
 func TestSimpleCommand(t *testing.T) {
@@ -308,5 +311,20 @@ func TestScriptOfManyWordsTakesMemoryOfItsLength(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
 		t.Errorf("%d bytes of memory for a command of %d bytes", got, len(text))
+	}
+}
+
+// There may be a thousand rules, and a command of an agent may be long. It is
+// parsed once, and not once for each rule.
+func TestCommandIsParsedOnceForAllRules(t *testing.T) {
+	c := call("/p", "Bash", args{"command": "git" + strings.Repeat(" a", 1000)})
+	var list []store.Rule
+	for i := range 100 {
+		list = append(list, allow(store.RuleExecute, fmt.Sprintf("git x%d *", i)))
+	}
+	one, all := NewSet(list[:1]), NewSet(list)
+	least := allocations(func() { one.Allows(c) })
+	if n := allocations(func() { all.Allows(c) }); n > 2*least {
+		t.Errorf("%d rules take %d allocations, and one rule %d", len(list), n, least)
 	}
 }

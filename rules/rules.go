@@ -153,7 +153,7 @@ func (r compiled) allows(a *action) (match bool, why string) {
 	}
 	switch r.Kind {
 	case store.RuleExecute:
-		words, err := simpleCommand(a.command)
+		words, err := a.simpleCommand()
 		if err != nil {
 			return false, whyNotSimple(err)
 		}

@@ -25,7 +25,7 @@ func Suggest(c Call) []store.Rule {
 	}
 	switch a.kind {
 	case store.RuleExecute:
-		words, err := simpleCommand(a.command)
+		words, err := a.simpleCommand()
 		if err != nil {
 			return nil
 		}

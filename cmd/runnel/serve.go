@@ -211,10 +211,10 @@ func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Serve
 		cancel()
 	case <-failed.Done():
 	}
+	time.AfterFunc(waitingTime, leave)
 	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancelEnd()
-	time.AfterFunc(waitingTime, leave)
-	err = errors.Join(srv.EndStreams(end), hs.Shutdown(end))
+	err = srv.Shutdown(end, hs)
 	return sig, errors.Join(err, work.Wait())
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -38,8 +39,11 @@ func Decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if limited, ok := errors.AsType[*runnel.Error](err); ok { // too many bodies of the credential are arriving
 		return limited
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return NewError(http.StatusRequestTimeout, "the request body did not arrive in time; send the request again")
+	case err != nil:
+		return NewError(http.StatusBadRequest, "the request body is incomplete, or its chunks are malformed; correct the request and send it again")
 	}
 	// The body is complete. The handler may now write a stream for hours, so
 	// remove the read deadline.

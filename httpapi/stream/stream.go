@@ -7,6 +7,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -34,6 +35,11 @@ type Config struct {
 	WriteStall    time.Duration // how long one write to a stream may take
 	Limits        Limits
 	Reached       func(setting string) // called with the setting each time its limit is reached
+
+	// Arriving returns a reader of a message from r that counts the message as an
+	// arriving body of a credential until done is called. Reads fail with
+	// RATE_LIMITED if too many bytes of the credential are arriving.
+	Arriving func(credential string, r io.Reader) (message io.Reader, done func())
 }
 
 // Limits bounds streams and what clients do not read. All limits are required.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"reflect"
 	"slices"
@@ -143,7 +142,8 @@ func (k *socket) unwanted(err error) {
 }
 
 // How long a client has to answer a close. hostileTime is for a client whose
-// credential has ended or that sends too many small frames.
+// credential has ended, that sends too many small frames, or whose messages do
+// not arrive.
 const (
 	closeTime   = 3 * time.Second
 	hostileTime = 500 * time.Millisecond
@@ -153,7 +153,7 @@ const (
 // answer in time, close cuts the connection.
 func (k *socket) close(cause error) {
 	timeout := closeTime
-	if errors.Is(cause, auth.ErrEnded) || errors.Is(cause, errFragments) {
+	if errors.Is(cause, auth.ErrEnded) || errors.Is(cause, errFragments) || errors.Is(cause, errLate) || errors.Is(cause, errArriving) {
 		timeout = hostileTime
 	}
 	timer := time.AfterFunc(timeout, func() { browser.Cut(k.req) })
@@ -180,6 +180,8 @@ var (
 	errFlood     = errors.New("httpapi: too many pings")
 	errUnread    = errors.New("httpapi: too much that clients do not read")
 	errFragments = errors.New("httpapi: too many small fragments")
+	errLate      = errors.New("httpapi: a message did not arrive in time")
+	errArriving  = errors.New("httpapi: too many bytes of messages are arriving")
 )
 
 func closeCode(cause error) (websocket.StatusCode, string) {
@@ -200,6 +202,10 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return websocket.StatusPolicyViolation, "too many pings"
 	case errors.Is(cause, errFragments):
 		return websocket.StatusPolicyViolation, "too many small fragments in a second (max-fragments)"
+	case errors.Is(cause, errLate):
+		return websocket.StatusPolicyViolation, "a message did not arrive within 30 s"
+	case errors.Is(cause, errArriving):
+		return websocket.StatusPolicyViolation, "too many messages and bodies of this credential are arriving (max-arriving-mib-per-credential)"
 	case errors.Is(cause, errUTF8):
 		return websocket.StatusInvalidFramePayloadData, "the close reason is not UTF-8"
 	case errors.Is(cause, errStore):
@@ -210,33 +216,6 @@ func closeCode(cause error) (websocket.StatusCode, string) {
 		return websocket.StatusInternalError, "internal error; resume by seq"
 	}
 	return websocket.StatusNormalClosure, ""
-}
-
-// read handles the client's messages one by one. It returns the reason why it
-// stopped.
-func (k *socket) read() error {
-	for {
-		typ, r, err := k.conn.Reader(context.Background())  // unblocked by Close
-		if err != nil && websocket.CloseStatus(err) == -1 { // the client broke the protocol, or disconnected
-			return errors.Join(errProtocol, err)
-		}
-		if err != nil {
-			return err
-		}
-		if typ != websocket.MessageText {
-			return errBadFrame
-		}
-		data, err := io.ReadAll(io.LimitReader(r, maxMessage+1))
-		if err != nil {
-			return err
-		}
-		if len(data) > maxMessage {
-			return errTooLarge
-		}
-		if err := k.handle(data); err != nil {
-			return err
-		}
-	}
 }
 
 // pinged is called by read for each ping of the client. It reports whether the

@@ -156,7 +156,9 @@ func (s *session) attached(a runnel.Attachment) any {
 	case asTextFile:
 		return resource("text", a.Text)
 	case asText:
-		return textBlock("\n\n" + a.Name + ":\n" + a.Text)
+		// A word precedes the name, because the agent would take a prompt that
+		// begins with a name such as "!x.txt" for a command.
+		return textBlock("\n\nFile " + a.Name + ":\n" + a.Text)
 	case asImage:
 		return map[string]any{"type": "image", "mimeType": a.MediaType, "data": base64.StdEncoding.EncodeToString(a.Data), "uri": uri}
 	case asBlob:

@@ -28,14 +28,14 @@ func TestAttachmentsAreWhatTheAgentTakes(t *testing.T) {
 		want  string // the attachment's block; "" if the attachment is rejected
 	}{
 		{"unknown", caps{Embedded: true}, text, `{"resource":{"mimeType":"text/plain","text":"alpha","uri":"file:///a%20b.txt"},"type":"resource"}`},
-		{"unknown", caps{}, text, `{"text":"\n\na b.txt:\nalpha","type":"text"}`},
+		{"unknown", caps{}, text, `{"text":"\n\nFile a b.txt:\nalpha","type":"text"}`},
 		{"unknown", caps{Image: true}, image, `{"data":"cG5n","mimeType":"image/png","type":"image","uri":"file:///i.png"}`},
 		{"unknown", caps{Embedded: true}, image, ``},
 		{"unknown", caps{Embedded: true}, pdf, `{"resource":{"blob":"cGRm","mimeType":"application/pdf","uri":"file:///d.pdf"},"type":"resource"}`},
 		{"unknown", caps{Image: true}, pdf, ``},
 		{"opencode", caps{Embedded: true, Image: true}, pdf, ``},
 		{"copilot", caps{Embedded: true, Image: true}, pdf, ``},
-		{"copilot", caps{Embedded: true, Image: true}, text, `{"text":"\n\na b.txt:\nalpha","type":"text"}`},
+		{"copilot", caps{Embedded: true, Image: true}, text, `{"text":"\n\nFile a b.txt:\nalpha","type":"text"}`},
 	} {
 		tr := newTranslator(Agent{Name: c.agent})
 		tr.session.caps = c.caps
@@ -250,6 +250,31 @@ func TestTitleHasNoWarningAboutAttachments(t *testing.T) {
 		}
 		if title != want {
 			t.Errorf("%q: got %q, want %q", native, title, want)
+		}
+	}
+}
+
+// A client that may send no commands must not be able to attach one, in the
+// name of a file of a prompt without text.
+func TestNoPromptWithoutTextBeginsWithACommand(t *testing.T) {
+	for _, a := range agents {
+		for _, name := range []string{"!touch x; .txt", "$extensions link x.txt"} {
+			for _, text := range []string{"", " \n\u200b"} {
+				tr := newTranslator(a) // of an agent that supports no files
+				content, err := tr.session.content(runnel.Input{Text: text, Attachments: []runnel.Attachment{{Name: name, MediaType: "text/plain", Text: "/x"}}}, "/p")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var joined strings.Builder
+				for _, b := range content {
+					b, _ := b.(map[string]any)
+					text, _ := b["text"].(string)
+					joined.WriteString(text)
+				}
+				if seen := strings.Trim(joined.String(), "\u200b\n "); seen == "" || strings.ContainsRune("/!$", rune(seen[0])) {
+					t.Errorf("%s: the prompt begins with %.40q", a.Name, seen)
+				}
+			}
 		}
 	}
 }

@@ -134,6 +134,8 @@ describe("markdown of others", () => {
     ["lists", `${"- ".repeat(4_000)}x`],
     ["an indented tree", Array.from({ length: 400 }, (_, i) => `${"  ".repeat(i)}- x`).join("\n")],
     ["emphasis", "*a".repeat(50_000)],
+    ["kinds of emphasis in a paragraph", `${"*a_".repeat(6_300)}\n\n${"_a*".repeat(6_300)}`],
+    ["strikes", "~a~~".repeat(4_700)],
     ["brackets", "[".repeat(50_000)],
     ["links", "[a](".repeat(20_000)],
     ["addresses", "a@".repeat(50_000)],
@@ -142,6 +144,29 @@ describe("markdown of others", () => {
   ])("survives too many %s, quickly", (_name, text) => {
     const took = cpuTime(() => expect(render(text).textContent).toContain(text.at(-1)));
     expect(took).toBeLessThan(4_000);
+  });
+
+  it("shows the marks of a paragraph with too many marks of emphasis", () => {
+    const text = `${"*a* ".repeat(300)}b`;
+    const host = render(`${text}\n\n*c*`);
+    expect(host.querySelector("p")?.textContent).toBe(text);
+    expect([...host.querySelectorAll("em")].map((e) => e.textContent)).toEqual(["c"]);
+  });
+
+  it("splits a growing list item of many lines quickly", () => {
+    const took = cpuTime(() => {
+      for (const lines of [23_000, 24_000, 25_000])
+        expect(split(`- ${"a\n".repeat(lines)}`)).not.toHaveLength(0);
+    });
+    expect(took).toBeLessThan(4_000);
+  });
+
+  it("shows all of a text with too many lines", () => {
+    const text = `**b**\n\n${"line\n\n".repeat(2_000)}**c**`;
+    const host = render(text);
+    expect([...host.querySelectorAll("strong")].map((e) => e.textContent)).toEqual(["b"]);
+    expect(host.textContent?.match(/line/g)).toHaveLength(2_000);
+    expect(host.textContent).toContain("**c**");
   });
 
   it("closes what is still open while text grows", () => {
@@ -163,17 +188,21 @@ describe("split", () => {
   });
 
   it("renders only the beginning of a very long text as more than plain text", () => {
-    const line = "**a** b\n\n";
-    let before: { text: string; blocks: ReturnType<typeof split> } | undefined;
-    for (const lines of [10, 5_000, 5_554, 5_555, 5_556, 5_600, 9_000, 20_000]) {
-      const now = line.repeat(lines);
-      before = { text: now, blocks: split(now, before) };
-      expect(before.blocks).toEqual(split(now));
-      expect(before.blocks.map((b) => b.raw).join("")).toBe(now);
+    for (const [line, shown] of [
+      [`**a** ${"b".repeat(37)}\n\n`, 1_111], // as many as fit into 50,000 characters
+      ["**a** b\n\n", 1_500], // 3,000 lines
+    ] as const) {
+      let before: { text: string; blocks: ReturnType<typeof split> } | undefined;
+      for (const lines of [10, shown - 1, shown, shown + 1, shown + 50, 5_555, 9_000, 20_000]) {
+        const now = line.repeat(lines);
+        before = { text: now, blocks: split(now, before) };
+        expect(before.blocks).toEqual(split(now));
+        expect(before.blocks.map((b) => b.raw).join("")).toBe(now);
+      }
+      const host = render(line.repeat(9_000));
+      expect(host.querySelectorAll("strong").length).toBe(shown);
+      expect(host.textContent).toContain(line + line);
     }
-    const host = render(line.repeat(9_000));
-    expect(host.querySelectorAll("strong").length).toBe(5_555);
-    expect(host.textContent).toContain("**a** b\n\n**a** b");
   });
 
   it("starts anew if the text was replaced", () => {

@@ -174,6 +174,7 @@ describe("hostile output", () => {
 
   it.each([
     ["unfinished strings", "\x1b]".repeat(200_000)],
+    ["unfinished strings that begin with one character", "\x9d".repeat(200_000)],
     ["long unfinished strings", `\x1b]${"x".repeat(4000)}`.repeat(100)],
     ["unfinished sequences", "\x1b[".repeat(200_000)],
     ["parameters", `\x1b[${"1;".repeat(200_000)}m`],

@@ -2,7 +2,7 @@
 // splits the text into tokens, and HTML in it is shown as text. Links lead only
 // to http, https and mail addresses. Images become links and are never loaded.
 
-import { Lexer, type MarkedToken, marked, type Token, type Tokens } from "marked";
+import { getDefaults, Lexer, type MarkedToken, type Token, Tokenizer, type Tokens } from "marked";
 import { Fragment, memo, type ReactNode } from "react";
 import remend from "remend";
 import { CodeBlock } from "../stream/CodeBlock";
@@ -19,6 +19,10 @@ export interface Block {
 // may have megabytes.
 const formatted = 50_000;
 
+// Number of lines of a text that are rendered as Markdown. The time to find the
+// items of a list grows with the product of its lines and its characters.
+const formattedLines = 3_000;
+
 const longest = 20_000; // characters; of longer blocks only code is rendered as more than plain text
 
 /**
@@ -33,7 +37,7 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   const last = settled.at(-1);
   let at = last ? last.key + last.raw.length : 0;
   const out = settled.slice();
-  const head = text.length > formatted ? text.lastIndexOf("\n", formatted) + 1 || formatted : text.length;
+  const head = formattedEnd(text);
   for (const token of lex(text.slice(at, head), (rest) => new Lexer().blockTokens(rest))) {
     out.push({ raw: token.raw, key: at });
     at += token.raw.length;
@@ -41,6 +45,17 @@ export function split(text: string, before?: { text: string; blocks: readonly Bl
   for (; at < text.length; at += longest)
     out.push({ raw: text.slice(at, at + longest), key: at, plain: true });
   return out;
+}
+
+// The end of the part of a text that is rendered as Markdown.
+function formattedEnd(text: string): number {
+  const end = text.length > formatted ? text.lastIndexOf("\n", formatted) + 1 || formatted : text.length;
+  let at = 0;
+  for (let line = 0; line < formattedLines; line++) {
+    at = text.indexOf("\n", at) + 1;
+    if (at === 0 || at >= end) return end;
+  }
+  return at;
 }
 
 // Splits text into tokens with `by`. Text that is nested too deeply is shown as
@@ -54,6 +69,36 @@ function lex(text: string, by: (text: string) => Token[]): Token[] {
 }
 
 const fence = /^ {0,3}(```|~~~)/;
+
+// Number of marks of emphasis in a paragraph. In a paragraph with more marks,
+// all marks are shown as text, because the time to pair them grows with the
+// square of their number.
+const mostMarks = 500;
+
+class BoundedTokenizer extends Tokenizer {
+  private counted = "";
+  private tooMany = false;
+
+  override emStrong(src: string, masked: string, before?: string) {
+    return this.hasTooMany(masked) ? undefined : super.emStrong(src, masked, before);
+  }
+
+  override del(src: string, masked: string, before?: string) {
+    return this.hasTooMany(masked) ? undefined : super.del(src, masked, before);
+  }
+
+  private hasTooMany(masked: string): boolean {
+    if (masked !== this.counted) {
+      this.counted = masked;
+      this.tooMany = (masked.match(/[*_~]+/g)?.length ?? 0) > mostMarks;
+    }
+    return this.tooMany;
+  }
+}
+
+function tokens(text: string): Token[] {
+  return new Lexer({ ...getDefaults(), tokenizer: new BoundedTokenizer() }).lex(text);
+}
 
 /**
  * One block of Markdown, or of plain text. `live` closes marks that are still
@@ -71,7 +116,7 @@ export const MarkdownBlock = memo(function MarkdownBlock({
   if (plain || (raw.length > longest && !fence.test(raw)))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
   const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
-  return <>{blocks(lex(text, marked.lexer), 0)}</>;
+  return <>{blocks(lex(text, tokens), 0)}</>;
 });
 
 const deepest = 40; // maximum depth of quotes and lists; deeper ones are shown as text

@@ -15,11 +15,12 @@ const longestString = 4096; // characters of an OSC or DCS string; a longer one 
 
 // CSI sequences; strings (OSC, DCS, SOS, PM, APC), which end with BEL or ST or
 // at the latest with the line; other escapes; then controls that move within a
-// line.
+// line. A string contains no C1 control, such as the beginning of another
+// string: otherwise the time would grow with the square of the output.
 const control = new RegExp(
   [
     "(?:\\x1b\\[|\\x9b)([0-?]*)[ -/]*([@-~])",
-    `(?:\\x1b[\\]PX^_]|[\\x90\\x98\\x9d\\x9e\\x9f])[^\\x07\\x1b\\x9c\\n]{0,${longestString}}(?:\\x07|\\x1b\\\\|\\x9c|(?=\\n)|$)`,
+    `(?:\\x1b[\\]PX^_]|[\\x90\\x98\\x9d\\x9e\\x9f])[^\\x07\\x1b\\n\\x80-\\x9f]{0,${longestString}}(?:\\x07|\\x1b\\\\|\\x9c|(?=\\n)|$)`,
     "\\x1b(?:\\[[0-?]*[ -/]*$|[ -/]*[0-Z\\\\^-~]|[\\]PX^_\\[]|$)",
     "([\\r\\b])",
     "(\\n)",
