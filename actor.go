@@ -116,6 +116,8 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[struct{}]{err: err}
 	case setMsg:
 		m.reply <- answer[struct{}]{err: s.set(m.set)}
+	case retitleMsg:
+		m.reply <- answer[struct{}]{err: s.retitle(m.title, m.by)}
 	case renewMsg:
 		ok, err := s.renew(m.opt)
 		m.reply <- answer[bool]{ok, err}

@@ -274,6 +274,40 @@ func (s *Store) Prune(before time.Time) error {
 	return errors.Join(errs...)
 }
 
+// IDOf returns the id of the upload that a client named, by its id or by its
+// path; "" if ref names none. The upload may not exist.
+func (s *Store) IDOf(ref Ref) string {
+	id := ref.Upload
+	if rel, ok := strings.CutPrefix(ref.Path, s.dir+string(filepath.Separator)); ok {
+		id, _, _ = strings.Cut(rel, string(filepath.Separator))
+	}
+	if !validID(id) {
+		return ""
+	}
+	return id
+}
+
+// Size returns the size of an upload in bytes, and whether it exists.
+func (s *Store) Size(id string) (size int64, exists bool) {
+	root, rel, why := s.locate(id)
+	if why != nil {
+		return 0, false
+	}
+	st, err := root.Lstat(rel)
+	if err != nil {
+		return 0, false
+	}
+	return st.Size(), true
+}
+
+// Remove removes an upload. A missing upload is not an error.
+func (s *Store) Remove(id string) error {
+	if _, err := s.root.Lstat(id); !validID(id) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return s.remove(id)
+}
+
 func (s *Store) remove(id string) error {
 	size := int64(0)
 	if files, err := s.files(id); err == nil && len(files) == 1 {

@@ -227,3 +227,43 @@ func TestOpenRemovesIncompleteUploads(t *testing.T) {
 		t.Error("an upload without a file is kept")
 	}
 }
+
+func TestRemoveDeletesOneUpload(t *testing.T) {
+	s, dir := store(t)
+	var ups []attach.Upload
+	for _, text := range []string{"one", "three"} {
+		up, err := s.Save(strings.NewReader(text), "a.txt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ups = append(ups, up)
+	}
+	for ref, want := range map[attach.Ref]string{
+		{Upload: ups[0].ID}:                      ups[0].ID,
+		{Path: ups[1].Path}:                      ups[1].ID,
+		{Path: filepath.Join(dir, "other", "a")}: "",
+		{Path: "/elsewhere/" + ups[0].ID}:        "",
+		{Upload: "../" + ups[0].ID}:              "",
+		{Upload: "."}:                            "",
+	} {
+		if got := s.IDOf(ref); got != want {
+			t.Errorf("%+v is %q, want %q", ref, got, want)
+		}
+	}
+	if size, ok := s.Size(ups[1].ID); !ok || size != 5 {
+		t.Errorf("size %d, %v", size, ok)
+	}
+	for range 2 { // the second time there is nothing to remove
+		for _, id := range []string{ups[1].ID, ".", "..", ""} {
+			if err := s.Remove(id); err != nil {
+				t.Errorf("%q: %v", id, err)
+			}
+		}
+	}
+	if _, ok := s.Size(ups[1].ID); ok {
+		t.Error("the upload is still there")
+	}
+	if size, ok := s.Size(ups[0].ID); !ok || size != 3 {
+		t.Errorf("the other upload: %d, %v", size, ok)
+	}
+}

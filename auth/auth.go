@@ -23,7 +23,7 @@ type Scope string
 // The scopes. None includes another.
 const (
 	Read    Scope = "read"    // read sessions and their events
-	Send    Scope = "send"    // create, prompt, cancel and end sessions
+	Send    Scope = "send"    // create, prompt, cancel, end and delete sessions
 	Approve Scope = "approve" // answer approvals
 	Admin   Scope = "admin"   // manage credentials, and capture raw lines of agents
 )

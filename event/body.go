@@ -125,6 +125,7 @@ type (
 		ModelID        string           `json:"modelId,omitzero"`
 		PermissionMode string           `json:"permissionMode,omitzero"`
 		Title          string           `json:"title,omitzero"`
+		TitleBy        TitleBy          `json:"titleBy,omitzero"` // who chose Title; empty: the agent reported it
 		Commands       []AgentCommand   `json:"commands,omitzero"`
 		Tools          []string         `json:"tools,omitzero"`
 		Files          []AgentFile      `json:"files,omitzero"`    // files that the agent reported
@@ -347,6 +348,17 @@ type Choice struct {
 	Kind  ChoiceKind `json:"kind"`
 	Label string     `json:"label"`
 }
+
+// TitleBy is the party whose title a session shows.
+type TitleBy string
+
+// The parties whose title a session shows. A title of a user stays until a
+// later event with TitleByAgent. Until then, an event without TitleBy does not
+// change the title of the session.
+const (
+	TitleByUser  TitleBy = "user"
+	TitleByAgent TitleBy = "agent" // the title that the agent last reported, or else the beginning of the first prompt
+)
 
 // Resolver is the party that answered an approval.
 type Resolver string

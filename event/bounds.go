@@ -318,6 +318,7 @@ func (l *truncatedFields) session(b SessionUpdated) (Body, []string) {
 	l.id("modelId", &b.ModelID, MaxName)
 	l.id("permissionMode", &b.PermissionMode, MaxName)
 	label(&b.Title, MaxTitle)
+	label(&b.TitleBy, MaxWord)
 	label(&b.State, MaxWord)
 	label(&b.Activity, MaxWord)
 	b.Commands = each(l, "commands", b.Commands, MaxOffered, func(c *AgentCommand) bool {
@@ -382,6 +383,6 @@ func (l *truncatedFields) settings(s SessionSettings) *SessionSettings {
 
 // isZero reports whether b changes nothing.
 func (b SessionUpdated) isZero() bool {
-	return b.AgentSessionID == "" && b.ModelID == "" && b.PermissionMode == "" && b.Title == "" && b.Config == nil &&
+	return b.AgentSessionID == "" && b.ModelID == "" && b.PermissionMode == "" && b.Title == "" && b.TitleBy == "" && b.Config == nil &&
 		len(b.Commands) == 0 && len(b.Tools) == 0 && len(b.Files) == 0 && b.State == "" && b.Activity == "" && b.Restores == nil
 }

@@ -94,8 +94,9 @@ var bodies = map[string]*rapid.Generator[event.Body]{
 	"session_updated": body(func(t *rapid.T) event.Body {
 		return event.SessionUpdated{
 			AgentSessionID: text.Draw(t, "agent"), ModelID: text.Draw(t, "model"), PermissionMode: text.Draw(t, "mode"),
-			Title: text.Draw(t, "title"), Commands: []event.AgentCommand{{Name: text.Draw(t, "command")}},
-			Tools: rapid.SliceOfN(text, 1, 3).Draw(t, "tools"), Files: []event.AgentFile{{Path: text.Draw(t, "path"), Kind: "plan"}},
+			Title: text.Draw(t, "title"), TitleBy: rapid.SampledFrom([]event.TitleBy{"", event.TitleByUser, event.TitleByAgent}).Draw(t, "title by"),
+			Commands: []event.AgentCommand{{Name: text.Draw(t, "command")}},
+			Tools:    rapid.SliceOfN(text, 1, 3).Draw(t, "tools"), Files: []event.AgentFile{{Path: text.Draw(t, "path"), Kind: "plan"}},
 			Config: []event.ConfigOption{{
 				ID: name.Draw(t, "option"), Name: text.Draw(t, "option name"), Type: event.ConfigSelect, Value: text.Draw(t, "value"),
 				Choices: []event.ConfigChoice{{Value: text.Draw(t, "value"), Name: text.Draw(t, "choice name"), Group: text.Draw(t, "group")}},

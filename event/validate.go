@@ -59,6 +59,11 @@ func check(b Body) (field, why string) {
 		}
 		return oneOf("by", b.By, ByUser, ByPolicy, ByTimeout, ByAgent)
 	case SessionUpdated:
+		if b.TitleBy != "" {
+			if field, why := oneOf("titleBy", b.TitleBy, TitleByUser, TitleByAgent); why != "" {
+				return field, why
+			}
+		}
 		return checkConfig(b.Config)
 	case Notice:
 		if b.Code == "" {

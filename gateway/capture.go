@@ -536,15 +536,6 @@ func (k keptCapture) in(options json.RawMessage) json.RawMessage {
 	return data
 }
 
-// withoutCapture returns the stored options for a copy of a session. The copy
-// is not captured.
-func withoutCapture(options json.RawMessage) json.RawMessage {
-	if keptOf(options).keptCapture == (keptCapture{}) {
-		return options
-	}
-	return keptCapture{}.in(options)
-}
-
 // captureNotices returns the notices about the session's capture that are due.
 // If the server has stopped the capture, it also records that, so that a later
 // server process does not continue a capture that has a gap.

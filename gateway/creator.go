@@ -111,7 +111,7 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil {
 		return Status{}, err
 	}
-	rec.Title, rec.Options, rec.ModelID = from.Title, withoutCapture(from.Options), from.ModelID
+	rec.Title, rec.Options, rec.ModelID = from.Title, optionsOfCopy(from.Options), from.ModelID
 	res.Options.Fork = true
 	n := newSession{
 		provider: p, res: res, rec: rec,

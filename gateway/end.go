@@ -39,51 +39,8 @@ func (g *Gateway) Kill(ctx context.Context, ref string) error {
 }
 
 // Delete ends a session and deletes it with its events. It fails with
-// TURN_IN_PROGRESS while a turn runs.
+// TURN_IN_PROGRESS while a turn runs. [Housekeeping.Delete] ends the turn.
 func (g *Gateway) Delete(ctx context.Context, ref string) error {
-	id, err := g.importer.resolve(ctx, ref, "", false)
-	if err != nil {
-		return err
-	}
-	for deleted := false; !deleted; {
-		if _, err := g.opener.record(ctx, id); err != nil {
-			return err
-		}
-		if deleted, err = g.deleteOnce(ctx, id); err != nil {
-			return err
-		}
-	}
-	g.feed.touch(id)
-	return nil
-}
-
-// deleteOnce deletes a session. It returns false if the session was opened
-// meanwhile.
-func (g *Gateway) deleteOnce(ctx context.Context, id string) (bool, error) {
-	e, err := g.lockOpened(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	if e != nil {
-		defer g.unlock(e)
-		if turn := e.session.Status().Turn; turn != "" {
-			return false, inProgress(id, turn)
-		}
-		e.end()
-		_ = e.session.Close()
-	}
-	// hold prevents other calls from opening the session while its record is
-	// deleted.
-	return g.sessions.hold(ctx, id, e, func() error {
-		if e != nil {
-			g.records.retire(e)
-		}
-		if err := g.opener.captures.remove(id); err != nil {
-			return err
-		}
-		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
-			return storeError(err)
-		}
-		return nil
-	})
+	_, err := HousekeepingOf(g).delete(ctx, ref, false)
+	return err
 }

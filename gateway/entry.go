@@ -51,7 +51,8 @@ type entry struct {
 	stored   int64            // approximate size of the session's events, in bytes
 	runs     *runnel.Options  // options of the running agent; nil: unknown, because an earlier server process started it
 
-	oneTurn bool // the running turn has its own settings, which must not become the session's
+	archived bool // equals archived in the stored options of rec
+	oneTurn  bool // the running turn has its own settings, which must not become the session's
 
 	reported  reported
 	recalled  bool // reported includes what was reported before the session was opened
@@ -168,11 +169,12 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 		} else {
 			b.Config = nil
 		}
-		setIf(&e.rec.Title, line(b.Title, titleBytes))
+		e.noteTitle(b)
 		news := e.reported.take(b)
 		e.unwritten = e.unwritten || news
 		return true, news || b.AgentSessionID != ""
 	case event.ResponseStart:
+		e.unarchive()
 		if !e.oneTurn && b.ModelID != runnel.UnknownModel {
 			setIf(&e.rec.ModelID, b.ModelID)
 		}
@@ -200,8 +202,11 @@ func (e *entry) note(ev event.Event) (visible, urgent bool) {
 func (e *entry) noteItem(ev event.Event, b event.ItemDone) bool {
 	switch f := b.FinalItem.(type) {
 	case event.Message:
-		if f.Origin == event.OriginUser && e.rec.Title == "" {
-			e.rec.Title = line(f.Content, titleBytes)
+		if f.Origin == event.OriginUser {
+			e.unarchive()
+			if e.rec.Title == "" {
+				e.rec.Title = line(f.Content, titleBytes)
+			}
 		}
 		setIf(&e.rec.LastLine, line(lastLine(f.Content), lineBytes))
 	case event.FunctionCall:

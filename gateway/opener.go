@@ -112,7 +112,9 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
-	if keptOf(rec.Options).Capture {
+	k := keptOf(rec.Options)
+	e.archived = k.Archived
+	if k.Capture {
 		o.captures.resume(rec.ID, p.Name())
 	}
 	var opened atomic.Bool // before, the session may drop notices; see runnel.Config.Annotate

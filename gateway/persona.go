@@ -38,6 +38,7 @@ type kept struct {
 	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
 	keptCapture
+	keptCare
 }
 
 // in returns the stored options with k merged into them.

@@ -132,7 +132,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 	if err != nil {
 		return storeError(err)
 	}
-	past := &entry{rec: rec}
+	past := &entry{rec: rec, archived: keptOf(rec.Options).Archived}
 	if len(st.Open) > 0 {
 		if err := past.catchUp(ctx, r.cfg.Log, st.Open[0].After); err != nil {
 			return storeError(err)

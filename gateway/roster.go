@@ -21,6 +21,7 @@ type Listed struct {
 	ProjectID    string
 	ProjectDir   string
 	State        event.SessionState
+	Archived     bool
 	LastActiveAt time.Time
 	JSON         json.RawMessage
 }
@@ -85,9 +86,7 @@ func (r *roster) list(ctx context.Context) ([]Listed, error) {
 		}
 	}
 	for _, e := range open {
-		st := e.status()
-		st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
-		l, err := listed(st)
+		l, err := listed(rowOf(e))
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +96,21 @@ func (r *roster) list(ctx context.Context) ([]Listed, error) {
 		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
 	})
 	return all, nil
+}
+
+// row returns the status of a session for a list.
+func (r *roster) row(ctx context.Context, rec store.Session) (Status, error) {
+	if e := r.sessions.peek(rec.ID); e != nil {
+		return rowOf(e), nil
+	}
+	return dormant(ctx, r.log, rec)
+}
+
+// rowOf returns the status of an open session for a list.
+func rowOf(e *entry) Status {
+	st := e.status()
+	st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
+	return st
 }
 
 // refresh reads the entries that are missing or stale, except those of open
@@ -177,7 +191,7 @@ func (r *roster) heads(ctx context.Context) (map[string]int64, error) {
 
 func listed(st Status) (Listed, error) {
 	data, err := json.Marshal(st)
-	return Listed{st.SessionID, st.ProjectID, st.ProjectDir, st.State, st.LastActiveAt, data}, err
+	return Listed{st.SessionID, st.ProjectID, st.ProjectDir, st.State, st.Archived, st.LastActiveAt, data}, err
 }
 
 // Listed returns the sessions that f selects, newest activity first, as JSON.
@@ -189,7 +203,7 @@ func (g *Gateway) Listed(ctx context.Context, f Filter) ([]Listed, error) {
 	}
 	all, err := g.roster.list(ctx)
 	return slices.DeleteFunc(all, func(l Listed) bool {
-		return !f.Dead && l.State == event.StateDead || f.ProjectID != "" && l.ProjectID != f.ProjectID || f.ProjectDir != "" && l.ProjectDir != f.ProjectDir
+		return !f.selects(l.State, l.Archived) || !f.inProject(l.ProjectID, l.ProjectDir)
 	}), err
 }
 

@@ -176,6 +176,9 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err := bindingOf(ctx).Bind(ctx, rec.ID, in.Turn); err != nil { // after this only the store can fail
 		return Sent{}, err
 	}
+	if ids := g.uploads.used(p.Attachments); len(ids) > 0 {
+		e.change(func() { e.edit(func(k *keptCare) { k.Uploads = g.uploads.joined(k.Uploads, ids) }) })
+	}
 	sent := Sent{SessionID: rec.ID, TurnID: in.Turn, After: st.Head, Warning: in.Warning()}
 	if !busy {
 		sent.Resolved = shownResolved(e.resolvedNow(), Describe(rec), set)

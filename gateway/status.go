@@ -19,7 +19,9 @@ type Status struct {
 	CLIType        string             `json:"cliType"`
 	ProjectID      string             `json:"projectId"`
 	ProjectDir     string             `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
-	Title          string             `json:"title"`
+	Title          string             `json:"title" doc:"The title that a client chose, else the one that the agent reported, else the beginning of the first prompt."`
+	Deleted        bool               `json:"deleted,omitempty" doc:"The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket."`
+	Archived       bool               `json:"archived,omitempty" doc:"Whether the session is archived. Lists leave it out unless they are asked for archived sessions."`
 	State          event.SessionState `json:"state" enum:"open,loading,dead" doc:"open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it."`
 	Status         event.SessionState `json:"status" enum:"open,loading,dead" doc:"Same as state."`
 	IsAlive        bool               `json:"isAlive" doc:"Whether the agent's process runs."`
@@ -83,11 +85,29 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	return st, err
 }
 
-// A Filter selects sessions. The zero value selects all sessions that are not
-// dead.
+// A Filter selects sessions. The zero value selects all sessions that are
+// neither dead nor archived.
 type Filter struct {
 	ProjectID, ProjectDir string // "" for all
 	Dead                  bool   // also sessions that were ended
+	Archived              bool   // also archived sessions, whether or not they were ended
+}
+
+// Selects reports whether f selects a session with this status.
+func (f Filter) Selects(st Status) bool {
+	return f.selects(st.State, st.Archived) && f.inProject(st.ProjectID, st.ProjectDir)
+}
+
+func (f Filter) inProject(id, dir string) bool {
+	return (f.ProjectID == "" || f.ProjectID == id) && (f.ProjectDir == "" || f.ProjectDir == dir)
+}
+
+// selects reports whether f selects a session by its state.
+func (f Filter) selects(state event.SessionState, archived bool) bool {
+	if archived {
+		return f.Archived
+	}
+	return f.Dead || state != event.StateDead
 }
 
 // List returns the sessions that f selects, newest activity first. If ctx is
@@ -97,23 +117,19 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 	if !ok {
 		return []Status{}, nil
 	}
-	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead, Trim: Described})
+	recs, err := g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{ProjectID: f.ProjectID, ProjectDir: f.ProjectDir, Dead: f.Dead || f.Archived, Trim: Described})
 	if err != nil {
 		return nil, storeError(err)
 	}
 	out := make([]Status, 0, len(recs))
 	for _, rec := range recs {
-		if e := g.sessions.peek(rec.ID); e != nil {
-			st := e.status()
-			st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
-			out = append(out, st)
-			continue
-		}
-		st, err := dormant(ctx, g.cfg.Log, rec)
+		st, err := g.roster.row(ctx, rec)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, st)
+		if f.Selects(st) {
+			out = append(out, st)
+		}
 	}
 	return out, nil
 }
@@ -190,6 +206,7 @@ func Described(options json.RawMessage) json.RawMessage {
 		Persona    json.RawMessage `json:"persona,omitempty"`
 		Delegation json.RawMessage `json:"delegation,omitempty"`
 		Config     json.RawMessage `json:"config,omitempty"`
+		keptCare
 	}
 	if json.Unmarshal(options, &shown) != nil {
 		return nil // a record without options, or with options that cannot be read
@@ -206,7 +223,7 @@ func Describe(rec store.Session) Status {
 	k := keptOf(rec.Options)
 	return Status{
 		Persona: k.Persona, Delegation: cmp.Or(k.Delegation, ByAgent),
-		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: rec.Title,
+		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: titleOf(rec, k.keptCare), Archived: k.Archived,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
 		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt, BootedAt: rec.BootedAt, BootFingerprint: rec.BootFingerprint,

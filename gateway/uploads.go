@@ -3,10 +3,12 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +61,59 @@ func (u *uploads) prune(now time.Time) {
 	if err := u.store.Prune(now.Add(-uploadMaxAge)); err != nil {
 		u.log.Warn("old uploads not removed", slog.String("error", err.Error()))
 	}
+}
+
+// used returns the ids of the uploads among refs.
+func (u *uploads) used(refs []attach.Ref) (ids []string) {
+	if u.store == nil {
+		return nil
+	}
+	for _, ref := range refs {
+		if id := u.store.IDOf(ref); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// maxKeptUploads is the maximum number of uploads that a session's record
+// lists. An upload beyond it is removed by its age, not with the session.
+const maxKeptUploads = 1000
+
+// joined returns those of a session's uploads that still exist, followed by the
+// uploads in used.
+func (u *uploads) joined(all, used []string) []string {
+	all = slices.DeleteFunc(slices.Clone(all), func(id string) bool {
+		_, exists := u.store.Size(id)
+		return !exists || slices.Contains(used, id)
+	})
+	slices.Sort(used)
+	all = append(all, slices.Compact(used)...)
+	return all[max(0, len(all)-maxKeptUploads):]
+}
+
+// sizes returns the sizes of those of the uploads that exist, in bytes.
+func (u *uploads) sizes(ids []string) (out []int64) {
+	if u.store == nil {
+		return nil
+	}
+	for _, id := range ids {
+		if size, ok := u.store.Size(id); ok {
+			out = append(out, size)
+		}
+	}
+	return out
+}
+
+// remove removes uploads. A missing upload is not an error.
+func (u *uploads) remove(ids []string) (err error) {
+	if u.store == nil {
+		return nil
+	}
+	for _, id := range ids {
+		err = errors.Join(err, u.store.Remove(id))
+	}
+	return err
 }
 
 // check checks a prompt and its attachments. The result contains the accepted

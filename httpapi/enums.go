@@ -26,6 +26,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, event.ActivityIdle, event.ActivityWorking, event.ActivityWaiting)
 	enum(out, event.ApprovalTool, event.ApprovalPlan, event.ApprovalQuestion, event.ApprovalForm)
 	enum(out, event.ChoiceAllowOnce, event.ChoiceAllowSession, event.ChoiceAllowAlways, event.ChoiceDeny, event.ChoiceDenyStop)
+	enum(out, event.TitleByUser, event.TitleByAgent)
 	enum(out, event.ByUser, event.ByPolicy, event.ByTimeout, event.ByAgent)
 	enum(out, event.OriginUser, event.OriginAgent, event.OriginSystem)
 	enum(out, event.KindRead, event.KindEdit, event.KindDelete, event.KindMove, event.KindSearch, event.KindExecute,

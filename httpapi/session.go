@@ -15,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/httpapi/stream"
 	"github.com/runnel-dev/runnel/profile"
 )
 
@@ -54,7 +55,7 @@ type (
 		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
 	}
 	overviewAnswer struct {
-		Sessions []gateway.Status  `json:"sessions" doc:"The sessions of all projects, ended ones included, newest activity first."`
+		Sessions []gateway.Status  `json:"sessions" doc:"The sessions of all projects, ended and archived ones included, newest activity first."`
 		Agents   []gateway.Agent   `json:"agents" doc:"The kinds of agents that this server can run, with the results of the checks so far. GET /api/agents waits for the first check of an agent."`
 		Projects []gateway.Project `json:"projects" doc:"The projects, newest activity first."`
 	}
@@ -65,6 +66,7 @@ type sessions struct {
 	gw       *gateway.Gateway
 	visible  access.Sessions
 	commands command.Commands
+	streams  *stream.Streams
 	limits   Limits
 	refuse   func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
 	made     budget                                               // new sessions, by credential
@@ -84,6 +86,7 @@ func (s *sessions) routes() []route {
 				{name: "projectId", doc: "Id of a project, or * for all projects. Either projectId or projectDir is required."},
 				{name: "projectDir", doc: "Absolute path of a project's directory, instead of its id."},
 				{name: "all", doc: "Whether to include ended sessions. Default: false.", flag: true},
+				{name: "archived", doc: "Whether to include archived sessions, also those that have ended. Default: false.", flag: true},
 			}, fails: []runnel.Code{runnel.ProjectIDRequired}},
 		handle(route{path: "/api/session/{id}/status", scope: auth.Read, name: "sessionStatus",
 			summary: "Get session status"}, s.sessionStatus),
@@ -150,7 +153,11 @@ func (s *sessions) listSessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: all}
+	archived, err := reply.Flag(r, "archived")
+	if err != nil {
+		return err
+	}
+	f := gateway.Filter{ProjectID: q.Get("projectId"), ProjectDir: q.Get("projectDir"), Dead: all, Archived: archived}
 	switch {
 	case f.ProjectID == "" && f.ProjectDir == "":
 		return runnel.Fail(runnel.ProjectIDRequired, "projectId: is missing; give projectId, projectDir, or projectId=* for all projects")
@@ -252,14 +259,14 @@ func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {
 }
 
 func (s *sessions) projects(r *http.Request) (projectsAnswer, error) {
-	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true})
+	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true, Archived: true})
 	return projectsAnswer{gateway.ProjectsOf(list)}, err
 }
 
 // overview returns everything that the page's first view shows. It waits for no
 // probe of an agent: the sessions are shown at once.
 func (s *sessions) overview(w http.ResponseWriter, r *http.Request) error {
-	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true})
+	list, err := s.visible.Listed(r.Context(), gateway.Filter{Dead: true, Archived: true})
 	if err != nil {
 		return err
 	}

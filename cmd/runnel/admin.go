@@ -22,6 +22,9 @@ import (
 // errNoServer reports that no server uses the data directory.
 var errNoServer = errors.New("no server is running")
 
+// errStartServer is errNoServer for a command that needs the server.
+var errStartServer = errors.New("no server is running; start it with 'runnel serve'")
+
 // An admin sends requests to the running server of this user.
 type admin struct {
 	client *http.Client
@@ -85,20 +88,20 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 // maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 64 << 20
 
-// do sends a request and decodes the response into out, unless out is nil. If
-// out is a *[]byte, do stores the response unchanged.
-func (ad *admin) do(ctx context.Context, method, path string, in, out any) error {
+// send sends a request with the given client. It returns a response that
+// reports an error as that error. The caller closes the body of the response.
+func (ad *admin) send(ctx context.Context, client *http.Client, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		body = bytes.NewReader(data)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, ad.base+path, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -106,17 +109,46 @@ func (ad *admin) do(ctx context.Context, method, path string, in, out any) error
 	if ad.token != "" {
 		req.Header.Set("Authorization", "Bearer "+ad.token)
 	}
-	res, err := ad.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("reach the server: %w", err)
+		return nil, fmt.Errorf("reach the server: %w", err)
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	}
+	return nil, serverError(res.StatusCode, data)
+}
+
+// download copies a response of any length to w. A response that breaks off is
+// an error.
+func (ad *admin) download(ctx context.Context, path string, w io.Writer) error {
+	res, err := ad.send(ctx, &http.Client{Transport: ad.client.Transport}, http.MethodGet, path, nil) // a long download may take longer than adminTimeout
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(w, res.Body); err != nil {
+		return fmt.Errorf("copy the server's answer: %w", err)
+	}
+	return nil
+}
+
+// do sends a request and decodes the response into out, unless out is nil. If
+// out is a *[]byte, do stores the response unchanged.
+func (ad *admin) do(ctx context.Context, method, path string, in, out any) error {
+	res, err := ad.send(ctx, ad.client, method, path, in)
+	if err != nil {
+		return err
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("read the server's answer: %w", err)
-	}
-	if res.StatusCode >= 300 {
-		return serverError(res.StatusCode, data)
 	}
 	if file, ok := out.(*[]byte); ok {
 		*file = data

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -41,19 +39,11 @@ session.`,
 			if on && off {
 				return usage("--on and --off exclude each other")
 			}
-			return a.withSessions(cmd, func(s sessions) error {
-				remote, ok := s.(remoteSessions)
-				if !ok {
-					return errors.New("no server is running; start it with 'runnel serve'")
-				}
-				row, err := pick(cmd.Context(), s, args[0])
-				if err != nil {
-					return err
-				}
+			return a.withSession(cmd, args[0], func(r remoteSessions, id string) error {
 				if !on && !off {
-					return remote.printCapture(cmd.Context(), visibleJSON{a.out}, row.SessionID)
+					return r.printCapture(cmd.Context(), visibleJSON{a.out}, id)
 				}
-				st, err := remote.capture(cmd.Context(), row.SessionID, on)
+				st, err := r.capture(cmd.Context(), id, on)
 				if err != nil {
 					return err
 				}
@@ -61,7 +51,7 @@ session.`,
 				if st.On {
 					state = "on"
 				}
-				a.stderrf("The capture of %s is %s and has %d bytes", termtext.Clean(row.SessionID), state, st.Bytes)
+				a.stderrf("The capture of %s is %s and has %d bytes", termtext.Clean(id), state, st.Bytes)
 				return nil
 			})
 		},
@@ -72,7 +62,7 @@ session.`,
 	return cmd
 }
 
-func capturePath(id string) string { return "/api/session/" + url.PathEscape(id) + "/capture" }
+func capturePath(id string) string { return sessionPath(id, "capture") }
 
 func (r remoteSessions) capture(ctx context.Context, id string, on bool) (st gateway.Capture, err error) {
 	err = r.ad.post(ctx, capturePath(id), map[string]bool{"on": on}, &st)

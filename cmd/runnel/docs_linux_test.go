@@ -70,8 +70,9 @@ func page(t *testing.T, name string) string {
 }
 
 var (
-	comment  = regexp.MustCompile(` {2,}#.*$`)
-	agentRow = regexp.MustCompile("(?m)^\\| .*\\| `(npm install -g [^`]+)` \\|.*\\| `(runnel run [^`]+)` \\|$")
+	comment   = regexp.MustCompile(` {2,}#.*$`)
+	sessionID = regexp.MustCompile(`\bID\b`)
+	agentRow  = regexp.MustCompile("(?m)^\\| .*\\| `(npm install -g [^`]+)` \\|.*\\| `(runnel run [^`]+)` \\|$")
 )
 
 // indented returns the lines of the README's code blocks that begin with
@@ -139,8 +140,8 @@ func TestReadmeCommandLine(t *testing.T) {
 			agent, want = "script", exitNotDone
 		}
 		line = strings.NewReplacer("/backups/", n.home+"/backups/", "ID=VALUE", "pace=fast").Replace(line)
-		if before, ok := strings.CutSuffix(line, " ID"); ok {
-			line = before + " " + n.create(t)
+		if sessionID.MatchString(line) {
+			line = sessionID.ReplaceAllString(line, n.create(t))
 		}
 		if seen, code := n.run(t, "env RUNNEL_AGENT="+agent+" "+line); code != want {
 			t.Errorf("%s: exit %d, want %d:\n%s", line, code, want, seen)

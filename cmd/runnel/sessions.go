@@ -23,7 +23,7 @@ import (
 
 // sessions reads stored sessions, from the server or from the data directory.
 type sessions interface {
-	list(ctx context.Context, all bool) ([]gateway.Status, error)
+	list(ctx context.Context, f gateway.Filter) ([]gateway.Status, error)
 	// conversations returns all conversations that agents have stored.
 	conversations(ctx context.Context) (gateway.ConversationPage, error)
 	// whole returns row completed by what only a server knows about the
@@ -41,34 +41,35 @@ type frame struct {
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List sessions and read their contents",
+		Short: "List, read, rename, archive and delete sessions",
 		Long: `List sessions and read their items: prompts, answers, tool calls and plans. The
 commands use the running server, or the data directory if no server runs.
-'capture' needs the running server.`,
+'export', 'rename', 'archive', 'delete' and 'capture' need the running server.`,
 		Example: `  runnel sessions list
   runnel sessions items 0192f0c1
+  runnel sessions rename 0192f0c1 "Fix the login"
   runnel sessions items --json 0192f0c1 |
     jq -r 'select(.payload.type == "message").payload.message.content'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown command %q; use list, show, items or capture", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, show, items, export, rename, archive, delete or capture", termtext.Clean(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems(), a.sessionsCapture())
+	cmd.AddCommand(a.sessionsList(), a.sessionsShow(), a.sessionsItems(), a.sessionsExport(), a.sessionsRename(), a.sessionsArchive(), a.sessionsDelete(), a.sessionsCapture())
 	return cmd
 }
 
 func (a *app) sessionsList() *cobra.Command {
-	var all, asJSON bool
+	var all, archived, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest activity first",
 		Long: `List sessions, newest activity first. STATE is idle, working, waiting (for an
-answer to an approval), failed (the last turn failed), loading or dead (ended;
-listed with --all). On a terminal, ids and long columns are shortened; commands
+answer to an approval), failed (the last turn failed), loading, archived (listed
+with --archived) or dead (ended; listed with --all). On a terminal, ids and long columns are shortened; commands
 accept the beginning of an id.
 
 With --all, the list also has the conversations that the agents of this machine
@@ -80,7 +81,7 @@ in files of their own, and asks them.`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSessions(cmd, func(s sessions) error {
-				rows, err := s.list(cmd.Context(), all)
+				rows, err := s.list(cmd.Context(), gateway.Filter{Dead: all, Archived: archived})
 				if err != nil {
 					return err
 				}
@@ -105,6 +106,7 @@ in files of their own, and asks them.`,
 	}
 	placeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "also list ended sessions, and conversations that began outside of runnel")
+	cmd.Flags().BoolVar(&archived, "archived", false, "also list archived sessions")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return cmd
 }
@@ -162,6 +164,8 @@ func beginnings(ids []string) []string {
 // stateWord returns the state of a session in one word.
 func stateWord(s gateway.Status) string {
 	switch {
+	case s.Archived:
+		return "archived"
 	case s.State == event.StateDead || s.Activity == "":
 		return string(s.State)
 	case s.Activity == event.ActivityIdle && s.LastTurn == event.StatusError:
@@ -231,7 +235,7 @@ func (a *app) printJSON(v any) error {
 // pick returns the session with this id, or the only session whose id begins
 // with it.
 func pick(ctx context.Context, s sessions, id string) (gateway.Status, error) {
-	rows, err := s.list(ctx, true)
+	rows, err := s.list(ctx, gateway.Filter{Dead: true, Archived: true})
 	if err != nil {
 		return gateway.Status{}, err
 	}
@@ -340,10 +344,13 @@ func (a *app) withSessions(cmd *cobra.Command, f func(sessions) error) error {
 
 type remoteSessions struct{ ad *admin }
 
-func (r remoteSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
+func (r remoteSessions) list(ctx context.Context, f gateway.Filter) ([]gateway.Status, error) {
 	path := "/api/session/list?projectId=*"
-	if all {
+	if f.Dead {
 		path += "&all=true"
+	}
+	if f.Archived {
+		path += "&archived=true"
 	}
 	var out struct {
 		Sessions []gateway.Status `json:"sessions"`
@@ -384,7 +391,7 @@ func (r remoteSessions) items(ctx context.Context, id string, f func(frame) erro
 // noSessions represents a data directory that does not exist yet.
 type noSessions struct{ find finder }
 
-func (noSessions) list(context.Context, bool) ([]gateway.Status, error) { return nil, nil }
+func (noSessions) list(context.Context, gateway.Filter) ([]gateway.Status, error) { return nil, nil }
 func (noSessions) whole(_ context.Context, row gateway.Status) (gateway.Status, error) {
 	return row, nil
 }
@@ -403,19 +410,23 @@ type stored interface {
 	Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error]
 }
 
-func (l localSessions) list(ctx context.Context, all bool) ([]gateway.Status, error) {
-	recs, err := l.st.Sessions(ctx, store.SessionFilter{Dead: all, Trim: gateway.Described})
+func (l localSessions) list(ctx context.Context, f gateway.Filter) ([]gateway.Status, error) {
+	recs, err := l.st.Sessions(ctx, store.SessionFilter{Dead: true, Trim: gateway.Described})
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]gateway.Status, len(recs))
-	for i, r := range recs {
+	rows := make([]gateway.Status, 0, len(recs))
+	for _, r := range recs {
+		row := gateway.Describe(r)
+		if !f.Selects(row) {
+			continue
+		}
 		log, err := l.st.State(ctx, r.ID)
 		if err != nil {
 			return nil, err
 		}
-		rows[i] = gateway.Describe(r)
-		rows[i].LastSeq = log.Head
+		row.LastSeq = log.Head
+		rows = append(rows, row)
 	}
 	return rows, nil
 }

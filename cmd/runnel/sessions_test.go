@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
@@ -45,7 +46,7 @@ func TestSessionListReadsNoLongOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &listCounter{Store: st}
-	rows, err := localSessions{st: l}.list(t.Context(), false)
+	rows, err := localSessions{st: l}.list(t.Context(), gateway.Filter{})
 	if err != nil || len(rows) != 1 || rows[0].Given["pace"] != "fast" {
 		t.Fatalf("got %+v, %v", rows, err)
 	}

@@ -57,7 +57,7 @@ use the running server, or the data directory if no server runs.
 A token has one or more scopes. No scope includes another one:
 
   read     read sessions and their events
-  send     create, prompt, cancel and end sessions
+  send     create, prompt, cancel, end and delete sessions
   approve  answer approvals, manage rules, and choose settings that let an agent
            act without asking: a permission mode, an option or an MCP server
   admin    create, list and revoke credentials`,

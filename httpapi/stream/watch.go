@@ -133,7 +133,7 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 			continue
 		}
 		if runnel.CodeOf(err) == runnel.SessionNotFound { // deleted
-			st, err = gateway.Status{SessionID: id, State: event.StateDead, Status: event.StateDead,
+			st, err = gateway.Status{SessionID: id, Deleted: true, State: event.StateDead, Status: event.StateDead,
 				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
 		}
 		if err == nil {

@@ -80,6 +80,8 @@ func samples() []event.Body {
 		event.SessionUpdated{},
 		event.SessionUpdated{AgentSessionID: "s-1", ModelID: "m", PermissionMode: "plan", Title: text, Tools: []string{"Bash", ""},
 			Commands: []event.AgentCommand{{Name: "compact"}, {Name: "review", Description: "d", Hint: "h"}}, State: event.StateOpen, Activity: event.ActivityWaiting},
+		event.SessionUpdated{Title: text, TitleBy: event.TitleByUser},
+		event.SessionUpdated{TitleBy: event.TitleByAgent},
 		event.UsageUpdated{},
 		event.UsageUpdated{Usage: &event.Usage{InputTokens: 1, OutputTokens: 2, CacheReadInputTokens: 3, CacheCreationInputTokens: 4, ReasoningTokens: 5},
 			ContextTokens: 1 << 53, ContextWindow: 7, CostUSD: ptr(0.0), RateLimit: &event.RateLimit{Status: "allowed", Kind: "five_hour", Utilization: 0.1, ResetsAt: 9}},

@@ -61,6 +61,20 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"setOptions": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/session/"+r.session(t, nil)+"/options", object{"permissionMode": "acceptEdits", "later": 1})
 	},
+	"renameSession": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.session(t, nil)+"/rename", object{"title": "Fix the login"})
+	},
+	"archiveSession": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.session(t, nil)+"/archive", object{"archived": true})
+	},
+	"previewDeletion": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/session/"+r.ended+"/deletion")
+	},
+	"deleteSession": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		r.turn(t, id, r.send(t, id, "text"))
+		return r.do(t, http.MethodDelete, "/api/session/"+id, nil)
+	},
 	"setCapture": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/session/"+r.sessionOf(t, "claude-agent-acp")+"/capture", object{"on": true})
 	},

@@ -118,6 +118,10 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 		return c, path, object{"model": "scripted"}
 	case "setCapture":
 		return c, path, object{"on": true}
+	case "renameSession":
+		return c, path, object{"title": "x"}
+	case "archiveSession":
+		return c, path, object{"archived": false}
 	case "decideApproval":
 		return c, path, object{"choice": "deny"}
 	case "streamTurn":

@@ -27,6 +27,7 @@ var _ = register(40, func() table {
 	s.endRows(&tab)
 	s.loadRows(&tab)
 	s.forkRows(&tab)
+	s.careRows(&tab)
 	s.readRows(&tab)
 	return tab
 })

@@ -97,7 +97,9 @@ func storage() table {
 	})
 	link("older schemas migrate forward", "a database of an older version", "store/sqlite.TestSchemaUpgrade")
 	add("an unknown newer schema is refused, and the database stays as it is", "a database of a newer version", refusesNewerSchema)
-	add("a deleted session leaves no bytes", "a session is deleted", deletesEveryByte)
+	add("a deleted session leaves no bytes", "a session is deleted, also while a turn runs, a prompt waits and an upload is attached", deletesEveryByte)
+	link("a deletion is whole or not at all", "the store fails, or the server ends after it deleted the record", "gateway.TestFailedDeletionLeavesTheSession")
+	add("a chosen title and the archive survive", "the server is killed", keepsTitleAndArchive)
 	add("a backup of a running server has everything that was read before", "a turn runs", func(t *testing.T) {
 		after := r.events(t, r.session, frame.ends)
 		equalFrames(t, after[1:len(r.seen)], r.seen[1:])
@@ -375,6 +377,13 @@ func deletesEveryByte(t *testing.T) {
 		t.Fatal("no file has the text before the session is deleted")
 	}
 	s.do(t, http.MethodDelete, "/api/harness/session/"+session, nil).ok(t, http.StatusOK)
+
+	running, _ := s.running(t)
+	s.post(t, "/api/session/"+running+"/rename", object{"title": mark}).ok(t, http.StatusOK)
+	upload := s.with("Content-Type", "application/octet-stream").post(t, "/api/uploads?name=a.txt", mark).ok(t, http.StatusCreated)
+	s.post(t, "/api/session/"+running+"/send", object{"content": mark, "attachments": []object{{"uploadId": upload["uploadId"]}}, "queue": true}).ok(t, http.StatusAccepted)
+	freed := s.do(t, http.MethodDelete, "/api/session/"+running, nil).ok(t, http.StatusOK)
+	equal(t, "what was deleted", []any{freed["uploads"], freed["queued"]}, []any{1, 1})
 	s.Stop()
 	if files := filesWith(t, s.Data, mark); len(files) > 0 {
 		t.Errorf("these files have the text: %v", files)

@@ -629,6 +629,54 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("renames, archives, exports and deletes a session", async () => {
+    await login();
+    const id = await session(page, server, "text");
+    await page.goto(addressOf(server, id));
+    await ended();
+    const menu = page.getByRole("button", { name: "Rename, export, archive or delete" });
+    const dialog = page.getByRole("dialog");
+    const row = page.locator(`[data-session="${id}"]`);
+    await menu.click();
+    await dialog.waitFor();
+    await expectAccessible(page);
+    await dialog.getByLabel("Title").fill("Fix the login");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Fix the login", level: 1 }).waitFor();
+    await row.getByText("Fix the login").waitFor();
+
+    await menu.click();
+    for (const [name, ending] of [
+      ["HTML", "html"],
+      ["Markdown", "md"],
+      ["JSON Lines", "jsonl"],
+    ] as const) {
+      const [file] = await Promise.all([
+        page.waitForEvent("download"),
+        dialog.getByRole("button", { name, exact: true }).click(),
+      ]);
+      expect(file.suggestedFilename()).toBe(`${id}.${ending}`);
+    }
+    await dialog.getByRole("button", { name: "Archive", exact: true }).click();
+    await row.waitFor({ state: "detached" });
+    const archive = page.getByRole("button", { name: /^Archived/ });
+    await archive.click();
+    await row.waitFor();
+    await menu.click();
+    await dialog.getByRole("button", { name: "Take out of the archive" }).click();
+    await row.waitFor(); // the archive is empty, so the list shows all other sessions
+
+    await menu.click();
+    await dialog.getByRole("button", { name: "Delete…" }).click();
+    await dialog.getByText(/about \d/).waitFor();
+    await expectAccessible(page);
+    await dialog.getByRole("button", { name: "Delete session" }).click();
+    await row.waitFor({ state: "detached" });
+    await page.goto(addressOf(server, id));
+    await page.getByRole("heading", { name: "Session not found" }).waitFor();
+    expectQuiet(watch);
+  });
+
   it("says keys, has no trap and shows the focus", async () => {
     await login();
     await page.keyboard.press("?");

@@ -42,6 +42,14 @@ it("floats what waits to the top, the rest by folder, newest first", () => {
   ]);
 });
 
+it("leaves archived sessions out, or lists only these", () => {
+  const all = [session("a", "/a", 1), session("b", "/a", 2, { archived: true })];
+  const ids = (archived: boolean) =>
+    groups(all, "", archived).flatMap((g) => g.sessions.map((s) => s.sessionId));
+  expect(ids(false)).toEqual(["a"]);
+  expect(ids(true)).toEqual(["b"]);
+});
+
 it("filters by every word in what is shown", () => {
   const all = [session("fix login", "/src/web", 1), session("fix build", "/src/api", 2)];
   expect(groups(all, "FIX api").flatMap((g) => g.sessions.map((s) => s.title))).toEqual(["fix build"]);

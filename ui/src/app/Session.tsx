@@ -15,6 +15,7 @@ import type { SessionStatus } from "../wire/types";
 import { Details } from "./Details";
 import { Dialog } from "./Dialog";
 import { News } from "./News";
+import { SessionMenu } from "./SessionMenu";
 
 export function Session({ id }: { id: string }) {
   const s = useStore((st) => st.sessions.get(id));
@@ -113,6 +114,7 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
           </p>
         )}
       </div>
+      {s && <SessionMenu key={s.sessionId} s={s} />}
       {s && s.state !== "dead" && (
         <button
           type="button"

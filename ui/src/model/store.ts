@@ -242,7 +242,11 @@ function take(frames: Frame[]) {
     const next: Partial<State> = {};
     if (status.size) {
       const sessions = new Map(s.sessions);
-      for (const st of status.values()) put(sessions, st);
+      for (const st of status.values()) {
+        if (st.deleted) gone.push(st.sessionId);
+        else put(sessions, st);
+      }
+      for (const id of gone) sessions.delete(id);
       next.sessions = sessions;
     }
     if (gone.length) next.missing = new Set([...s.missing, ...gone]);

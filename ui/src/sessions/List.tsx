@@ -1,4 +1,4 @@
-import { Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { Archive, Moon, Plus, Sun, SunMoon } from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { applyTheme, type Theme, theme } from "../app/theme";
@@ -16,7 +16,10 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
   const listed = useStore((s) => s.listed);
   const [filter, setFilter] = useState("");
   const now = useNow(30_000);
-  const shown = useMemo(() => groups(sessions.values(), filter), [sessions, filter]);
+  const [archive, setArchive] = useState(false);
+  const archived = useMemo(() => [...sessions.values()].filter((s) => s.archived).length, [sessions]);
+  const inArchive = archive && archived > 0;
+  const shown = useMemo(() => groups(sessions.values(), filter, inArchive), [sessions, filter, inArchive]);
 
   return (
     <nav
@@ -64,7 +67,9 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
         {!listed && sessions.size === 0 && <ListShape />}
         {listed && sessions.size === 0 && <p className="px-4 py-2 text-muted">No sessions yet.</p>}
         {sessions.size > 0 && shown.length === 0 && (
-          <p className="px-4 py-2 text-muted">Nothing matches “{filter}”.</p>
+          <p className="px-4 py-2 text-muted">
+            {filter.trim() ? `Nothing matches “${filter}”.` : "All sessions are archived."}
+          </p>
         )}
         {shown.map((g) => (
           <section key={g.key} className="pb-2">
@@ -87,6 +92,16 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
             </ul>
           </section>
         ))}
+        {archived > 0 && (
+          <button
+            type="button"
+            className="quiet mx-2 text-sm"
+            aria-pressed={inArchive}
+            onClick={() => setArchive(!inArchive)}
+          >
+            <Archive size={14} aria-hidden /> Archived ({archived})
+          </button>
+        )}
       </div>
     </nav>
   );

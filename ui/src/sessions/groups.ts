@@ -11,12 +11,14 @@ export interface Group {
 
 /**
  * Waiting sessions first, the others grouped by folder. In each group the
- * latest activity comes first.
+ * latest activity comes first. Archived sessions are left out, unless `archived`
+ * asks for only these.
  */
-export function groups(all: Iterable<SessionStatus>, filter: string): Group[] {
+export function groups(all: Iterable<SessionStatus>, filter: string, archived = false): Group[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const sorted = [...all]
     .filter((s) => {
+      if (Boolean(s.archived) !== archived) return false;
       const text =
         `${s.title} ${s.projectDir} ${s.cliType} ${s.modelId ?? ""} ${s.lastLine ?? ""}`.toLowerCase();
       return words.every((w) => text.includes(w));

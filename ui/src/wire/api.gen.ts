@@ -472,6 +472,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a session
+         * @description Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+         */
+        delete: operations["deleteSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/approvals/{approvalId}": {
         parameters: {
             query?: never;
@@ -490,6 +510,26 @@ export interface paths {
          * @description Requires the scope approve. The first answer wins; a later one fails with APPROVAL_GONE.
          */
         post: operations["decideApproval"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Archive a session, or take it out of the archive
+         * @description Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+         */
+        post: operations["archiveSession"];
         delete?: never;
         options?: never;
         head?: never;
@@ -534,6 +574,26 @@ export interface paths {
          * @description Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
          */
         post: operations["setCapture"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/deletion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Preview the deletion of a session
+         * @description Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+         */
+        get: operations["previewDeletion"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -674,6 +734,26 @@ export interface paths {
          * @description Requires the scope send. If one option is rejected, no option changes. Options that the agent reads only when it starts can be changed only while no agent runs.
          */
         post: operations["setOptions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rename a session
+         * @description Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+         */
+        post: operations["renameSession"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1041,6 +1121,10 @@ export interface components {
          * @enum {string}
          */
         ApprovalStatus: "pending" | "resolved";
+        ArchiveRequest: {
+            /** @description Whether the session is archived. */
+            archived: boolean;
+        };
         Attachment: {
             /** @description Absolute path of the file. */
             path?: string;
@@ -1298,6 +1382,34 @@ export interface components {
             remember?: components["schemas"]["RuleRequest"];
             /** @description Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values. */
             updatedArguments?: unknown;
+        };
+        Deletion: {
+            /**
+             * Format: int64
+             * @description Part of freedBytes: the debug capture.
+             */
+            capturedBytes?: number;
+            /**
+             * Format: int64
+             * @description Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later.
+             */
+            freedBytes: number;
+            /**
+             * Format: int64
+             * @description Number of queued prompts that are deleted.
+             */
+            queued?: number;
+            /** @description Id of the session. */
+            sessionId: string;
+            /** @description The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one. */
+            transcript?: components["schemas"]["Transcript"];
+            /** @description Id of the running turn, which the deletion ends. Absent if no turn runs. */
+            turnId?: string;
+            /**
+             * Format: int64
+             * @description Number of uploads that are deleted, because only this session has used them.
+             */
+            uploads?: number;
         };
         Done: Record<string, never>;
         /**
@@ -2066,6 +2178,8 @@ export interface components {
             activity: components["schemas"]["Activity"];
             /** @description The agent's own id of the conversation. */
             agentSessionId?: string;
+            /** @description Whether the session is archived. Lists leave it out unless they are asked for archived sessions. */
+            archived?: boolean;
             /** @description Hash of the profile, tools, model, directory and other options that the agent last started with. */
             bootFingerprint?: string;
             /**
@@ -2089,6 +2203,8 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
+            /** @description The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket. */
+            deleted?: boolean;
             /** @description Files that the agent reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
             /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
@@ -2138,7 +2254,7 @@ export interface components {
             state: components["schemas"]["SessionState"];
             /** @description Same as state. */
             status: components["schemas"]["SessionState"];
-            /** @description Short description of the call, for people. */
+            /** @description The title that a client chose, else the one that the agent reported, else the beginning of the first prompt. */
             title: string;
             /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
@@ -2160,7 +2276,7 @@ export interface components {
             agents: components["schemas"]["Agent"][];
             /** @description The projects, newest activity first. */
             projects: components["schemas"]["Project"][];
-            /** @description The sessions of all projects, ended ones included, newest activity first. */
+            /** @description The sessions of all projects, ended and archived ones included, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
         };
         PermissionData: {
@@ -2438,6 +2554,10 @@ export interface components {
              */
             type: "reasoning";
         };
+        RenameRequest: {
+            /** @description New title: one line of at most 200 bytes. If it is empty, the session shows the agent's title again. */
+            title: string;
+        };
         ResolvedData: {
             /** @description Id of the approval. */
             approvalId: string;
@@ -2684,7 +2804,7 @@ export interface components {
             rules: components["schemas"]["Rule"][];
         };
         /**
-         * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
+         * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
          * @enum {string}
          */
         Scope: "read" | "send" | "approve" | "admin";
@@ -3043,6 +3163,8 @@ export interface components {
             activity: components["schemas"]["Activity"];
             /** @description The agent's own id of the conversation. */
             agentSessionId?: string;
+            /** @description Whether the session is archived. Lists leave it out unless they are asked for archived sessions. */
+            archived?: boolean;
             /** @description Hash of the profile, tools, model, directory and other options that the agent last started with. */
             bootFingerprint?: string;
             /**
@@ -3066,6 +3188,8 @@ export interface components {
              * @enum {string}
              */
             delegation?: "governed" | "agent";
+            /** @description The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket. */
+            deleted?: boolean;
             /** @description Files that the agent reported, such as its plan. Absent in lists. */
             files?: components["schemas"]["AgentFile"][];
             /** @description Values of config that clients have set, by id. They stay in force when the agent restarts. */
@@ -3115,7 +3239,7 @@ export interface components {
             state: components["schemas"]["SessionState"];
             /** @description Same as state. */
             status: components["schemas"]["SessionState"];
-            /** @description Short description of the call, for people. */
+            /** @description The title that a client chose, else the one that the agent reported, else the beginning of the first prompt. */
             title: string;
             /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
@@ -3205,6 +3329,8 @@ export interface components {
             state?: components["schemas"]["SessionState"];
             /** @description Title of the session. */
             title?: string;
+            /** @description Whose title it is. user: a client chose the title; titles without titleBy do not change it. agent: a client removed its title, and the session shows the agent's title again, or the beginning of its first prompt. Absent: the agent reported the title. */
+            titleBy?: components["schemas"]["TitleBy"];
             /** @description Names of the agent's tools. */
             tools?: string[];
             /** @enum {string} */
@@ -3386,6 +3512,11 @@ export interface components {
              */
             type: "thinking";
         };
+        /**
+         * @description Whose title a session shows.
+         * @enum {string}
+         */
+        TitleBy: "user" | "agent";
         Token: {
             /**
              * Format: date-time
@@ -3624,6 +3755,12 @@ export interface components {
             event: "tool:start";
             /** @description Position to resume after. */
             id: string;
+        };
+        Transcript: {
+            /** @description The agent's own id of the conversation. */
+            agentSessionId: string;
+            /** @description Absolute path of the agent's file. Absent if the server does not know it. */
+            path?: string;
         };
         TurnComplete: {
             /**
@@ -6629,6 +6766,8 @@ export interface operations {
                 projectDir?: string;
                 /** @description Whether to include ended sessions. Default: false. */
                 all?: boolean;
+                /** @description Whether to include archived sessions, also those that have ended. Default: false. */
+                archived?: boolean;
             };
             header?: never;
             path?: never;
@@ -6665,6 +6804,112 @@ export interface operations {
             };
             /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    deleteSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deletion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6941,6 +7186,143 @@ export interface operations {
             };
             /** @description Bad Gateway: AGENT_ERROR, PROCESS_CRASH */
             502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    archiveSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ArchiveRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -7338,6 +7720,112 @@ export interface operations {
                 };
             };
             /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    previewDeletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deletion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -8311,6 +8799,143 @@ export interface operations {
             };
             /** @description Gateway Timeout: TIMEOUT */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    renameSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenameRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -31,10 +31,20 @@ type Method = "GET" | "POST" | "DELETE";
  * identity.
  */
 async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
+  const res = await authorized(method, path, body);
+  const text = await res.text();
+  try {
+    return text === "" ? {} : parseJSON(text);
+  } catch {
+    throw unexplained(res);
+  }
+}
+
+async function authorized(method: Method, path: string, body?: string | Blob): Promise<Response> {
   await proof();
   const key = login()?.key;
   const attempt = (key: string | undefined) =>
-    send(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+    request(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
   try {
     return await attempt(key);
   } catch (e) {
@@ -45,13 +55,14 @@ async function call(method: Method, path: string, body?: string | Blob): Promise
   }
 }
 
-async function send(
+// request returns a successful response, and throws any other as an ApiError.
+async function request(
   method: Method,
   path: string,
   body: string | Blob | undefined,
   headers: Record<string, string>,
   credentials: RequestCredentials,
-): Promise<unknown> {
+): Promise<Response> {
   const file = typeof body === "object";
   if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
@@ -66,24 +77,25 @@ async function send(
   } catch {
     throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);
   }
-  const text = await res.text();
+  if (res.ok) return res;
   let v: unknown;
   try {
-    v = text === "" ? {} : parseJSON(text);
+    v = parseJSON(await res.text());
   } catch {
-    v = undefined;
+    throw unexplained(res);
   }
-  if (res.ok && v !== undefined) return v;
   const e = (v as { error?: { type?: unknown; message?: unknown; details?: unknown } } | undefined)?.error;
+  if (typeof e?.message !== "string") throw unexplained(res);
   throw new ApiError(
-    typeof e?.type === "string" ? e.type : "INTERNAL",
-    typeof e?.message === "string"
-      ? e.message
-      : `The server responded with status ${res.status} and no message.`,
+    typeof e.type === "string" ? e.type : "INTERNAL",
+    e.message,
     res.status,
-    typeof e?.details === "object" && e.details !== null ? (e.details as Record<string, unknown>) : {},
+    typeof e.details === "object" && e.details !== null ? (e.details as Record<string, unknown>) : {},
   );
 }
+
+const unexplained = (res: Response) =>
+  new ApiError("INTERNAL", `The server responded with status ${res.status} and no message.`, res.status);
 
 const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
@@ -94,6 +106,14 @@ export interface Decision {
   argumentsDigest?: string;
   remember?: RuleFields; // a rule to store, which decides similar calls in the same way
   updatedArguments?: string; // JSON text, sent unchanged so that numbers keep their digits
+}
+
+export type ExportFormat = "jsonl" | "md" | "html";
+
+/** What the deletion of a session frees. */
+export interface Deletion {
+  bytes: number; // approximately
+  transcript?: string; // path of the agent's own file, which stays
 }
 
 export interface Overview {
@@ -111,7 +131,8 @@ export interface Sent {
 export const api = {
   async login(code: string): Promise<void> {
     const body = JSON.stringify({ code });
-    const v = (await send("POST", "/api/login", body, {}, "same-origin")) as Record<string, unknown>;
+    const res = await request("POST", "/api/login", body, {}, "same-origin");
+    const v = parseJSON(await res.text()) as Record<string, unknown>;
     const { key, login: id, proofKey } = v;
     if (typeof key !== "string" || typeof id !== "string" || typeof proofKey !== "string")
       throw new ApiError("INTERNAL", "The server’s login response has no key.", 0);
@@ -166,6 +187,22 @@ export const api = {
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
+  rename: async (id: string, title: string): Promise<SessionStatus | undefined> =>
+    parseStatus(await post(`${session(id)}/rename`, { title })),
+  archive: async (id: string, archived: boolean): Promise<SessionStatus | undefined> =>
+    parseStatus(await post(`${session(id)}/archive`, { archived })),
+  export: async (id: string, format: ExportFormat): Promise<Blob> =>
+    (await authorized("GET", `${session(id)}/export?format=${format}`)).blob(),
+  /** Returns what a deletion would free, and where the agent's transcript stays. */
+  deletion: async (id: string): Promise<Deletion> => {
+    const v = (await call("GET", `${session(id)}/deletion`)) as Record<string, unknown>;
+    const transcript = v.transcript as { path?: unknown } | undefined;
+    return {
+      bytes: typeof v.freedBytes === "number" ? v.freedBytes : 0,
+      transcript: typeof transcript?.path === "string" ? transcript.path : undefined,
+    };
+  },
+  remove: (id: string) => call("DELETE", session(id)),
   status: async (id: string): Promise<SessionStatus | undefined> =>
     parseStatus(await call("GET", `${session(id)}/status`)),
   /** Returns the status of the session after the change. */

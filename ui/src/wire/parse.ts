@@ -341,6 +341,8 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     projectId: str(v.projectId),
     projectDir: str(v.projectDir),
     title: str(v.title),
+    archived: v.archived === true || undefined,
+    deleted: v.deleted === true || undefined,
     state: oneOf(v.state, ["open", "loading", "dead"], "open"),
     activity: oneOf(v.activity, ["idle", "working", "waiting"], "idle"),
     turnId: optStr(v.turnId),

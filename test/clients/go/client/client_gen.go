@@ -1677,6 +1677,24 @@ func (e ThinkingUpsertType) Valid() bool {
 	}
 }
 
+// Defines values for TitleBy.
+const (
+	TitleByAgent TitleBy = "agent"
+	TitleByUser  TitleBy = "user"
+)
+
+// Valid indicates whether the value is a known member of the TitleBy enum.
+func (e TitleBy) Valid() bool {
+	switch e {
+	case TitleByAgent:
+		return true
+	case TitleByUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TokenKind.
 const (
 	TokenKindApi     TokenKind = "api"
@@ -2224,6 +2242,12 @@ type ApprovalResolvedEventType string
 // ApprovalStatus Whether an approval waits for an answer or has one.
 type ApprovalStatus string
 
+// ArchiveRequest defines model for ArchiveRequest.
+type ArchiveRequest struct {
+	// Archived Whether the session is archived.
+	Archived bool `json:"archived"`
+}
+
 // Attachment defines model for Attachment.
 type Attachment struct {
 	// Path Absolute path of the file.
@@ -2541,6 +2565,30 @@ type DecideRequest struct {
 
 	// UpdatedArguments Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values.
 	UpdatedArguments interface{} `json:"updatedArguments,omitempty"`
+}
+
+// Deletion defines model for Deletion.
+type Deletion struct {
+	// CapturedBytes Part of freedBytes: the debug capture.
+	CapturedBytes *int64 `json:"capturedBytes,omitempty"`
+
+	// FreedBytes Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later.
+	FreedBytes int64 `json:"freedBytes"`
+
+	// Queued Number of queued prompts that are deleted.
+	Queued *int64 `json:"queued,omitempty"`
+
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// Transcript The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one.
+	Transcript *Transcript `json:"transcript,omitempty"`
+
+	// TurnId Id of the running turn, which the deletion ends. Absent if no turn runs.
+	TurnId *string `json:"turnId,omitempty"`
+
+	// Uploads Number of uploads that are deleted, because only this session has used them.
+	Uploads *int64 `json:"uploads,omitempty"`
 }
 
 // Done defines model for Done.
@@ -3425,6 +3473,9 @@ type OptionsAnswer struct {
 	// AgentSessionId The agent's own id of the conversation.
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
 
+	// Archived Whether the session is archived. Lists leave it out unless they are asked for archived sessions.
+	Archived *bool `json:"archived,omitempty"`
+
 	// BootFingerprint Hash of the profile, tools, model, directory and other options that the agent last started with.
 	BootFingerprint *string `json:"bootFingerprint,omitempty"`
 
@@ -3445,6 +3496,9 @@ type OptionsAnswer struct {
 
 	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *OptionsAnswerDelegation `json:"delegation,omitempty"`
+
+	// Deleted The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket.
+	Deleted *bool `json:"deleted,omitempty"`
 
 	// Files Files that the agent reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
@@ -3500,7 +3554,7 @@ type OptionsAnswer struct {
 	// Status Same as state.
 	Status SessionState `json:"status"`
 
-	// Title Short description of the call, for people.
+	// Title The title that a client chose, else the one that the agent reported, else the beginning of the first prompt.
 	Title string `json:"title"`
 
 	// TurnId Id of the running turn. Absent if no turn runs.
@@ -3527,7 +3581,7 @@ type OverviewAnswer struct {
 	// Projects The projects, newest activity first.
 	Projects []Project `json:"projects"`
 
-	// Sessions The sessions of all projects, ended ones included, newest activity first.
+	// Sessions The sessions of all projects, ended and archived ones included, newest activity first.
 	Sessions []SessionStatus `json:"sessions"`
 }
 
@@ -3851,6 +3905,12 @@ type ReasoningItem struct {
 // ReasoningItemType defines model for ReasoningItem.Type.
 type ReasoningItemType string
 
+// RenameRequest defines model for RenameRequest.
+type RenameRequest struct {
+	// Title New title: one line of at most 200 bytes. If it is empty, the session shows the agent's title again.
+	Title string `json:"title"`
+}
+
 // ResolvedData defines model for ResolvedData.
 type ResolvedData struct {
 	// ApprovalId Id of the approval.
@@ -4122,7 +4182,7 @@ type RulesAnswer struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel and end sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
+// Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
 type Scope string
 
 // SendAnswer defines model for SendAnswer.
@@ -4272,6 +4332,9 @@ type SessionStatus struct {
 	// AgentSessionId The agent's own id of the conversation.
 	AgentSessionId *string `json:"agentSessionId,omitempty"`
 
+	// Archived Whether the session is archived. Lists leave it out unless they are asked for archived sessions.
+	Archived *bool `json:"archived,omitempty"`
+
 	// BootFingerprint Hash of the profile, tools, model, directory and other options that the agent last started with.
 	BootFingerprint *string `json:"bootFingerprint,omitempty"`
 
@@ -4292,6 +4355,9 @@ type SessionStatus struct {
 
 	// Delegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
 	Delegation *SessionStatusDelegation `json:"delegation,omitempty"`
+
+	// Deleted The session was deleted; nothing else about it is known. Only in a last session:status of the WebSocket.
+	Deleted *bool `json:"deleted,omitempty"`
 
 	// Files Files that the agent reported, such as its plan. Absent in lists.
 	Files *[]AgentFile `json:"files,omitempty"`
@@ -4347,7 +4413,7 @@ type SessionStatus struct {
 	// Status Same as state.
 	Status SessionState `json:"status"`
 
-	// Title Short description of the call, for people.
+	// Title The title that a client chose, else the one that the agent reported, else the beginning of the first prompt.
 	Title string `json:"title"`
 
 	// TurnId Id of the running turn. Absent if no turn runs.
@@ -4398,6 +4464,9 @@ type SessionUpdated struct {
 
 	// Title Title of the session.
 	Title *string `json:"title,omitempty"`
+
+	// TitleBy Whose title it is. user: a client chose the title; titles without titleBy do not change it. agent: a client removed its title, and the session shows the agent's title again, or the beginning of its first prompt. Absent: the agent reported the title.
+	TitleBy *TitleBy `json:"titleBy,omitempty"`
 
 	// Tools Names of the agent's tools.
 	Tools *[]string          `json:"tools,omitempty"`
@@ -4560,6 +4629,9 @@ type ThinkingUpsert struct {
 
 // ThinkingUpsertType defines model for ThinkingUpsert.Type.
 type ThinkingUpsertType string
+
+// TitleBy Whose title a session shows.
+type TitleBy string
 
 // Token defines model for Token.
 type Token struct {
@@ -4832,6 +4904,15 @@ type ToolStartFrame struct {
 
 // ToolStartFrameEvent defines model for ToolStartFrame.Event.
 type ToolStartFrameEvent string
+
+// Transcript defines model for Transcript.
+type Transcript struct {
+	// AgentSessionId The agent's own id of the conversation.
+	AgentSessionId string `json:"agentSessionId"`
+
+	// Path Absolute path of the agent's file. Absent if the server does not know it.
+	Path *string `json:"path,omitempty"`
+}
 
 // TurnComplete defines model for TurnComplete.
 type TurnComplete struct {
@@ -5191,6 +5272,9 @@ type ListSessionsParams struct {
 
 	// All Whether to include ended sessions. Default: false.
 	All *bool `form:"all,omitempty" json:"all,omitempty"`
+
+	// Archived Whether to include archived sessions, also those that have ended. Default: false.
+	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // FollowEventsParams defines parameters for FollowEvents.
@@ -5280,6 +5364,9 @@ type CreateSessionJSONRequestBody = CreateRequest
 // DecideApprovalJSONRequestBody defines body for DecideApproval for application/json ContentType.
 type DecideApprovalJSONRequestBody = DecideRequest
 
+// ArchiveSessionJSONRequestBody defines body for ArchiveSession for application/json ContentType.
+type ArchiveSessionJSONRequestBody = ArchiveRequest
+
 // CancelTurnJSONRequestBody defines body for CancelTurn for application/json ContentType.
 type CancelTurnJSONRequestBody = Empty
 
@@ -5297,6 +5384,9 @@ type LoadSessionJSONRequestBody = LoadRequest
 
 // SetOptionsJSONRequestBody defines body for SetOptions for application/json ContentType.
 type SetOptionsJSONRequestBody = Options
+
+// RenameSessionJSONRequestBody defines body for RenameSession for application/json ContentType.
+type RenameSessionJSONRequestBody = RenameRequest
 
 // SendPromptJSONRequestBody defines body for SendPrompt for application/json ContentType.
 type SendPromptJSONRequestBody = SendRequest
@@ -8270,6 +8360,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/session/list (the `ListSessions` operationId).
 	ListSessions(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DeleteSession Delete a session
+	//
+	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+	//
+	// Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
+	DeleteSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetApproval Get a pending approval
 	//
 	// Requires the scope read. Also returns suggested rules that would allow similar calls.
@@ -8294,6 +8391,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApproval(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ArchiveSessionWithBody Archive a session, or take it out of the archive
+	//
+	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+	ArchiveSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ArchiveSession Archive a session, or take it out of the archive
+	//
+	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+	ArchiveSession(ctx context.Context, id string, body ArchiveSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelTurnWithBody Cancel the running turn
 	//
@@ -8337,6 +8452,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
 	SetCapture(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewDeletion Preview the deletion of a session
+	//
+	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+	//
+	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
+	PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FollowEvents Follow a session's events
 	//
@@ -8430,6 +8552,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptions(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenameSessionWithBody Rename a session
+	//
+	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+	RenameSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenameSession Rename a session
+	//
+	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+	RenameSession(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SendPromptWithBody Send a prompt
 	//
@@ -9186,6 +9326,23 @@ func (c *Client) ListSessions(ctx context.Context, params *ListSessionsParams, r
 	return c.Client.Do(req)
 }
 
+// DeleteSession Delete a session
+//
+// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+//
+// Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
+func (c *Client) DeleteSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteSessionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetApproval Get a pending approval
 //
 // Requires the scope read. Also returns suggested rules that would allow similar calls.
@@ -9231,6 +9388,44 @@ func (c *Client) DecideApprovalWithBody(ctx context.Context, id string, approval
 // Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 func (c *Client) DecideApproval(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDecideApprovalRequest(c.Server, id, approvalId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ArchiveSessionWithBody Archive a session, or take it out of the archive
+//
+// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+func (c *Client) ArchiveSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveSessionRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ArchiveSession Archive a session, or take it out of the archive
+//
+// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+func (c *Client) ArchiveSession(ctx context.Context, id string, body ArchiveSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveSessionRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9324,6 +9519,23 @@ func (c *Client) SetCaptureWithBody(ctx context.Context, id string, contentType 
 // Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
 func (c *Client) SetCapture(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetCaptureRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewDeletion Preview the deletion of a session
+//
+// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+//
+// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
+func (c *Client) PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewDeletionRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -9527,6 +9739,44 @@ func (c *Client) SetOptionsWithBody(ctx context.Context, id string, contentType 
 // Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 func (c *Client) SetOptions(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetOptionsRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenameSessionWithBody Rename a session
+//
+// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+func (c *Client) RenameSessionWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenameSessionRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenameSession Rename a session
+//
+// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+func (c *Client) RenameSession(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenameSessionRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10881,6 +11131,18 @@ func NewListSessionsRequest(server string, params *ListSessionsParams) (*http.Re
 
 		}
 
+		if params.Archived != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -10888,6 +11150,40 @@ func NewListSessionsRequest(server string, params *ListSessionsParams) (*http.Re
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeleteSessionRequest constructs an http.Request for the DeleteSession method
+func NewDeleteSessionRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -10971,6 +11267,53 @@ func NewDecideApprovalRequestWithBody(server string, id string, approvalId strin
 	}
 
 	operationPath := fmt.Sprintf("/api/session/%s/approvals/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewArchiveSessionRequest calls the generic ArchiveSession builder with application/json body
+func NewArchiveSessionRequest(server string, id string, body ArchiveSessionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewArchiveSessionRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewArchiveSessionRequestWithBody constructs an http.Request for the ArchiveSession method, with any body, and a specified content type
+func NewArchiveSessionRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/archive", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -11114,6 +11457,40 @@ func NewSetCaptureRequestWithBody(server string, id string, contentType string, 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewDeletionRequest constructs an http.Request for the PreviewDeletion method
+func NewPreviewDeletionRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/deletion", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -11532,6 +11909,53 @@ func NewSetOptionsRequestWithBody(server string, id string, contentType string, 
 	}
 
 	operationPath := fmt.Sprintf("/api/session/%s/options", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRenameSessionRequest calls the generic RenameSession builder with application/json body
+func NewRenameSessionRequest(server string, id string, body RenameSessionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRenameSessionRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewRenameSessionRequestWithBody constructs an http.Request for the RenameSession method, with any body, and a specified content type
+func NewRenameSessionRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/rename", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -12262,6 +12686,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/session/list (the `ListSessions` operationId).
 	ListSessionsWithResponse(ctx context.Context, params *ListSessionsParams, reqEditors ...RequestEditorFn) (*ListSessionsResponse, error)
 
+	// DeleteSessionWithResponse Delete a session
+	//
+	// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
+	DeleteSessionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteSessionResponse, error)
+
 	// GetApprovalWithResponse Get a pending approval
 	//
 	// Requires the scope read. Also returns suggested rules that would allow similar calls.
@@ -12288,6 +12721,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApprovalWithResponse(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*DecideApprovalResponse, error)
+
+	// ArchiveSessionWithBodyWithResponse Archive a session, or take it out of the archive
+	//
+	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+	ArchiveSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ArchiveSessionResponse, error)
+
+	// ArchiveSessionWithResponse Archive a session, or take it out of the archive
+	//
+	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+	ArchiveSessionWithResponse(ctx context.Context, id string, body ArchiveSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ArchiveSessionResponse, error)
 
 	// CancelTurnWithBodyWithResponse Cancel the running turn
 	//
@@ -12333,6 +12784,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
 	SetCaptureWithResponse(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error)
+
+	// PreviewDeletionWithResponse Preview the deletion of a session
+	//
+	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
+	PreviewDeletionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PreviewDeletionResponse, error)
 
 	// FollowEventsWithResponse Follow a session's events
 	//
@@ -12432,6 +12892,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithResponse(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
+
+	// RenameSessionWithBodyWithResponse Rename a session
+	//
+	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+	RenameSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenameSessionResponse, error)
+
+	// RenameSessionWithResponse Rename a session
+	//
+	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+	RenameSessionWithResponse(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*RenameSessionResponse, error)
 
 	// SendPromptWithBodyWithResponse Send a prompt
 	//
@@ -15415,6 +15893,117 @@ func (r ListSessionsResponse) ContentType() string {
 	return ""
 }
 
+// DeleteSessionResponse429Headers the declared response headers of an HTTP 429 response for DeleteSession
+type DeleteSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type DeleteSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Deletion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *DeleteSessionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteSessionResponse) GetJSON200() *Deletion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r DeleteSessionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r DeleteSessionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DeleteSessionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DeleteSessionResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r DeleteSessionResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r DeleteSessionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r DeleteSessionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r DeleteSessionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteSessionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetApprovalResponse429Headers the declared response headers of an HTTP 429 response for GetApproval
 type GetApprovalResponse429Headers struct {
 	RetryAfter *int
@@ -15659,6 +16248,138 @@ func (r DecideApprovalResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DecideApprovalResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ArchiveSessionResponse429Headers the declared response headers of an HTTP 429 response for ArchiveSession
+type ArchiveSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ArchiveSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SessionStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ArchiveSessionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ArchiveSessionResponse) GetJSON200() *SessionStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ArchiveSessionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ArchiveSessionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ArchiveSessionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ArchiveSessionResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r ArchiveSessionResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ArchiveSessionResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ArchiveSessionResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ArchiveSessionResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ArchiveSessionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ArchiveSessionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ArchiveSessionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ArchiveSessionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ArchiveSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ArchiveSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ArchiveSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ArchiveSessionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16034,6 +16755,117 @@ func (r SetCaptureResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SetCaptureResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PreviewDeletionResponse429Headers the declared response headers of an HTTP 429 response for PreviewDeletion
+type PreviewDeletionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type PreviewDeletionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Deletion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *PreviewDeletionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewDeletionResponse) GetJSON200() *Deletion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r PreviewDeletionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r PreviewDeletionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r PreviewDeletionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r PreviewDeletionResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r PreviewDeletionResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r PreviewDeletionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r PreviewDeletionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r PreviewDeletionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PreviewDeletionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewDeletionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewDeletionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewDeletionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewDeletionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16951,6 +17783,138 @@ func (r SetOptionsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SetOptionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RenameSessionResponse429Headers the declared response headers of an HTTP 429 response for RenameSession
+type RenameSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type RenameSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SessionStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RenameSessionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RenameSessionResponse) GetJSON200() *SessionStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RenameSessionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RenameSessionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RenameSessionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RenameSessionResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r RenameSessionResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RenameSessionResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RenameSessionResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RenameSessionResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RenameSessionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RenameSessionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RenameSessionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RenameSessionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RenameSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RenameSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RenameSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RenameSessionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18475,6 +19439,21 @@ func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, para
 	return ParseListSessionsResponse(rsp)
 }
 
+// DeleteSessionWithResponse Delete a session
+//
+// Requires the scope send. Ends the running turn and the agent with every process that it started. Then deletes the session's record, events, queued prompts, debug capture, and the uploads that only this session has used. The agent's own transcript stays; the response says where. Streams of the session end with SESSION_NOT_FOUND, and WebSocket clients that watch it receive a session:status with deleted: true. After a crash of the server the session is either whole or deleted.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/session/{id} (the `DeleteSession` operationId).
+func (c *ClientWithResponses) DeleteSessionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteSessionResponse, error) {
+	rsp, err := c.DeleteSession(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteSessionResponse(rsp)
+}
+
 // GetApprovalWithResponse Get a pending approval
 //
 // Requires the scope read. Also returns suggested rules that would allow similar calls.
@@ -18518,6 +19497,36 @@ func (c *ClientWithResponses) DecideApprovalWithResponse(ctx context.Context, id
 		return nil, err
 	}
 	return ParseDecideApprovalResponse(rsp)
+}
+
+// ArchiveSessionWithBodyWithResponse Archive a session, or take it out of the archive
+//
+// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+func (c *ClientWithResponses) ArchiveSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ArchiveSessionResponse, error) {
+	rsp, err := c.ArchiveSessionWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveSessionResponse(rsp)
+}
+
+// ArchiveSessionWithResponse Archive a session, or take it out of the archive
+//
+// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/archive (the `ArchiveSession` operationId).
+func (c *ClientWithResponses) ArchiveSessionWithResponse(ctx context.Context, id string, body ArchiveSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ArchiveSessionResponse, error) {
+	rsp, err := c.ArchiveSession(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveSessionResponse(rsp)
 }
 
 // CancelTurnWithBodyWithResponse Cancel the running turn
@@ -18593,6 +19602,21 @@ func (c *ClientWithResponses) SetCaptureWithResponse(ctx context.Context, id str
 		return nil, err
 	}
 	return ParseSetCaptureResponse(rsp)
+}
+
+// PreviewDeletionWithResponse Preview the deletion of a session
+//
+// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
+func (c *ClientWithResponses) PreviewDeletionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PreviewDeletionResponse, error) {
+	rsp, err := c.PreviewDeletion(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewDeletionResponse(rsp)
 }
 
 // FollowEventsWithResponse Follow a session's events
@@ -18758,6 +19782,36 @@ func (c *ClientWithResponses) SetOptionsWithResponse(ctx context.Context, id str
 		return nil, err
 	}
 	return ParseSetOptionsResponse(rsp)
+}
+
+// RenameSessionWithBodyWithResponse Rename a session
+//
+// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+func (c *ClientWithResponses) RenameSessionWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenameSessionResponse, error) {
+	rsp, err := c.RenameSessionWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenameSessionResponse(rsp)
+}
+
+// RenameSessionWithResponse Rename a session
+//
+// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
+func (c *ClientWithResponses) RenameSessionWithResponse(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*RenameSessionResponse, error) {
+	rsp, err := c.RenameSession(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenameSessionResponse(rsp)
 }
 
 // SendPromptWithBodyWithResponse Send a prompt
@@ -21594,6 +22648,108 @@ func ParseListSessionsResponse(rsp *http.Response) (*ListSessionsResponse, error
 	return response, nil
 }
 
+// ParseDeleteSessionResponse parses an HTTP response from a DeleteSessionWithResponse call
+func ParseDeleteSessionResponse(rsp *http.Response) (*DeleteSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Deletion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers DeleteSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseGetApprovalResponse parses an HTTP response from a GetApprovalWithResponse call
 func ParseGetApprovalResponse(rsp *http.Response) (*GetApprovalResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21813,6 +22969,129 @@ func ParseDecideApprovalResponse(rsp *http.Response) (*DecideApprovalResponse, e
 	switch {
 	case rsp.StatusCode == 429:
 		var headers DecideApprovalResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseArchiveSessionResponse parses an HTTP response from a ArchiveSessionWithResponse call
+func ParseArchiveSessionResponse(rsp *http.Response) (*ArchiveSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ArchiveSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SessionStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ArchiveSessionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -22161,6 +23440,108 @@ func ParseSetCaptureResponse(rsp *http.Response) (*SetCaptureResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers SetCaptureResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePreviewDeletionResponse parses an HTTP response from a PreviewDeletionWithResponse call
+func ParsePreviewDeletionResponse(rsp *http.Response) (*PreviewDeletionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewDeletionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Deletion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers PreviewDeletionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -23018,6 +24399,129 @@ func ParseSetOptionsResponse(rsp *http.Response) (*SetOptionsResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers SetOptionsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRenameSessionResponse parses an HTTP response from a RenameSessionWithResponse call
+func ParseRenameSessionResponse(rsp *http.Response) (*RenameSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RenameSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SessionStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RenameSessionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A Deletion is what the deletion of a session frees, and what it leaves.
+type Deletion struct {
+	SessionID  string `json:"sessionId"`
+	FreedBytes int64  `json:"freedBytes" doc:"Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later."`
+	Captured   int64  `json:"capturedBytes,omitempty" doc:"Part of freedBytes: the debug capture."`
+	Uploads    int    `json:"uploads,omitempty" doc:"Number of uploads that are deleted, because only this session has used them."`
+	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
+	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
+
+	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one."`
+
+	uploads []string // their ids
+}
+
+// A Transcript is an agent's own copy of a conversation.
+type Transcript struct {
+	AgentSessionID string `json:"agentSessionId"`
+	Path           string `json:"path,omitempty" doc:"Absolute path of the agent's file. Absent if the server does not know it."`
+}
+
+// Deletion returns what [Housekeeping.Delete] would free now. It changes
+// nothing.
+func (h Housekeeping) Deletion(ctx context.Context, ref string) (Deletion, error) {
+	id, err := h.g.importer.resolve(ctx, ref, "", false)
+	if err != nil {
+		return Deletion{}, err
+	}
+	d, err := h.freed(ctx, id)
+	if err == nil {
+		d.Transcript, err = h.transcript(ctx, id)
+	}
+	return d, err
+}
+
+// Delete ends a session with everything that runs in it, and deletes its
+// record, events, queue, debug capture and the uploads that only it has used.
+// The agent's own transcript stays. After a crash the session is either whole
+// or deleted.
+func (h Housekeeping) Delete(ctx context.Context, ref string) (Deletion, error) {
+	id, err := h.g.importer.resolve(ctx, ref, "", false)
+	if err != nil {
+		return Deletion{}, err
+	}
+	transcript, err := h.transcript(ctx, id)
+	if err != nil {
+		return Deletion{}, err
+	}
+	d, err := h.delete(ctx, id, true)
+	d.Transcript = transcript
+	return d, err
+}
+
+// delete deletes a session. If end is false, it fails with TURN_IN_PROGRESS
+// while a turn runs.
+func (h Housekeeping) delete(ctx context.Context, ref string, end bool) (d Deletion, err error) {
+	id, err := h.g.importer.resolve(ctx, ref, "", false)
+	if err != nil {
+		return d, err
+	}
+	for deleted := false; !deleted; {
+		if d, err = h.freed(ctx, id); err != nil {
+			return d, err
+		}
+		if deleted, err = h.deleteOnce(ctx, id, end); err != nil {
+			return d, err
+		}
+	}
+	h.g.feed.touch(id)
+	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
+		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
+	}
+	if err := h.g.opener.captures.remove(id); err != nil { // its file is removed when the server starts again
+		return d, err
+	}
+	return d, nil
+}
+
+// deleteOnce deletes a session. It returns false if the session was opened
+// meanwhile.
+func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool) (bool, error) {
+	g := h.g
+	e, err := g.lockOpened(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if e != nil {
+		defer g.unlock(e)
+		if turn := e.session.Status().Turn; turn != "" && !end {
+			return false, inProgress(id, turn)
+		}
+		if err := g.queue.clear(ctx, e); err != nil { // so that no queued prompt starts when the turn ends
+			return false, err
+		}
+		_ = e.session.Close()
+	}
+	// hold prevents other calls from opening the session while its record is
+	// deleted.
+	return g.sessions.hold(ctx, id, e, func() error {
+		if e != nil {
+			g.records.retire(e)
+		}
+		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
+			return storeError(err)
+		}
+		return nil
+	})
+}
+
+// freed returns what the deletion of a session frees, without the transcript.
+func (h Housekeeping) freed(ctx context.Context, id string) (Deletion, error) {
+	g := h.g
+	rec, err := g.opener.record(ctx, id)
+	if err != nil {
+		return Deletion{}, err
+	}
+	d := Deletion{SessionID: id}
+	if e := g.sessions.peek(id); e != nil {
+		rec, _ = e.snapshot()
+		d.TurnID = e.session.Status().Turn
+	}
+	if sizer, ok := g.cfg.Log.(store.Sizer); ok {
+		if d.FreedBytes, err = sizer.Size(ctx, id); err != nil {
+			return d, storeError(err)
+		}
+	}
+	waiting, err := g.cfg.Catalogue.Queue(ctx, id)
+	if err != nil {
+		return d, storeError(err)
+	}
+	d.Queued = len(waiting)
+	k := keptOf(rec.Options)
+	if c := g.opener.captures.status(id, k.keptCapture); c != nil {
+		d.Captured = c.Bytes
+	}
+	if d.uploads, err = h.ownUploads(ctx, id, k.Uploads); err != nil {
+		return d, err
+	}
+	sizes := g.uploads.sizes(d.uploads)
+	d.Uploads = len(sizes)
+	d.FreedBytes += d.Captured
+	for _, size := range sizes {
+		d.FreedBytes += size
+	}
+	return d, nil
+}
+
+// ownUploads returns those of a session's uploads that no other session has
+// used.
+func (h Housekeeping) ownUploads(ctx context.Context, id string, uploads []string) ([]string, error) {
+	if len(uploads) == 0 {
+		return nil, nil
+	}
+	recs, err := h.g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
+	if err != nil {
+		return nil, storeError(err)
+	}
+	for _, e := range h.g.sessions.all() { // the record may not be written yet
+		rec, _ := e.snapshot()
+		recs = append(recs, rec)
+	}
+	own := slices.Clone(uploads)
+	for _, rec := range recs {
+		if rec.ID == id {
+			continue
+		}
+		others := keptOf(rec.Options).Uploads
+		own = slices.DeleteFunc(own, func(id string) bool { return slices.Contains(others, id) })
+	}
+	return own, nil
+}
+
+// transcriptTime limits how long the search for a transcript may take.
+const transcriptTime = 2 * time.Second
+
+// transcript returns the agent's own copy of a session's conversation, or nil.
+// It starts no agent.
+func (h Housekeeping) transcript(ctx context.Context, id string) (*Transcript, error) {
+	rec, err := h.g.opener.record(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if e := h.g.sessions.peek(id); e != nil {
+		rec, _ = e.snapshot()
+	}
+	if rec.AgentSessionID == "" {
+		return nil, nil
+	}
+	t := &Transcript{AgentSessionID: rec.AgentSessionID}
+	p := h.g.opener.providers.Named(rec.CLIType)
+	_, finds := p.(runnel.Finder)
+	_, inFiles := p.(runnel.Summarizer)
+	if !finds && !inFiles {
+		return t, nil
+	}
+	searching, stop := context.WithTimeout(ctx, transcriptTime)
+	defer stop()
+	c, err := discover(searching, p, rec.AgentSessionID, "")
+	if err == nil {
+		t.Path = strings.ToValidUTF8(c.File, "\ufffd")
+	} else if ctx.Err() != nil {
+		return nil, ctx.Err()
+	} else if runnel.CodeOf(err) != runnel.SessionNotFound && !errors.Is(err, context.DeadlineExceeded) {
+		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "transcript of a session not found", slog.String("session", id), slog.String("error", err.Error()))
+	}
+	return t, nil
+}
