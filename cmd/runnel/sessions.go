@@ -69,8 +69,8 @@ func (a *app) sessionsList() *cobra.Command {
 		Short: "List sessions, newest activity first",
 		Long: `List sessions, newest activity first. STATE is idle, working, waiting (for an
 answer to an approval), failed (the last turn failed), loading, archived (listed
-with --archived) or dead (ended; listed with --all). On a terminal, ids and long columns are shortened; commands
-accept the beginning of an id.
+with --archived) or dead (ended; listed with --all). On a terminal, ids and long
+columns are shortened; commands accept the beginning of an id.
 
 With --all, the list also has the conversations that the agents of this machine
 have stored and that are not sessions. Their STATE is elsewhere, and their ID is
