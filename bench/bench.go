@@ -38,11 +38,12 @@ var (
 
 // A bench is one run of the benchmark.
 type bench struct {
-	w      *workspace
-	size   size
-	report *report
-	ours   subject // the subject that is Runnel
-	before string  // path of an older build to compare with; may be empty
+	w        *workspace
+	size     size
+	report   *report
+	ours     subject  // the subject that is Runnel
+	before   string   // path of an older build to compare with; may be empty
+	pressure pressure // since the start of the measurement
 }
 
 // A part is a section of the benchmark. It adds rows to the report.

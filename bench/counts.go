@@ -22,8 +22,6 @@ type counted struct {
 
 func (c counted) all() int { return c.warm + c.allocs + c.paced + c.traced }
 
-// A tollgate}
-
 // A tollgate lets the agent write one delta at a time.
 type tollgate struct {
 	listener net.Listener
@@ -33,9 +31,9 @@ type tollgate struct {
 }
 
 // pass lets the agent write more deltas, one after another. If rate is not 0 it
-// is the most deltas per second. The reader has received each of them before the next one may be
-// written. So each is an event of its own even if the machine is busy, and the
-// server is idle when pass returns.
+// is the most deltas per second. The reader has received each of them before the
+// next one may be written. So each is an event of its own even if the machine
+// is busy, and the server is idle when pass returns.
 func (g *tollgate) pass(ctx context.Context, deltas, rate int) error {
 	due := time.Now()
 	for range deltas {
@@ -248,7 +246,7 @@ type countRow struct {
 // Runs on an idle machine and on one with ten times more work than processors
 // differed by up to 6 % in allocations, 13 % in writes and allocated bytes, 15 %
 // in system calls and 30 % in the rows with busy set. The margins are about
-// twice that.
+// twice that; pass widens them while other work keeps the processors busy.
 var countRows = []countRow{
 	{"allocs", "allocations of the server per event, from the agent's line to the client's socket", "", func(c counts) float64 { return c.allocs }, 10, 0.15, false, always},
 	{"allocated", "bytes that the server allocates per event", "B", func(c counts) float64 { return c.allocing }, 0, 0.25, false, always},

@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestGateNamesWhatGotWorse(t *testing.T) {
@@ -34,7 +35,7 @@ func TestGateNamesWhatGotWorse(t *testing.T) {
 		{"a new number", tab(), tab(calls(10)), false, nil},
 		{"a part that did not run", tab(calls(10)), &table{}, false, nil},
 	} {
-		if got := compare(tt.old, tt.now, tt.ratios); !slices.Equal(got.worse, tt.want) {
+		if got := compare(tt.old, tt.now, tt.ratios, 1); !slices.Equal(got.worse, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got.worse, tt.want)
 		}
 	}
@@ -43,7 +44,7 @@ func TestGateNamesWhatGotWorse(t *testing.T) {
 func TestGateSkipsWhatThisMachineCannotMeasure(t *testing.T) {
 	old := &table{Rows: []row{{Part: "counts", ID: "counts/calls", Numbers: []number{lower("calls", 10, "").noiseFree(0.1)}}}}
 	now := &table{Rows: []row{{Part: "counts", ID: "counts/calls", Ours: unmeasured, Note: "strace is not installed"}}}
-	got := compare(old, now, false)
+	got := compare(old, now, false, 1)
 	if len(got.worse) > 0 || !slices.Equal(got.skipped, []string{"counts/calls: strace is not installed"}) {
 		t.Errorf("%+v", got)
 	}
@@ -55,7 +56,7 @@ func TestGateTakesTheBetterOfTwoRuns(t *testing.T) {
 	}
 	now := tab(20, 50)
 	now.improve(tab(10, 40))
-	if got := compare(tab(10, 100), now, false); !slices.Equal(got.worse, []string{"counts/calls, rate: 50, was 100: worse by 50 %, margin 10 %"}) {
+	if got := compare(tab(10, 100), now, false, 1); !slices.Equal(got.worse, []string{"counts/calls, rate: 50, was 100: worse by 50 %, margin 10 %"}) {
 		t.Errorf("%q", got.worse)
 	}
 }
@@ -64,7 +65,36 @@ func TestGateSaysWhenTheTableIsTooGood(t *testing.T) {
 	tab := func(v float64) *table {
 		return &table{Rows: []row{{Part: "counts", ID: "counts/calls", Numbers: []number{lower("calls", v, "").noiseFree(0.1)}}}}
 	}
-	if got := compare(tab(10), tab(5), false); !slices.Equal(got.better, []string{"counts/calls, calls: 5, was 10"}) {
+	if got := compare(tab(10), tab(5), false, 1); !slices.Equal(got.better, []string{"counts/calls, calls: 5, was 10"}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestGateWidensMarginsOnABusyMachine(t *testing.T) {
+	tab := func(v float64) *table {
+		return &table{Rows: []row{{Part: "counts", ID: "counts/calls", Numbers: []number{lower("calls", v, "").noiseFree(0.1)}}}}
+	}
+	if got := compare(tab(10), tab(14.9), false, busySlack); len(got.worse) > 0 {
+		t.Errorf("%q", got.worse)
+	}
+	if got := compare(tab(10), tab(16), false, busySlack); !slices.Equal(got.worse, []string{"counts/calls, calls: 16, was 10: worse by 60 %, margin 50 %"}) {
+		t.Errorf("%q", got.worse)
+	}
+}
+
+func TestPressureIsThePartOfTheTimeInWhichAProcessWaited(t *testing.T) {
+	begun := time.Now()
+	p := pressure{begun: begun, waited: 2 * time.Second}
+	if got := p.shareAt(begun.Add(4*time.Second), 5*time.Second); got != 0.75 {
+		t.Errorf("%v", got)
+	}
+	waited, err := parseWaited("some avg10=76.94 avg60=29.87 avg300=16.79 total=119694008\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n")
+	if err != nil || waited != 119694008*time.Microsecond {
+		t.Errorf("%v, %v", waited, err)
+	}
+	for _, bad := range []string{"", "full total=3\n", "some avg10=1\n", "some total=x\n"} {
+		if _, err := parseWaited(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
 	}
 }

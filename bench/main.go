@@ -106,6 +106,7 @@ func (b *bench) run(ctx context.Context, o options, stdout, stderr io.Writer) er
 	if o.gate && o.only == "" && !o.ratios {
 		o.only = noiseFreePart
 	}
+	b.pressure = startPressure()
 	err := b.measure(ctx, o.only, o.program, stderr)
 	if _, writeErr := io.WriteString(stdout, b.report.text()); writeErr != nil {
 		return errors.Join(err, writeErr)
