@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,19 +13,26 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
+// unreadExport asks for a long export and does not read the answer.
+func (s *site) unreadExport() (id string, c net.Conn) {
+	s.t.Helper()
+	id = s.create()
+	s.events(id, s.prompt(id, `{"steps":[{"text":"word ","repeat":10000}]}`))
+	c, err := s.ln.dial(s.t.Context(), "", "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(c, "GET /api/session/%s/export?format=jsonl HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", id, s.token)
+	return id, c
+}
+
 // A client that does not read its answer delays the shutdown, but does not make
 // it fail.
 func TestShutdownCutsOffClientsThatDoNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
-		id := s.create()
-		s.events(id, s.prompt(id, `{"steps":[{"text":"word ","repeat":10000}]}`))
-		c, err := s.ln.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		id, c := s.unreadExport()
 		defer c.Close()
-		_, _ = fmt.Fprintf(c, "GET /api/session/%s/export?format=jsonl HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", id, s.token)
 		ws := s.unreadSocket(stream.FamilyEvents)
 		defer ws.Close()
 		sendText(t, ws, map[string]any{"type": "session:subscribe", "sessionId": id})
@@ -51,14 +59,8 @@ func TestShutdownCutsOffClientsThatDoNotRead(t *testing.T) {
 func TestShutdownWaitsForRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t)
-		id := s.create()
-		s.events(id, s.prompt(id, `{"steps":[{"text":"word ","repeat":10000}]}`))
-		c, err := s.ln.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, c := s.unreadExport()
 		defer c.Close()
-		_, _ = fmt.Fprintf(c, "GET /api/session/%s/export?format=jsonl HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", id, s.token)
 		synctest.Wait()
 		whole := make(chan int, 1)
 		time.AfterFunc(5*time.Second, func() {

@@ -62,10 +62,8 @@ session.`,
 	return cmd
 }
 
-func capturePath(id string) string { return sessionPath(id, "capture") }
-
 func (r remoteSessions) capture(ctx context.Context, id string, on bool) (st gateway.Capture, err error) {
-	err = r.ad.post(ctx, capturePath(id), map[string]bool{"on": on}, &st)
+	err = r.ad.post(ctx, sessionPath(id, "capture"), map[string]bool{"on": on}, &st)
 	return st, err
 }
 
@@ -78,7 +76,7 @@ func (r remoteSessions) printCapture(ctx context.Context, w io.Writer, id string
 		return runnel.Fail(runnel.InvalidRequest, "this session has no capture; switch it on with --on")
 	}
 	var file []byte
-	if err := r.ad.get(ctx, capturePath(id), &file); err != nil {
+	if err := r.ad.get(ctx, sessionPath(id, "capture"), &file); err != nil {
 		return err
 	}
 	_, err = w.Write(file)
