@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -111,9 +111,11 @@ func (s *runnel) get(ctx context.Context, path string) ([]byte, http.Header, err
 		return nil, nil, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	var body bytes.Buffer
+	body.Grow(int(max(res.ContentLength, 0)) + bytes.MinRead)
+	_, err = body.ReadFrom(res.Body)
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s %s", path, res.Status, body)
+		err = fmt.Errorf("GET %s: %s %s", path, res.Status, body.String())
 	}
-	return body, res.Header, err
+	return body.Bytes(), res.Header, err
 }

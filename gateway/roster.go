@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type roster struct {
 
 	reading sync.Mutex        // held while entries are read
 	kept    map[string]Listed // by session; nil until they are read; guarded by reading
+	order   []Listed          // the entries of kept in the order of a list; nil after one changed; guarded by reading
 
 	mu    sync.Mutex
 	stale map[string]struct{} // sessions whose entry may be old
@@ -79,23 +81,39 @@ func (r *roster) list(ctx context.Context) ([]Listed, error) {
 	if err := r.refresh(ctx, open); err != nil {
 		return nil, storeError(err)
 	}
-	all := make([]Listed, 0, len(r.kept)+len(open))
-	for id, l := range r.kept {
-		if open[id] == nil {
-			all = append(all, l)
-		}
-	}
+	ours := make([]Listed, 0, len(open))
 	for _, e := range open {
 		l, err := listed(rowOf(e))
 		if err != nil {
 			return nil, err
 		}
+		ours = append(ours, l)
+	}
+	slices.SortFunc(ours, newestFirst)
+	if r.order == nil {
+		r.order = slices.SortedFunc(maps.Values(r.kept), newestFirst)
+	}
+	return merged(r.order, ours, open), nil
+}
+
+// merged merges two sorted lists. It leaves those sessions out of kept that are
+// open.
+func merged(kept, ours []Listed, open map[string]*entry) []Listed {
+	all := make([]Listed, 0, len(kept)+len(ours))
+	for _, l := range kept {
+		if open[l.SessionID] != nil {
+			continue
+		}
+		for len(ours) > 0 && newestFirst(ours[0], l) < 0 {
+			all, ours = append(all, ours[0]), ours[1:]
+		}
 		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b Listed) int {
-		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
-	})
-	return all, nil
+	return append(all, ours...)
+}
+
+func newestFirst(a, b Listed) int {
+	return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
 }
 
 // row returns the status of a session for a list.
@@ -140,6 +158,7 @@ func (r *roster) refresh(ctx context.Context, open map[string]*entry) error {
 }
 
 func (r *roster) read(ctx context.Context, id string) error {
+	r.order = nil
 	rec, err := r.catalogue.Session(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		delete(r.kept, id)
@@ -177,7 +196,7 @@ func (r *roster) readAll(ctx context.Context) error {
 			return err
 		}
 	}
-	r.kept = kept
+	r.kept, r.order = kept, nil
 	return nil
 }
 

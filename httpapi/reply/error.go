@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -173,8 +174,10 @@ func JSON(w http.ResponseWriter, status int, body any) error {
 func Raw(w http.ResponseWriter, status int, data json.RawMessage) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(Timeout))
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1)) // so that a client can read a long list into one buffer
 	w.WriteHeader(status)
-	_, _ = w.Write(append(slices.Clip(data), '\n')) // an error means that the client has disconnected
+	_, _ = w.Write(data) // an error means that the client has disconnected
+	_, _ = io.WriteString(w, "\n")
 }
 
 // Codes returns all error codes that have a status, sorted.
