@@ -65,7 +65,10 @@ func TestUnreadSubscriptionHoldsAtMost64KB(t *testing.T) {
 // unreadSubscriptions measures subscriptions that get only about limit entries
 // of the history, unless limit is 0.
 func unreadSubscriptions(t *testing.T, family, script string, live bool, limit int) {
-	const clients = 30
+	clients := 30
+	if testing.Short() {
+		clients = 15
+	}
 	s := serve(t, func(_ *Config, g *gateway.Config) {
 		g.StallTimeout = -1
 		g.Log = decoding{g.Log.(*runnel.Memory)}
@@ -105,7 +108,7 @@ func unreadSubscriptions(t *testing.T, family, script string, live bool, limit i
 		readPrompt(t, c)
 	}
 	time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time; the server disconnects the clients only after 15 s
-	each := (held() - before - alone) / clients
+	each := (held() - before - alone) / int64(clients)
 	t.Logf("each holds %d KB", each>>10)
 	if each > maxUnread {
 		t.Errorf("each unread subscription holds %d bytes, want at most %d", each, maxUnread)
