@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { parseRoute, pathOf, takeCode } from "../src/model/routes";
-import { groups } from "../src/sessions/groups";
+import { groups, news } from "../src/sessions/groups";
 import { markOf } from "../src/sessions/StateMark";
 import type { Approval, SessionStatus } from "../src/wire/types";
 
@@ -75,4 +75,18 @@ it("takes the code out of the address", () => {
   expect(location.hash).toBe("");
   expect(location.search).toBe("?session=s");
   expect(takeCode()).toBeUndefined();
+});
+
+it("tells what waits, what runs and what finished since it was seen", () => {
+  const all = [
+    session("seen", "/a", 1, { lastSeq: 7 }),
+    session("new", "/a", 2, { lastSeq: 8 }),
+    session("failed", "/b", 3, { lastTurn: "error" }),
+    session("runs", "/b", 4, { activity: "working" }),
+    session("asks", "/b", 0, { pendingApprovals: [ask] }),
+    session("away", "/b", 0, { archived: true }),
+  ];
+  const { needsYou, running, finished } = news(all, { seen: 7, new: 7 });
+  const ids = (list: SessionStatus[]) => list.map((s) => s.sessionId);
+  expect([ids(needsYou), ids(running), ids(finished)]).toEqual([["asks"], ["runs"], ["failed", "new"]]);
 });

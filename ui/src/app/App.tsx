@@ -3,6 +3,7 @@ import { type ReactNode, useEffect, useState } from "react";
 import { go, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
+import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
 import { New } from "../sessions/New";
 import { plain } from "../text/visible";
@@ -42,7 +43,7 @@ function Inside() {
             ) : route.at === "new" || nothing ? (
               <New first={nothing} />
             ) : (
-              <Nothing />
+              <Home />
             )}
           </div>
         )}
@@ -63,17 +64,6 @@ function Column({ alone, children }: { alone: boolean; children: ReactNode }) {
     <main className="min-h-0 w-full" aria-label="Sessions">
       <h1 className="sr-only">Sessions</h1>
       {children}
-    </main>
-  );
-}
-
-function Nothing() {
-  return (
-    <main className="flex flex-1 items-center justify-center text-muted">
-      <h1 className="sr-only">Runnel</h1>
-      <p>
-        Choose a session, or press <kbd>n</kbd> for a new one.
-      </p>
     </main>
   );
 }

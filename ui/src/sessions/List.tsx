@@ -107,7 +107,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
   );
 }
 
-const SessionRow = memo(function SessionRow({
+export const SessionRow = memo(function SessionRow({
   s,
   current,
   folder,

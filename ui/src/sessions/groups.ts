@@ -35,3 +35,28 @@ export function groups(all: Iterable<SessionStatus>, filter: string, archived = 
   }
   return [...out, ...folders.values()];
 }
+
+/** What a person who opens the page wants to know first. */
+export interface News {
+  needsYou: SessionStatus[];
+  running: SessionStatus[];
+  finished: SessionStatus[]; // since they were last looked at
+}
+
+/**
+ * Sorts sessions by what they want from a person, each list newest first.
+ * `seen` has the last position that was visible of each session.
+ */
+export function news(all: Iterable<SessionStatus>, seen: Readonly<Record<string, number>>): News {
+  const out: News = { needsYou: [], running: [], finished: [] };
+  const newest = [...all]
+    .filter((s) => !s.archived)
+    .sort((a, b) => b.lastActiveAt.localeCompare(a.lastActiveAt) || a.sessionId.localeCompare(b.sessionId));
+  for (const s of newest) {
+    const mark = markOf(s);
+    if (mark === "waiting") out.needsYou.push(s);
+    else if (mark === "working") out.running.push(s);
+    else if ((seen[s.sessionId] ?? 0) < s.lastSeq) out.finished.push(s);
+  }
+  return out;
+}
