@@ -38,7 +38,7 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           await open("demo: greet the world when there is no name", "[data-approval-bar]");
           await take("approval");
           await page.goto(`${server.origin}/`);
-          await page.getByRole("heading", { name: "Needs you" }).waitFor();
+          await page.getByRole("heading", { name: "Needs you" }).first().waitFor();
           await take("list");
           await page.goBack();
           await allowAll(page);

@@ -21,17 +21,7 @@ describe("rows", () => {
   it("tells a turn from its prompt to its end", () => {
     const t = reduce(empty, history(sample()));
     const turn = t.turns[0] as Turn;
-    expect(kinds(turn)).toEqual([
-      "prompt",
-      "prose",
-      "notice",
-      "fold",
-      "tool",
-      "approval",
-      "tool",
-      "prose",
-      "end",
-    ]);
+    expect(kinds(turn)).toEqual(["prompt", "prose", "notice", "fold", "tool", "tool", "prose", "end"]);
   });
 
   it("unfolds a subagent as a thread of its own", () => {
@@ -41,8 +31,8 @@ describe("rows", () => {
       call("t", "c/1:0", "d", 3, "update", { kind: "execute" }, "c"),
       asked("t", "a", 4, "d"),
     );
-    expect(kinds(turn)).toEqual(["tool", "approval", "working"]);
-    expect(kinds(turn, new Set(["t:1:0"]))).toEqual(["tool", "  tool", "  approval", "working"]);
+    expect(kinds(turn)).toEqual(["tool", "approval"]);
+    expect(kinds(turn, new Set(["t:1:0"]))).toEqual(["tool", "  tool"]);
     expect(rowsOf(turn, none)[0]).toMatchObject({ inside: { steps: 1, last: { itemId: "t:c/1:0" } } });
   });
 
@@ -144,7 +134,7 @@ describe("rows", () => {
       call("t", "1:1", "b", 4, "complete", { toolOutputIsError: true }),
       call("t", "1:2", "c", 5, "complete"),
     );
-    expect(kinds(turn)).toEqual(["tool", "tool", "approval", "tool", "working"]);
+    expect(kinds(turn)).toEqual(["tool", "tool", "tool", "working"]);
   });
 
   it("keeps a notice at its place", () => {

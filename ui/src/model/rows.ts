@@ -12,13 +12,13 @@ export type Row = { key: string; depth: number; turn: string } & (
   | { kind: "prompt"; item: MessageItem }
   | { kind: "prose"; item: MessageItem; live: boolean }
   | { kind: "reasoning"; item: Extract<Item, { type: "thinking" }>; live: boolean }
-  | { kind: "tool"; item: ToolItem; state: ToolState; inside?: Inside }
+  | { kind: "tool"; item: ToolItem; state: ToolState; asked: readonly ApprovalEvent[]; inside?: Inside }
   | { kind: "fold"; items: ToolItem[]; state: ToolState }
   | { kind: "plan"; item: Extract<Item, { type: "plan" }>; old: boolean }
   | { kind: "approval"; approval: ApprovalEvent; over: boolean; call?: ToolCall }
   | { kind: "notice"; notice: Notice }
   | { kind: "thread"; title: string; inside: Inside; open: boolean; running: boolean }
-  | { kind: "working"; since?: string; asks: boolean }
+  | { kind: "working"; since?: string }
   | { kind: "end"; of: Turn }
   | { kind: "break"; text: string }
 );
@@ -161,14 +161,13 @@ export function rowsOf(
   for (const x of b.loose) out.push(x.row);
   for (const a of turn.approvals) if (!b.shown.has(a.approval.id)) out.push(approvalRow(turn, a, 0));
   if (turn.ended) out.push({ kind: "end", key: `${turn.id}:end`, depth: 0, turn: turn.id, of: turn });
-  else if (turn.started || turn.items.length > 0)
+  else if ((turn.started || turn.items.length > 0) && !turn.approvals.some((a) => a.status === "pending"))
     out.push({
       kind: "working",
       key: `${turn.id}:working`,
       depth: 0,
       turn: turn.id,
       since: turn.started?.timestamp,
-      asks: turn.approvals.some((a) => a.status === "pending"),
     });
   return fold(out);
 }
@@ -221,20 +220,24 @@ function tool(b: Builder, item: ToolItem, depth: number) {
   const { callId } = item.tool_call;
   const inner = callId ? b.threads.get(callId) : undefined;
   const steps = inner?.filter((it): it is ToolItem => it.type === "tool_call");
-  b.out.push({
-    key: item.itemId,
-    depth,
-    turn: item.turnId,
-    kind: "tool",
-    item,
-    state: stateOf(item, b.turn),
-    inside: inner && { steps: steps?.length ?? 0, last: steps?.at(-1) },
-  });
-  for (const a of b.turn.approvals) {
-    if (!isAbout(a, item) || b.shown.has(a.approval.id)) continue;
-    b.shown.add(a.approval.id);
-    b.out.push(approvalRow(b.turn, a, depth));
-  }
+  const about = b.turn.approvals.filter((a) => isAbout(a, item) && !b.shown.has(a.approval.id));
+  const asked = about.filter((a) => a.approval.kind === "tool");
+  const others = about.filter((a) => a.approval.kind !== "tool");
+  const state = stateOf(item, b.turn);
+  // The row of a question or a plan replaces that of the call that asks it.
+  if (others.length === 0 || asked.length > 0 || inner || state === "failed")
+    b.out.push({
+      key: item.itemId,
+      depth,
+      turn: item.turnId,
+      kind: "tool",
+      item,
+      state,
+      asked,
+      inside: inner && { steps: steps?.length ?? 0, last: steps?.at(-1) },
+    });
+  for (const a of about) b.shown.add(a.approval.id);
+  for (const a of others) b.out.push(approvalRow(b.turn, a, depth));
   // An expanded subagent shows all its items; a collapsed one shows only its
   // approvals.
   if (inner && b.opened.has(item.itemId)) thread(b, callId, depth + 1);
@@ -276,6 +279,7 @@ function approvalRow(turn: Turn, approval: ApprovalEvent, depth: number): Row {
 const foldable = (r: Row): r is Extract<Row, { kind: "tool" }> =>
   r.kind === "tool" &&
   !r.inside &&
+  r.asked.length === 0 &&
   r.state !== "failed" &&
   r.state !== "denied" &&
   (r.item.tool_call.kind === "read" || r.item.tool_call.kind === "search");

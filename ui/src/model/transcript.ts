@@ -305,7 +305,7 @@ class Draft {
     // The first answer wins. The frame may contain only the id of the approval,
     // so the original request is kept.
     else if (old.status === "pending" && a.status === "resolved")
-      w.approvals[at] = { ...a, approval: old.approval };
+      w.approvals[at] = { ...a, approval: old.approval, askedAt: old.timestamp };
   }
 
   private notice(n: Notice) {

@@ -45,7 +45,7 @@ function content(row: RowData, dir: string, session: string) {
     case "reasoning":
       return <Reasoning row={row} />;
     case "tool":
-      return <Tool item={row.item} state={row.state} inside={row.inside} dir={dir} />;
+      return <Tool item={row.item} state={row.state} asked={row.asked} inside={row.inside} dir={dir} />;
     case "fold":
       return <Fold items={row.items} state={row.state} id={row.key} dir={dir} />;
     case "plan":
@@ -59,7 +59,7 @@ function content(row: RowData, dir: string, session: string) {
     case "thread":
       return <Thread row={row} dir={dir} />;
     case "working":
-      return <Working since={row.since} asks={row.asks} />;
+      return <Working since={row.since} />;
     case "end":
       return <TurnEnd turn={row.of} dir={dir} session={session} />;
   }
@@ -211,9 +211,8 @@ function NoticeLine({ level, text }: { level: "info" | "warning" | "error"; text
   );
 }
 
-function Working({ since, asks }: { since?: string; asks: boolean }) {
-  const now = useNow(1000, !asks);
-  if (asks) return <p className="px-1 py-2 text-sm text-muted">Waiting for you</p>;
+function Working({ since }: { since?: string }) {
+  const now = useNow(1000);
   const d = since ? Math.max(0, now - Date.parse(since)) : 0;
   return (
     <p className="growing-line px-1 py-2 text-sm text-muted">Working{d >= 2000 && ` · ${elapsed(d)}`} </p>

@@ -31,6 +31,8 @@ import {
 import { toggle, useStore } from "../model/store";
 import { between, duration, elapsed, plural } from "../text/format";
 import { plain } from "../text/visible";
+import type { ApprovalEvent } from "../wire/types";
+import { outcome, Remarks, waited } from "./Approval";
 import { Arguments } from "./Arguments";
 import { Counts, Diff } from "./Diff";
 import { Terminal } from "./Terminal";
@@ -48,15 +50,20 @@ const icons: Record<string, LucideIcon> = {
   delegate: Bot,
 };
 
-/** A tool call as one line that expands in place. */
+/**
+ * A tool call and its approvals, as one line that expands in place. The newest
+ * approval is the one that counts.
+ */
 export const Tool = memo(function Tool({
   item,
   state,
+  asked = none,
   inside,
   dir,
 }: {
   item: ToolItem;
   state: ToolState;
+  asked?: readonly ApprovalEvent[];
   inside?: Inside;
   dir: string;
 }) {
@@ -65,19 +72,33 @@ export const Tool = memo(function Tool({
   const what = describe(t, dir);
   const Icon = icons[t.kind ?? ""] ?? Wrench;
   const text = t.toolArguments === undefined && t.toolArgumentsText ? "" : plain(what.object);
+  const last = asked.at(-1);
   return (
-    <div className={state === "running" ? "progress" : undefined}>
+    <div
+      className={state === "running" ? "progress" : undefined}
+      data-approval={asked.length > 0 ? last?.approval.id : undefined}
+    >
       <Line open={open} onToggle={() => toggle(item.itemId)} icon={Icon} state={state}>
         <span className="shrink-0 font-medium">{plain(what.verb)}</span>
         <span className={`min-w-0 truncate text-muted ${what.code ? "font-mono text-sm" : ""}`}>{text}</span>
         {t.changes && <Counts n={countChanges(t.changes)} />}
         {inside && <InsideSummary inside={inside} dir={dir} running={state === "running"} />}
-        <Result item={item} state={state} />
+        {last && state !== "asks" && (
+          <span className="shrink-0 text-sm text-muted">· {outcome(last, state === "stopped")}</span>
+        )}
+        <Result item={item} state={state} asked={asked} />
       </Line>
+      {asked.map((e) => (
+        <div key={e.approval.id} className="ml-7 empty:hidden">
+          <Remarks event={e} />
+        </div>
+      ))}
       {open && <Opened item={item} state={state} dir={dir} />}
     </div>
   );
 });
+
+const none: readonly ApprovalEvent[] = [];
 
 function Line({
   open,
@@ -120,15 +141,26 @@ function InsideSummary({ inside, dir, running }: { inside: Inside; dir: string; 
   );
 }
 
-function Result({ item, state }: { item: ToolItem; state: ToolState }) {
+function Result({
+  item,
+  state,
+  asked,
+}: {
+  item: ToolItem;
+  state: ToolState;
+  asked: readonly ApprovalEvent[];
+}) {
   const t = item.tool_call;
-  const took = between(item.startedAt, item.sourceTimestamp);
+  const people = waited(asked);
+  const whole = between(item.startedAt, item.sourceTimestamp);
+  const took = whole === undefined ? undefined : Math.max(0, whole - people);
   return (
     <span className="ml-auto flex shrink-0 items-center gap-1.5 pl-2 text-xs text-muted">
       {state === "running" && <Running since={item.startedAt} />}
       {state !== "running" && state !== "asks" && took !== undefined && took >= 500 && (
         <span>{duration(took)}</span>
       )}
+      {state !== "running" && state !== "asks" && people >= 1000 && <span>waited {duration(people)}</span>}
       {state === "failed" && (
         <span className="flex items-center gap-1 text-del">
           {t.exitCode ? `exit ${t.exitCode}` : "failed"}
@@ -137,7 +169,7 @@ function Result({ item, state }: { item: ToolItem; state: ToolState }) {
       )}
       {state === "denied" && (
         <span className="flex items-center gap-1">
-          denied
+          {asked.length === 0 && "denied"}
           <Ban size={12} aria-hidden />
         </span>
       )}

@@ -49,7 +49,8 @@ export type TurnEvent = Pick<TurnStarted, Exclude<OfAllTurnEvents, "type">> & {
 export type ChoiceKind = Schemas["ChoiceKind"];
 export type Choice = Schemas["Choice"];
 export type Approval = Schemas["Approval"];
-export type ApprovalEvent = Schemas["UpsertApproval"];
+/** The state of an approval; askedAt is the time of the request, once it is resolved. */
+export type ApprovalEvent = Schemas["UpsertApproval"] & { askedAt?: string };
 export type Notice = Schemas["UpsertNotice"];
 export type UsageEvent = Schemas["UpsertUsage"];
 
