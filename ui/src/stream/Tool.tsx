@@ -18,7 +18,7 @@ import {
   X,
 } from "lucide-react";
 import { memo, type ReactNode } from "react";
-import { useNow } from "../app/hooks";
+import { useNow, useWide } from "../app/hooks";
 import { countChanges } from "../model/diff";
 import {
   describe,
@@ -73,6 +73,8 @@ export const Tool = memo(function Tool({
   const Icon = icons[t.kind ?? ""] ?? Wrench;
   const text = t.toolArguments === undefined && t.toolArgumentsText ? "" : plain(what.object);
   const last = asked.at(-1);
+  const decided = last && state !== "asks" ? outcome(last, state === "stopped") : "";
+  const wide = useWide();
   return (
     <div
       className={state === "running" ? "progress" : undefined}
@@ -83,11 +85,10 @@ export const Tool = memo(function Tool({
         <span className={`min-w-0 truncate text-muted ${what.code ? "font-mono text-sm" : ""}`}>{text}</span>
         {t.changes && <Counts n={countChanges(t.changes)} />}
         {inside && <InsideSummary inside={inside} dir={dir} running={state === "running"} />}
-        {last && state !== "asks" && (
-          <span className="shrink-0 text-sm text-muted">· {outcome(last, state === "stopped")}</span>
-        )}
+        {decided && wide && <span className="shrink-0 text-sm text-muted">· {decided}</span>}
         <Result item={item} state={state} asked={asked} />
       </Line>
+      {decided && !wide && <p className="-mt-1 ml-7 text-sm text-muted">{decided}</p>}
       {asked.map((e) => (
         <div key={e.approval.id} className="ml-7 empty:hidden">
           <Remarks event={e} />
@@ -160,7 +161,9 @@ function Result({
       {state !== "running" && state !== "asks" && took !== undefined && took >= 500 && (
         <span>{duration(took)}</span>
       )}
-      {state !== "running" && state !== "asks" && people >= 1000 && <span>waited {duration(people)}</span>}
+      {state !== "running" && state !== "asks" && people >= 1000 && (
+        <span className="narrow:hidden">waited {duration(people)}</span>
+      )}
       {state === "failed" && (
         <span className="flex items-center gap-1 text-del">
           {t.exitCode ? `exit ${t.exitCode}` : "failed"}
