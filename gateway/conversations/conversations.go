@@ -283,6 +283,9 @@ func (x *Index) describe(cliType string, c runnel.Conversation) (out Conversatio
 		CreatedAt: plausible(c.CreatedAt), UpdatedAt: plausible(c.UpdatedAt), Size: max(c.Size, 0),
 	}
 	x.redact(&out)
+	for _, kept := range []*string{&out.AgentSessionID, &out.ProjectDir, &out.Title, &out.LastMessage} {
+		*kept = strings.Clone(*kept) // it may be a piece of a long text
+	}
 	return out, true
 }
 

@@ -26,6 +26,11 @@ const (
 // at this bound.
 const maxSpool = 64 << 20
 
+// maxPieces bounds the records and the lines of output in a spool in the same
+// way. A server that takes over holds all of them in memory, where a short one
+// takes far more than its bytes.
+const maxPieces = 2 << 20
+
 // relaySize is the maximum number of bytes that relay passes on at once.
 const relaySize = 32 << 10
 
@@ -44,6 +49,7 @@ type spool struct {
 	shared bool                 // a server that has taken over may be reading f
 	max    int64
 	size   int64
+	pieces int64 // records, and line ends in the output
 	whole  bool  // contains everything since the last Begin, or since the start
 	out    int64 // total bytes of output
 	buf    []byte
@@ -67,7 +73,11 @@ func (s *spool) add(what byte, place int64, at time.Time, p []byte) {
 	if cap(b) <= relaySize+recordSize {
 		s.buf = b // the buffer of a larger line is freed
 	}
-	if s.size+int64(len(b)) > s.max {
+	s.pieces++
+	if what == recordOut {
+		s.pieces += int64(bytes.Count(p, []byte{'\n'}))
+	}
+	if s.size+int64(len(b)) > s.max || s.pieces > maxPieces {
 		s.discard()
 		return
 	}
@@ -88,7 +98,7 @@ func (s *spool) discard() {
 // those of the next turn follow them, and readBacklog ignores the earlier ones.
 func (s *spool) empty() {
 	if !s.shared {
-		s.size = 0
+		s.size, s.pieces = 0, 0
 		_ = s.f.Truncate(0)
 		return
 	}
@@ -97,11 +107,13 @@ func (s *spool) empty() {
 		return
 	}
 	_ = s.f.Close()
-	s.f, s.shared, s.size = f, false, 0
+	s.f, s.shared, s.size, s.pieces = f, false, 0, 0
 }
 
 // room reports whether n more bytes of output fit.
-func (s *spool) room(n int) bool { return s.whole && s.size+int64(n)+recordSize <= s.max }
+func (s *spool) room(n int) bool {
+	return s.whole && s.size+int64(n)+recordSize <= s.max && s.pieces+int64(n)+1 <= maxPieces
+}
 
 // output adds output of the agent.
 func (s *spool) output(p []byte, at time.Time) {

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
@@ -115,7 +116,7 @@ func (o *Output) Grows(all string) bool { return !o.ended && o.rest(all) != "" }
 func (o *Output) rest(all string) string {
 	all, _ = text.Cut(all, event.MaxOutput)
 	if n := len(o.streamed); len(all) > n && all[:n] == string(o.streamed) {
-		return all[n:]
+		return strings.Clone(all[n:]) // the event must not keep the whole text in memory
 	}
 	return ""
 }

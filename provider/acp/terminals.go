@@ -14,7 +14,7 @@ type terminals map[string]*terminal
 
 // terminal is the output of a terminal that the agent runs.
 type terminal struct {
-	data  []byte // at most event.MaxOutput bytes, plus one rune
+	data  strings.Builder // at most event.MaxOutput bytes, plus one rune
 	total int64
 	code  *int
 	known bool // the agent reported output or an end
@@ -36,20 +36,24 @@ func (ts terminals) get(id string) *terminal {
 	return term
 }
 
-func (term *terminal) add(data []byte) {
+// add adds output. It reports whether the terminal has kept any of it.
+func (term *terminal) add(data string) bool {
 	term.known = true
 	term.total += int64(len(data))
-	if room := event.MaxOutput + utf8.UTFMax - len(term.data); room > 0 {
-		term.data = append(term.data, data[:min(len(data), room)]...)
-	}
+	room := event.MaxOutput + utf8.UTFMax - term.data.Len()
+	kept, _ := term.data.WriteString(data[:max(0, min(len(data), room))]) // it cannot fail
+	return kept > 0
 }
 
 func (term *terminal) exited(code *int) { term.known, term.code = true, code }
 
 // text returns the output, without an incomplete rune at its end.
 func (term *terminal) text() string {
-	whole := text.TrimPartial(string(term.data))
-	return strings.ToValidUTF8(strings.TrimRight(whole, "\x00"), "\uFFFD")
+	whole := strings.TrimRight(text.TrimPartial(term.data.String()), "\x00")
+	if utf8.ValidString(whole) { // much faster than ToValidUTF8, and text is called for each piece of output
+		return whole
+	}
+	return strings.ToValidUTF8(whole, "\uFFFD")
 }
 
 // streamTerminal emits the new output of a call's terminal.
@@ -64,12 +68,13 @@ func (cs *toolCalls) terminal(u update) {
 	term := cs.terminals.get(u.TerminalID)
 	if u.Output != nil { // the whole output so far
 		if data, err := base64.StdEncoding.DecodeString(u.Output.Data); err == nil {
-			term.data, term.total = nil, 0
-			term.add(data)
+			term.data.Reset()
+			term.total = 0
+			term.add(string(data))
 		}
 	}
 	if data, err := base64.StdEncoding.DecodeString(u.Data); err == nil && u.Kind == "terminal_output_chunk" {
-		term.add(data)
+		term.add(string(data))
 	}
 	if u.ExitStatus != nil {
 		term.exited(u.ExitStatus.Code)

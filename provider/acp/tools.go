@@ -243,8 +243,9 @@ func (cs *toolCalls) progress(c *call, tc toolCall) {
 	for _, piece := range []*terminalText{m.Output, m.Delta} {
 		if piece != nil && piece.TerminalID != "" {
 			c.terminal = cmp.Or(c.terminal, piece.TerminalID)
-			cs.terminals.get(piece.TerminalID).add([]byte(piece.Data))
-			cs.streamTerminal(c)
+			if cs.terminals.get(piece.TerminalID).add(piece.Data) || !c.output.Opened() {
+				cs.streamTerminal(c)
+			}
 		}
 	}
 	if m.Exit != nil && m.Exit.TerminalID != "" {

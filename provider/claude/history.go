@@ -22,7 +22,8 @@ import (
 )
 
 // maxStored bounds the files that are read for one conversation, including its
-// subagents, in bytes. A short entry counts as perEntry bytes.
+// subagents, in bytes. A file whose entries take more memory than its size
+// counts as that much.
 const maxStored = 512 << 20
 
 func tooLarge() error {
@@ -231,8 +232,8 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	if st.Size() > *left {
 		return nil, tooLarge()
 	}
-	entries, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left/perEntry) // the agent may be appending to it
-	*left -= max(st.Size(), int64(len(entries))*perEntry)
+	entries, took, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left) // the agent may be appending to it
+	*left -= max(st.Size(), took)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

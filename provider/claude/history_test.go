@@ -32,7 +32,7 @@ func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 		fmt.Fprintf(&b, `{"type":"attachment","uuid":"b%d","parentUuid":"a%d"}`+"\n", i, i)
 		parent = "a" + itoa(i)
 	}
-	entries, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored)
+	entries, _, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestBlocksOfAMessageAreBounded(t *testing.T) {
 }
 
 func TestCycleOfEntriesEnds(t *testing.T) {
-	entries, err := readEntries(t.Context(), strings.NewReader(
+	entries, _, err := readEntries(t.Context(), strings.NewReader(
 		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
 			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored)
 	if err != nil {

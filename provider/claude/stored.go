@@ -74,41 +74,47 @@ const (
 // decoded.
 const unreadable = "unreadable"
 
-// perEntry is the memory that an entry takes at least, in bytes. A line has at
-// least two bytes.
-const perEntry = 1 << 10
+// The memory that an entry takes, and that each block in it takes in addition,
+// in bytes. A line and a block have at least two bytes in the file.
+const (
+	perEntry = 1 << 10
+	perBlock = 1 << 8
+)
 
 // readEntries decodes the conversation entries of a file. A line that cannot be
-// decoded becomes an entry of type unreadable. An undecodable last line without
-// a line end is skipped, because the agent may be writing it. readEntries fails
-// with PayloadTooLarge if there are more than most entries.
-func readEntries(ctx context.Context, r io.Reader, most int64) ([]*entry, error) {
+// decoded, or that has too many values, becomes an entry of type unreadable. An
+// undecodable last line without a line end is skipped, because the agent may be
+// writing it. readEntries returns the memory that the entries take in addition
+// to their texts, in bytes. It fails with PayloadTooLarge if that is more than
+// most.
+func readEntries(ctx context.Context, r io.Reader, most int64) (out []*entry, took int64, err error) {
 	lines := jsonl.NewReader(newShortener(r, maxStoredString), maxStoredLine)
-	var out []*entry
 	for n := 0; ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, took, ctx.Err()
 		}
 		line, err := lines.Next()
 		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if int64(len(out)) >= most {
-			return nil, tooLarge()
+			return out, took, nil
 		}
 		tooLong, isTooLong := errors.AsType[*jsonl.TooLongError](err)
 		if err != nil && !isTooLong {
-			return nil, err
+			return nil, took, err
 		}
 		e := &entry{line: n, place: n, size: int64(len(line))}
-		switch ok := !isTooLong && e.decode(jsonl.Shallow(line)); {
+		switch ok := !isTooLong && !jsonl.Crowded(line) && e.decode(jsonl.Shallow(line)); {
 		case ok && e.UUID != "":
 			out = append(out, e)
+			took += perEntry + e.blocks()*perBlock
 		case !ok && !lines.Torn():
 			if isTooLong {
 				e.size = tooLong.Length
 			}
 			out = append(out, &entry{frame: frame{Type: unreadable}, line: n, place: n, size: e.size})
+			took += perEntry
+		}
+		if took > most {
+			return nil, took, tooLarge()
 		}
 	}
 }
@@ -124,7 +130,31 @@ func (e *entry) decode(line []byte) bool {
 	if e.Message != nil {
 		e.Message.Content.dropData()
 	}
+	// A conversation has no such entries, but a file may repeat the lists in
+	// them any number of times.
+	e.Request, e.Response, e.Event, e.Compact = nil, nil, nil, compaction{}
+	e.Tools, e.Errors, e.UserMessages, e.ModelUsage, e.SinceLast = nil, nil, nil, nil, nil
 	return bytes.HasPrefix(bytes.TrimSpace(line), []byte("{"))
+}
+
+// blocks returns the number of blocks in the entry.
+func (e *entry) blocks() (n int64) {
+	if e.Message != nil {
+		n = e.Message.Content.count()
+	}
+	if e.Attachment != nil {
+		n += e.Attachment.Prompt.count()
+	}
+	return n
+}
+
+// count returns the number of blocks in c and in its blocks.
+func (c content) count() int64 {
+	n := int64(cap(c))
+	for i := range c {
+		n += c[i].Content.count()
+	}
+	return n
 }
 
 // A tree holds the entries of a file by their ids.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
-	"github.com/runnel-dev/runnel/internal/jsonl"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -67,7 +66,7 @@ func meta(file, id string) (c runnel.Conversation, ok bool) {
 		return c, false
 	}
 	defer f.Close()
-	line, err := jsonl.NewReader(f, 0).Next()
+	line, err := firstLine(f)
 	if err != nil {
 		return c, false
 	}

@@ -64,3 +64,22 @@ func TestNativeProgramReplacesLauncher(t *testing.T) {
 		}
 	}
 }
+
+// TestEndlessFileIsNoConversation reads a file with holes that is too long to
+// be read to its end.
+func TestEndlessFileIsNoConversation(t *testing.T) {
+	const id = "00000000-0000-4000-8000-000000000001"
+	file := filepath.Join(t.TempDir(), "rollout-2026-01-02T03-04-05-"+id+".jsonl")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 8<<40); err != nil {
+		t.Skip("no file with holes: ", err)
+	}
+	if c, ok := meta(file, id); ok {
+		t.Errorf("found %+v", c)
+	}
+	if _, _, err := threadOf(file); runnel.CodeOf(err) != runnel.InvalidRequest {
+		t.Error(err)
+	}
+}

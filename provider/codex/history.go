@@ -23,8 +23,9 @@ import (
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
-// page is the number of turns in one response.
-const page = 50
+// pages are the numbers of turns that one response may have. A smaller number is
+// requested if the response is too large.
+var pages = []int{50, 10, 1}
 
 // History implements [runnel.Historian]. It asks an app-server for the stored
 // turns and does not read Codex's files: their format differs from the
@@ -42,6 +43,7 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 		errStopped := errors.New("stopped")
 		err = p.query(ctx, opt, func(a *asker) error {
 			h := newHistorian(id, a.all)
+			h.took = func() int64 { return a.took }
 			return h.all(func(evs []event.Event) error {
 				for _, ev := range evs {
 					if !yield(ev, nil) {
@@ -126,7 +128,14 @@ func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, err
 		Data []nativeTurn `json:"data"`
 		Next *string      `json:"nextCursor"`
 	}
-	err := a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
+	var err error
+	for _, page := range pages {
+		r.Data, r.Next = nil, nil
+		err = a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
+		if !errors.Is(err, errTooLarge) {
+			break
+		}
+	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
 		return nil, nil, nil // 0.169.0 returns this for a thread without turns
 	}
@@ -138,12 +147,19 @@ type historian struct {
 	t     *translator
 	list  func(thread string, cursor *string) ([]nativeTurn, *string, error)
 	known map[string][]nativeTurn // turns of subagents, by thread
+
+	took  func() int64 // memory of all turns that list has returned, in bytes
+	kept  int64        // memory of those in known
+	most  int64        // bound of kept
+	short bool         // some turns of subagents were left out, because they are too large
+
+	warned bool // a notice has reported that
 }
 
 func newHistorian(thread string, list func(string, *string) ([]nativeTurn, *string, error)) *historian {
 	t := newTranslator()
 	t.thread, t.announced = thread, true
-	return &historian{t: t, list: list, known: make(map[string][]nativeTurn)}
+	return &historian{t: t, list: list, known: make(map[string][]nativeTurn), took: func() int64 { return 0 }, most: maxKept}
 }
 
 // all calls emit with the events of each turn.
@@ -173,7 +189,7 @@ func (h *historian) all(emit func([]event.Event) error) error {
 // threadItem is an item with its thread and its turn.
 type threadItem struct {
 	thread, turn string
-	item         item
+	item         *item
 }
 
 // moment is the start or the end of an item.
@@ -205,6 +221,10 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		return nil, err
 	}
 	t.out.Begin(time.Unix(native.StartedAt, 0))
+	if h.short && !h.warned {
+		h.warned = true
+		t.out.Notice("", event.LevelWarning, "HISTORY_TOO_LARGE", "The conversation is so large that the work of some subagents was left out.")
+	}
 	tn := h.begin(native, all)
 	tn.interrupted = native.wasCancelled()
 	for _, m := range moments(all) {
@@ -239,7 +259,7 @@ func (h *historian) begin(native nativeTurn, all []threadItem) *turn {
 	i := slices.IndexFunc(all, func(s threadItem) bool { return s.thread == t.thread && s.item.Type == "userMessage" })
 	var prompt item
 	if i >= 0 {
-		prompt = all[i].item
+		prompt = *all[i].item
 		t.out.Begin(milli(prompt.StartedAt, t.out.At()))
 	}
 	id := ""
@@ -271,11 +291,11 @@ func (h *historian) item(main *turn, m moment) {
 		return
 	}
 	if m.end {
-		t.whole(r, m.item)
+		t.whole(r, *m.item)
 		return
 	}
 	if r.pieces[m.item.ID] == nil {
-		begun := m.item
+		begun := *m.item
 		begun.Text = ""
 		t.begins(r, begun)
 	}
@@ -288,7 +308,8 @@ const maxDepth = 8
 func (h *historian) gather(thread string, native nativeTurn, depth int) ([]threadItem, error) {
 	var out []threadItem
 	seen := make(map[string]bool)
-	for _, it := range native.Items {
+	for i := range native.Items {
+		it := &native.Items[i]
 		out = append(out, threadItem{thread, native.ID, it})
 		if it.Type != "subAgentActivity" || it.AgentID == "" || seen[it.AgentID] || depth >= maxDepth || len(h.known) >= maxSubagents {
 			continue
@@ -312,7 +333,11 @@ func (h *historian) gather(thread string, native nativeTurn, depth int) ([]threa
 	return out, nil
 }
 
-// turnsOf returns the turns of a subagent, none if they are not stored.
+// maxKept bounds the memory of the turns of all subagents, in bytes.
+const maxKept = 512 << 20
+
+// turnsOf returns the turns of a subagent, none if they are not stored. It
+// leaves out those beyond maxKept.
 func (h *historian) turnsOf(thread string) ([]nativeTurn, error) {
 	if turns, ok := h.known[thread]; ok {
 		return turns, nil
@@ -320,8 +345,18 @@ func (h *historian) turnsOf(thread string) ([]nativeTurn, error) {
 	var all []nativeTurn
 	var cursor *string
 	for {
+		if h.kept > h.most {
+			h.short = true
+			break
+		}
+		before := h.took()
 		turns, next, err := h.list(thread, cursor)
+		h.kept += h.took() - before
 		if _, missing := errors.AsType[*jsonrpc.Error](err); missing {
+			break
+		}
+		if errors.Is(err, errTooLarge) {
+			h.short = true
 			break
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,11 @@ import (
 // maxStored bounds the length of one line of a stored conversation, in bytes.
 const maxStored = 128 << 20
 
+// errTooLarge is the cause of the error for an answer that is longer than
+// maxStored or has more than jsonl.MaxValues values. Decoded values take up to a
+// hundred times as much memory as they take bytes in the answer.
+var errTooLarge = errors.New("codex: the answer is too large")
+
 // asker sends requests to an app-server in which no conversation is open.
 type asker struct {
 	process interface {
@@ -24,6 +30,7 @@ type asker struct {
 	}
 	lines *jsonl.Reader
 	peer  jsonrpc.Peer
+	took  int64 // memory that the decoded answers took in all, in bytes
 }
 
 // query starts an app-server, calls do with it, and stops it. The app-server
@@ -71,6 +78,14 @@ func (a *asker) send(m jsonrpc.Message, err error) error {
 	return a.process.Send(line, 0)
 }
 
+// perValue is approximately the memory that a decoded value takes, in bytes. The
+// largest is an item, which has more than ten values.
+const perValue = 100
+
+func tooLarge() error {
+	return runnel.Fail(runnel.AgentError, "The conversation that Codex stored is too large.", errTooLarge)
+}
+
 // ask sends a request, waits for its response and decodes the result.
 func (a *asker) ask(method string, params, result any) error {
 	id, err := a.peer.NextID()
@@ -83,7 +98,7 @@ func (a *asker) ask(method string, params, result any) error {
 	for {
 		line, err := a.lines.Next()
 		if _, long := errors.AsType[*jsonl.TooLongError](err); long {
-			return runnel.Fail(runnel.AgentError, "The conversation that Codex stored is too large.", err)
+			return tooLarge()
 		}
 		if err != nil {
 			return runnel.Fail(runnel.AgentError, "Codex exited before it answered a request.", err)
@@ -101,6 +116,10 @@ func (a *asker) ask(method string, params, result any) error {
 		if result == nil {
 			return nil
 		}
+		if jsonl.Crowded(m.Result) {
+			return tooLarge()
+		}
+		a.took += int64(len(m.Result)) + int64(bytes.Count(m.Result, []byte{','}))*perValue
 		if err := json.Unmarshal(m.Result, result); err != nil {
 			if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
 				return fmt.Errorf("codex: %s: %w", method, err)

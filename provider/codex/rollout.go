@@ -38,7 +38,7 @@ func threadOf(file string) (id, models string, err error) {
 		return "", "", runnel.Fail(runnel.InvalidRequest, "the file cannot be read", err)
 	}
 	defer f.Close()
-	line, err := jsonl.NewReader(f, 0).Next()
+	line, err := firstLine(f)
 	var meta struct {
 		Type    string
 		Payload struct {
@@ -53,6 +53,12 @@ func threadOf(file string) (id, models string, err error) {
 		return "", "", runnel.Fail(runnel.InvalidRequest, "the file is not a conversation with Codex", err)
 	}
 	return meta.Payload.ID, meta.Payload.Models, nil
+}
+
+// firstLine returns the first line of a file. It reads no more than a line may
+// have: a file with holes can be endless and yet take no space on the disk.
+func firstLine(f io.Reader) ([]byte, error) {
+	return jsonl.NewReader(io.LimitReader(f, jsonl.DefaultMax), 0).Next()
 }
 
 // copyOf creates a folder in Codex's layout that contains one conversation as

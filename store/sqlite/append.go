@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -62,7 +63,10 @@ func encode(ev event.Event) (row, error) {
 	if len(payload) > maxPayload {
 		return row{}, runnel.Fail(runnel.PayloadTooLarge, event.Type(ev.Body)+": too large to be stored; send less at once")
 	}
-	if !decodesToItself(ev.Body) {
+	if d, ok := ev.Body.(event.ItemDelta); ok && decodesToItself(d) {
+		d.DeltaContent = strings.Clone(d.DeltaContent) // it may be a piece of a long text, which the tails would keep
+		ev.Body = d
+	} else {
 		body, err := event.UnmarshalBody(payload)
 		if err != nil {
 			return row{}, runnel.Fail(runnel.InvalidStreamEvent, event.Type(ev.Body)+": cannot be decoded again; report this", err)
@@ -73,12 +77,11 @@ func encode(ev event.Event) (row, error) {
 	return row{ev, payload, checksum(ev, payload)}, nil
 }
 
-// decodesToItself reports whether b is known to equal the result of encoding
-// and decoding it. It checks only ItemDelta, the most common body, and returns
-// false for every other type.
-func decodesToItself(b event.Body) bool {
-	d, ok := b.(event.ItemDelta)
-	return ok && utf8.ValidString(d.ItemID) && utf8.ValidString(d.DeltaContent)
+// decodesToItself reports whether a delta is known to equal the result of
+// encoding and decoding it. Deltas are the most common bodies; all others are
+// decoded again.
+func decodesToItself(d event.ItemDelta) bool {
+	return utf8.ValidString(d.ItemID) && utf8.ValidString(d.DeltaContent)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,5 +56,42 @@ func TestPipesAmongConversationsHoldNothing(t *testing.T) {
 		}
 	}
 	list("with pipes in place of folders")
+	w.stop()
+}
+
+// TestEndlessFilesAmongConversationsHoldNothing puts files with holes, which are
+// terabytes long and take no space, where agents store their conversations.
+// Loading one must fail at once, however the request names it, and the server
+// must be able to stop.
+func TestEndlessFilesAmongConversationsHoldNothing(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	w.start()
+	for ref, path := range map[string]string{
+		"codex:00000000-0000-4000-8000-000000000001":       ".codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-00000000-0000-4000-8000-000000000001.jsonl",
+		"claude-code:00000000-0000-4000-8000-000000000003": ".claude/projects/-endless/00000000-0000-4000-8000-000000000003.jsonl",
+	} {
+		path = filepath.Join(w.dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			err = errors.Join(f.Truncate(8<<40), f.Close())
+		}
+		if err != nil {
+			t.Skip("no file with holes: ", err)
+		}
+		for _, body := range []object{{}, {"viewFilePath": path}} {
+			var out struct {
+				Error struct{ Type, Message string }
+			}
+			if code, ok := w.Call("POST", "/api/session/"+ref+"/load", body, &out); !ok || code == http.StatusOK {
+				t.Errorf("%s %v: %d %+v %t", ref, body, code, out.Error, ok)
+			}
+		}
+	}
+	if code, ok := w.Call("GET", "/api/conversations", nil, nil); !ok || code != http.StatusOK {
+		t.Errorf("list: %d %t", code, ok)
+	}
 	w.stop()
 }
