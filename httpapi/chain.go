@@ -30,6 +30,7 @@ const (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, closeConn: func() { conns.CloseConn(r) }}
 	began := time.Now()
+	sw.start()
 	conns.Answering(r)
 	route := s.router.find(r)
 	if route.unread {
