@@ -25,7 +25,7 @@ func openStore(t *testing.T, dir string) *Store {
 func TestStoreIsBounded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "uploads")
 	s := openStore(t, dir)
-	s.most = 3 * (perUpload + 100)
+	s.most = 3 * (PerUpload + 100)
 	save := func() error {
 		_, err := s.Save(strings.NewReader(strings.Repeat("a", 100)), "a.txt")
 		return err

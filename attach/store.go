@@ -33,10 +33,10 @@ type Store struct {
 }
 
 // MaxKept is the maximum size of all uploads of a Store, in bytes. Each upload
-// counts as its file plus perUpload bytes for its folder and its name.
+// counts as its file plus PerUpload bytes for its folder and its name.
 const (
 	MaxKept   = 4 << 30
-	perUpload = 8 << 10
+	PerUpload = 8 << 10
 )
 
 // partSuffix ends the name of the folder of an upload that is being written.
@@ -112,7 +112,7 @@ func (s *Store) weigh() (bytes int64, err error) {
 			return err
 		}
 		if st, err := f.Info(); err == nil {
-			bytes += st.Size() + perUpload
+			bytes += st.Size() + PerUpload
 		}
 		return nil
 	})
@@ -124,10 +124,10 @@ func (s *Store) weigh() (bytes int64, err error) {
 func (s *Store) reserve(size int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kept+size+perUpload > s.most {
+	if s.kept+size+PerUpload > s.most {
 		return false
 	}
-	s.kept += size + perUpload
+	s.kept += size + PerUpload
 	return true
 }
 
@@ -146,7 +146,7 @@ func (s *Store) extend(size int64) bool {
 func (s *Store) release(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = max(0, s.kept-size-perUpload)
+	s.kept = max(0, s.kept-size-PerUpload)
 }
 
 // Close closes the folder. The uploads stay.

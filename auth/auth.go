@@ -12,7 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/runnel-dev/runnel/store"
 )
@@ -86,6 +89,18 @@ type Grant struct {
 	// later than that of By. The zero Identity stands for the owner of the data
 	// directory.
 	By Identity
+}
+
+// CheckName returns an error for a name that no credential of a program may
+// have. Names appear in logs, on terminals and as the maker of a decision.
+func CheckName(name string) error {
+	if name == "" || len(name) > 100 {
+		return errors.New("want 1 to 100 bytes")
+	}
+	if strings.TrimSpace(name) != name || !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return errors.New("want one line of visible characters, without spaces at its ends")
+	}
+	return nil
 }
 
 // ProjectDir returns the canonical path of a directory, which is the form that

@@ -38,6 +38,10 @@ func TestSlowloris(t *testing.T) {
 		"header":         {"GET /api/health HTTP/1.1\r\nHost: localhost\r\n", "X", 6 * time.Second},
 		"body":           {"POST /api/session/x/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
 		"body of nobody": {"POST /api/session/x/cancel HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"body of a GET":  {"GET /api/health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"long target":    {"POST /" + strings.Repeat("x", 10<<10) + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"many headers":   {"POST / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 40<<10) + "\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
+		"foreign target": {"POST http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", " ", 31 * time.Second},
 		"nothing":        {"", "", 6 * time.Second},
 		"idle":           {"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n", "", 61 * time.Second},
 	} {
@@ -57,7 +61,7 @@ func TestSlowloris(t *testing.T) {
 				}
 				tick := time.NewTicker(time.Second)
 				defer tick.Stop()
-				for open := true; open; {
+				for open := true; open && time.Since(began) < 2*tt.within; {
 					select {
 					case <-closed:
 						open = false

@@ -26,7 +26,7 @@ type (
 		ProjectDir string `json:"projectDir,omitempty" doc:"The only directory whose sessions this credential can access. Absent: no limit."`
 	}
 	tokenRequest struct {
-		Name     string   `json:"name" doc:"Name for people, 1 to 100 bytes."`
+		Name     string   `json:"name" doc:"Name for people: one line of 1 to 100 bytes, without invisible characters."`
 		Scopes   []string `json:"scopes" doc:"Any of read, send, approve and admin. The caller must have each of them itself."`
 		LifeDays int      `json:"lifeDays,omitempty" doc:"Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked."`
 
@@ -152,8 +152,11 @@ func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, er
 	if wide := slices.IndexFunc(scopes, func(sc auth.Scope) bool { return !access.Caller(r.Context()).Has(sc) }); wide >= 0 {
 		return tokenAnswer{}, runnel.Fail(runnel.Forbidden, "a credential can create only tokens with scopes that it has itself")
 	}
-	if in.Name == "" || len(in.Name) > 100 || in.LifeDays < 0 || in.LifeDays > 3650 {
-		return tokenAnswer{}, reply.Invalid("name: want 1 to 100 bytes; lifeDays: want 0 to 3650")
+	if err := auth.CheckName(in.Name); err != nil {
+		return tokenAnswer{}, reply.Invalid("name: " + err.Error())
+	}
+	if in.LifeDays < 0 || in.LifeDays > 3650 {
+		return tokenAnswer{}, reply.Invalid("lifeDays: want 0 to 3650")
 	}
 	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: time.Duration(in.LifeDays) * 24 * time.Hour, By: access.Caller(r.Context())}
 	if in.ProjectDir != "" {

@@ -117,6 +117,14 @@ func (w *statusWriter) bounded() (done func()) {
 	}
 }
 
+// start removes the write deadline that net/http has set for the whole response.
+// Over HTTP/2, it would end a request that waits or a stream.
+func (w *statusWriter) start() {
+	if w.shared {
+		_ = w.setWriteDeadline(time.Time{})
+	}
+}
+
 // finish sets a deadline for the rest of an HTTP/2 response, which net/http
 // writes after the handler has returned.
 func (w *statusWriter) finish() {

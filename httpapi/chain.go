@@ -30,6 +30,7 @@ const (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sw := &statusWriter{ResponseWriter: w, head: r.Method == http.MethodHead, unread: s.streams.Unread, shared: r.ProtoMajor > 1, closeConn: func() { conns.CloseConn(r) }}
 	began := time.Now()
+	sw.start()
 	conns.Answering(r)
 	route := s.router.find(r)
 	if route.unread {
@@ -105,6 +106,15 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, route *route) (ad
 // limits rejects a request that is too large or malformed, before all other
 // checks.
 func limits(w http.ResponseWriter, r *http.Request) error {
+	// Check the length: over HTTP/2 a request without a body has a Body that is
+	// empty, not nil.
+	hasBody := r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody
+	if hasBody {
+		// A client that sends its body slowly cannot hold the connection for
+		// longer, not even if the request is rejected: net/http reads the body
+		// before it writes the answer.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+	}
 	if r.URL.Scheme != "" || r.URL.Host != "" || r.URL.User != nil || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" {
 		// net/http replaces the Host header by the host of such a target, so
 		// the header could not be checked.
@@ -121,17 +131,9 @@ func limits(w http.ResponseWriter, r *http.Request) error {
 		// as the next request. So this request is the last of its connection.
 		w.Header().Set("Connection", "close")
 	}
-	// Check the length: over HTTP/2 a request without a body has a Body that is
-	// empty, not nil.
-	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
-		return nil
-	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if hasBody && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		return reply.NewError(http.StatusBadRequest, "a GET has no body")
 	}
-	// A client that sends its body slowly cannot hold the connection for
-	// longer.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	return nil
 }
 

@@ -77,6 +77,9 @@ func serveOver(t *testing.T, version int, edit ...func(*Config, *gateway.Config)
 	t.Helper()
 	s := &site{rig: newRig(t, edit...), ln: &pipes{conns: make(chan net.Conn), done: make(chan struct{})}}
 	hs := s.HTTPServer()
+	if version == 2 {
+		hs = s.HTTPSServer()
+	}
 	s.http = hs
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(version == 1)

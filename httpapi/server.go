@@ -157,6 +157,26 @@ func (s *Server) HTTPServer() *http.Server {
 	}
 }
 
+// Limits of connections with TLS. Over HTTP/2, 4 kB can stand for a megabyte of
+// headers. Requests whose headers are malformed or too long do not reach the
+// chain of checks: net/http answers them itself and keeps them in memory until
+// the client lets it write the answer. Each connection can hold as many of them
+// as it has streams.
+const (
+	tlsHeader  = 64 << 10 // bytes of the headers of a request, with cookies
+	tlsStreams = 100      // requests on one connection at once
+)
+
+// HTTPSServer is like [Server.HTTPServer], for connections with TLS, which may
+// use HTTP/2. Its limits on headers and streams are lower.
+func (s *Server) HTTPSServer() *http.Server {
+	hs := s.HTTPServer()
+	hs.MaxHeaderBytes = tlsHeader
+	hs.HTTP2.MaxConcurrentStreams = tlsStreams
+	hs.WriteTimeout = reply.Timeout // for answers that net/http writes itself; statusWriter replaces it
+	return hs
+}
+
 // Limit returns a listener that accepts from ln at most open connections at
 // once. Of these, at most unauthenticated may have sent no valid credential.
 // The metrics count the connections.

@@ -296,15 +296,17 @@ func (s *sessions) upload(w http.ResponseWriter, r *http.Request) error {
 		return runnel.Fail(runnel.PayloadTooLarge, "a file may have at most 10 MiB")
 	}
 	id := access.Caller(r.Context()).ID
-	if !s.sent.spend(id, attach.MaxFile, s.limits.UploadBytes, uploadDay) { // counts as the largest file until its size is known
+	const largest = attach.MaxFile + attach.PerUpload
+	if !s.sent.spend(id, largest, s.limits.UploadBytes, uploadDay) { // counts as the largest file until its size is known
 		return s.refuse("max-upload-mib-per-credential", s.limits.UploadBytes>>20, "this credential has uploaded as much as allowed in a day")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout))
 	up, err := s.gw.Upload(http.MaxBytesReader(w, r.Body, maxUpload), r.URL.Query().Get("name"))
-	s.sent.refund(id, attach.MaxFile-up.Size)
 	if err != nil {
+		s.sent.refund(id, largest)
 		return err
 	}
+	s.sent.refund(id, attach.MaxFile-up.Size)
 	return reply.JSON(w, http.StatusCreated, up)
 }
 

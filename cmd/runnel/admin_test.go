@@ -40,3 +40,12 @@ func TestTokenForThisMachineGoesThroughNoProxy(t *testing.T) {
 		}
 	}
 }
+
+func TestTokenNameWithControlCharactersIsRejected(t *testing.T) {
+	for _, name := range []string{"", "a\nb", "a\x1b[31mb", "\u202eci"} {
+		out, errOut, code := callRunnel(nil, "token", "create", name, "--data", t.TempDir())
+		if code != 2 || out != "" || strings.ContainsAny(errOut, "\x1b\u202e") {
+			t.Errorf("%q: exit code %d, %q %q", name, code, out, errOut)
+		}
+	}
+}

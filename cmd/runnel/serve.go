@@ -188,6 +188,9 @@ func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Serve
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hs := srv.HTTPServer()
+	if c.TLSCert != "" {
+		hs = srv.HTTPSServer()
+	}
 	asking, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	hs.BaseContext = func(net.Listener) context.Context { return asking }

@@ -124,6 +124,9 @@ func (in *tokenRequest) check() error {
 	if err != nil {
 		return usage("%s", err)
 	}
+	if err := auth.CheckName(in.Name); err != nil {
+		return usage("the name %q: %s", in.Name, err)
+	}
 	if in.LifeDays < 0 || in.LifeDays > 3650 {
 		return usage("--days: %d is out of range; want 0 to 3650", in.LifeDays)
 	}

@@ -177,7 +177,7 @@ func (s *Streams) outs(ctx context.Context, session string) iter.Seq2[upsert.Out
 }
 
 func (s *Streams) exportMarkdown(ctx context.Context, w io.Writer, st gateway.Status) error {
-	fmt.Fprintf(w, "# %s\n\n%s in `%s`, %s\n", oneLine(st.Title), st.CLIType, st.ProjectDir, st.CreatedAt.Format(time.RFC3339))
+	fmt.Fprintf(w, "# %s\n\n%s in %s, %s\n", oneLine(st.Title), st.CLIType, codeSpan(st.ProjectDir), st.CreatedAt.Format(time.RFC3339))
 	for o, err := range s.outs(ctx, st.SessionID) {
 		if err != nil {
 			return err
@@ -273,6 +273,17 @@ func describeItem(u upsert.Upsert) (head, text string, code bool) {
 		return "Plan", b.String(), false
 	}
 	return "", "", false
+}
+
+// codeSpan returns s as code within a line of Markdown.
+func codeSpan(s string) string {
+	s = oneLine(s)
+	run := longestRun(s, '`')
+	if run == 0 {
+		return "`" + s + "`"
+	}
+	marks := strings.Repeat("`", run+1)
+	return marks + " " + s + " " + marks
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

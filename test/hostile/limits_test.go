@@ -643,15 +643,7 @@ func (s *stuck) Read([]byte) (int, error) {
 // stream must not be used once its handler has returned.
 func TestHTTP2OverTLSServesRequestsAndStreams(t *testing.T) {
 	w := newWorld(t, nil, "60s")
-	cert, key := w.dir+"/cert.pem", w.dir+"/key.pem"
-	make := exec.Command("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=runnel", "-keyout", key, "-out", cert)
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("openssl: %v %s", err, out)
-	}
-	if err := os.Chmod(key, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.flags = []string{"--tls-cert", cert, "--tls-key", key}
+	w.useTLS()
 	w.start()
 	curl := func(path string, args ...string) (status string, body []byte) {
 		args = append([]string{"-sk", "--http2", "-w", "\n%{http_version} %{http_code}", "-H", "Authorization: Bearer " + w.Token, "-H", "Content-Type: application/json"}, args...)

@@ -3566,7 +3566,7 @@ export interface components {
              * @description Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked.
              */
             lifeDays?: number;
-            /** @description Name for people, 1 to 100 bytes. */
+            /** @description Name for people: one line of 1 to 100 bytes, without invisible characters. */
             name: string;
             /** @description Absolute path of a project. The token can then access only the sessions of that project. Default: all sessions. */
             projectDir?: string;

@@ -4683,7 +4683,7 @@ type TokenRequest struct {
 	// LifeDays Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked.
 	LifeDays *int64 `json:"lifeDays,omitempty"`
 
-	// Name Name for people, 1 to 100 bytes.
+	// Name Name for people: one line of 1 to 100 bytes, without invisible characters.
 	Name string `json:"name"`
 
 	// ProjectDir Absolute path of a project. The token can then access only the sessions of that project. Default: all sessions.
