@@ -449,6 +449,32 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 	}
 }
 
+// A supervisor of another version keeps another spool. The next server does not
+// take it over, and ends it.
+func TestSupervisorOfAnotherVersionIsNotTakenOver(t *testing.T) {
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	a := start(t, roleCommand("deaf"), k)
+	pids := readyPids(t, a.Stdout(), 1)
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	r, err := k.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Version = version - 1
+	if err := k.write(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Attach(k, nil); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("taken over: %v", err)
+	}
+	if err := End(k); err != nil {
+		t.Error(err)
+	}
+	allGone(t, append(pids, r.Supervisor.Pid))
+}
+
 // A process that an agent started finds the socket, but cannot take over.
 func TestAgentCannotTakeOver(t *testing.T) {
 	dir := t.TempDir()
