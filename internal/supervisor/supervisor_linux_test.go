@@ -46,6 +46,9 @@ func playHere(role string, args []string) {
 			go a.Stop(context.Background(), proc.Ladder{Interrupt: time.Minute})
 		}
 		_, _ = io.Copy(os.Stdout, out)
+	case "successor":
+		hide(os.Getenv(relayVar) == "")
+		playSuccessor(args[0])
 	case "marked": // starts two processes that detach themselves but keep their environment
 		self, _ := os.Executable()
 		cmd := exec.Command("/bin/sh", "-c", `(setsid `+self+` &); (`+self+` &)`)
@@ -213,12 +216,19 @@ func checkStopEndsTheWholeProcessTree(t *testing.T) {
 // serverRole runs a server in a process of its own, which a test can kill.
 func serverRole(t testing.TB, dir, window, role string, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
+	return testServer(t, dir, "server", append([]string{dir, window, role}, args...)...)
+}
+
+// testServer runs a role in a process of its own as a server for an agent in
+// dir.
+func testServer(t testing.TB, dir, role string, args ...string) (*exec.Cmd, io.Reader) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append([]string{dir, window, role}, args...)...)
-	cmd.Env = []string{roleVar + "=server"}
+	cmd := exec.Command(self, args...)
+	cmd.Env = []string{roleVar + "=" + role}
 	if !canReadDirectly() {
 		cmd.Env = append(cmd.Env, relayVar+"=1")
 	}
