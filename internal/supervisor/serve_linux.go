@@ -96,10 +96,14 @@ func serve() int {
 		_, _ = control.Write(appendJSON(nil, kindHello, welcome{Failed: packFailure(err)}))
 		return 1
 	}
-	defer s.open(g.Start)()
+	ln, shut := s.open(g.Start)
+	defer shut()
 	if err := s.handOver(control, g); err != nil {
 		_ = s.agent.Stop(context.Background(), proc.Now)
 		return 1
+	}
+	if ln != nil {
+		go s.accept(ln)
 	}
 	go s.readLoop(control)
 	go s.reportExit()

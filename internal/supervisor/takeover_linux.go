@@ -14,17 +14,17 @@ import (
 
 // open writes the record and listens for servers that take over, if Takeover
 // asks for it. shut undoes both. If open fails, the agent still runs, but ends
-// with the server that started it.
-func (s *server) open(to *toStart) (shut func()) {
+// with the server that started it; ln is nil then.
+func (s *server) open(to *toStart) (ln *net.UnixListener, shut func()) {
 	if to.Dir == "" || s.window <= 0 {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
 	k := Takeover{Dir: to.Dir, Name: to.Name}
 	self, ok := proc.Identify(os.Getpid())
 	if !ok {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
 	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
 	ln, err := k.listen()
@@ -35,10 +35,9 @@ func (s *server) open(to *toStart) (shut func()) {
 	}
 	if err != nil {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
-	go s.accept(ln)
-	return func() {
+	return ln, func() {
 		ln.Close()
 		k.remove(r.Nonce)
 	}
