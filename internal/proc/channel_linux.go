@@ -33,6 +33,24 @@ func outputChannel() (read, write *os.File, err error) {
 	return os.NewFile(uintptr(ours), "stdout"), os.NewFile(uintptr(theirs), "stdout"), nil
 }
 
+// sharedChannel is outputChannel for an output that other processes read. The
+// poller of this process does not watch our end, because each write of the
+// child would wake this process.
+func sharedChannel() (read, write *os.File, err error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = unix.SetNonblock(ours, false) // os.NewFile watches a descriptor that does not block
+	read = os.NewFile(uintptr(ours), "stdout")
+	if err := unix.SetNonblock(ours, true); err != nil {
+		read.Close()
+		unix.Close(theirs)
+		return nil, nil, os.NewSyscallError("fcntl", err)
+	}
+	return read, os.NewFile(uintptr(theirs), "stdout"), nil
+}
+
 // socketPair returns our end, which is non-blocking, and the child's end, which
 // blocks.
 func socketPair() (ours, theirs int, err error) {

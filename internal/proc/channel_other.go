@@ -2,8 +2,17 @@
 
 package proc
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 func inputChannel() (read, write *os.File, err error) { return os.Pipe() }
 
 func outputChannel() (read, write *os.File, err error) { return os.Pipe() }
+
+func sharedChannel() (read, write *os.File, err error) {
+	return nil, nil, errors.New("an output that other processes read needs Linux")
+}
+
+func newShared(f *os.File) output { return newStdout(f) } // unreachable: sharedChannel fails

@@ -169,10 +169,16 @@ func stop(t testing.TB, p *Process, l Ladder) {
 // ready. It returns their process ids.
 func awaitReady(t testing.TB, p *Process, count int) []int {
 	t.Helper()
+	return readReady(t, p, p.Stdout(), count)
+}
+
+// readReady is awaitReady for another reader of the output.
+func readReady(t testing.TB, p *Process, stdout io.Reader, count int) []int {
+	t.Helper()
 	var pids []int
 	var line []byte
 	for b := make([]byte, 1); len(pids) < count; {
-		if _, err := p.Stdout().Read(b); err != nil {
+		if _, err := stdout.Read(b); err != nil {
 			t.Fatalf("%d of %d ready, then %v; stderr: %s", len(pids), count, err, p.StderrTail())
 		}
 		if line = append(line, b[0]); b[0] != '\n' {

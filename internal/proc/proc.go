@@ -6,6 +6,8 @@
 //     remaining descendants and reaps the child;
 //   - Outbox.Run writes the child's stdin;
 //   - tail.run reads the child's stderr;
+//   - shared.await, after the exit and with Command.ShareStdout, waits for the
+//     end of the child's stdout;
 //   - climb, one for each call of Stop, ends when the child has ended.
 //
 // The caller reads stdout itself.
@@ -61,6 +63,10 @@ type Command struct {
 	// systems have none.
 	Fence bool
 
+	// If ShareStdout is true, this process does not read the child's stdout. The
+	// caller gives Process.StdoutFile to the processes that read it. Linux only.
+	ShareStdout bool
+
 	Redact    func([]byte) []byte `json:"-"` // removes secrets from StderrTail. Default: nothing is removed
 	MaxOutbox int                 // bytes that may be queued for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB
@@ -87,7 +93,7 @@ type ExitStatus struct {
 type Process struct {
 	cmd    *exec.Cmd
 	stdin  *Outbox
-	stdout *stdout
+	stdout output
 	stderr *tail
 	tree   *tree
 	linger time.Duration
@@ -118,7 +124,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	p := &Process{
 		cmd:      child.cmd,
 		stdin:    NewOutbox(child.stdin, withDefault(c.MaxOutbox, defaultMaxOutbox)),
-		stdout:   newStdout(child.stdout),
+		stdout:   newOutput(child.stdout, c.ShareStdout),
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
 		tree:     newTree(child.cmd.Process.Pid, child.mark, child.fence, c.Sole),
 		linger:   withDefault(c.Linger, defaultLinger),
@@ -170,8 +176,18 @@ func (p *Process) Flush(ctx context.Context) error { return p.stdin.Flush(ctx) }
 // Stdout returns the child's standard output. It ends with io.EOF, never with
 // another error, after everything that the child wrote. If a descendant still
 // holds it open Linger after the exit, it is cut (see ExitStatus.StdoutHeld).
-// Done does not wait for its reader.
+// Done does not wait for its reader. With Command.ShareStdout it is empty.
 func (p *Process) Stdout() io.Reader { return p.stdout }
+
+// StdoutFile returns our end of the child's stdout with Command.ShareStdout,
+// else nil. It is a socket that does not block. Once Done is closed it ends
+// after everything that the child wrote. The caller closes it after Done.
+func (p *Process) StdoutFile() *os.File {
+	if s, ok := p.stdout.(interface{ file() *os.File }); ok {
+		return s.file()
+	}
+	return nil
+}
 
 // StderrTail returns the last output of the child on standard error. The text
 // is redacted, valid UTF-8 without control characters, and begins with a line.
@@ -242,7 +258,7 @@ func (p *Process) settle() bool {
 	timer := time.NewTimer(p.linger)
 	defer timer.Stop()
 	p.stdout.takeOver()
-	for _, end := range []<-chan struct{}{p.stdout.end, p.stderr.end} {
+	for _, end := range []<-chan struct{}{p.stdout.ended(), p.stderr.end} {
 		select {
 		case <-end:
 		case <-p.stopping:

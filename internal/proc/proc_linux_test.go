@@ -451,3 +451,58 @@ func TestBecomeSubreaper(t *testing.T) {
 		t.Errorf("%s; stderr: %s", got, p.StderrTail())
 	}
 }
+
+// Another process reads the child's output. This process only notices its end,
+// and what the child has printed can be read after that.
+func TestSharedStdoutEndsAfterWhatWasPrinted(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		held bool
+	}{
+		"exits":        {args: []string{"echo"}},
+		"left it open": {args: []string{"fork away with all", "twice"}, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, left := tagged(command(test.args[0], test.args[1:]...))
+			c.ShareStdout, c.Linger = true, 200*time.Millisecond
+			p := start(t, c)
+			t.Cleanup(func() { killAll(t, left) })
+			shared := p.StdoutFile()
+			defer shared.Close()
+			reader := duplicate(t, shared)
+			if test.held {
+				if err := p.Send(make([]byte, 8<<20)); err != nil {
+					t.Fatal(err)
+				}
+				readReady(t, p, reader, 1)
+			} else {
+				if err := p.Send([]byte("hello\n")); err != nil {
+					t.Fatal(err)
+				}
+				p.CloseStdin()
+			}
+			if st := wait(t, p); st.StdoutHeld != test.held {
+				t.Errorf("status is %+v", st)
+			}
+			rest, err := io.ReadAll(reader)
+			if want := map[bool]string{false: "hello\n"}[test.held]; string(rest) != want || err != nil {
+				t.Errorf("%q, %v", rest, err)
+			}
+			if n, _ := p.Stdout().Read(make([]byte, 1)); n != 0 {
+				t.Error("this process has read it")
+			}
+		})
+	}
+}
+
+// duplicate returns a file that the poller watches.
+func duplicate(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := os.NewFile(uintptr(fd), "")
+	t.Cleanup(func() { again.Close() })
+	return again
+}

@@ -78,7 +78,11 @@ func spawn(c Command) (*child, error) {
 			p.write.Close()
 		}
 	}
-	for i, open := range []func() (read, write *os.File, err error){inputChannel, outputChannel, os.Pipe} {
+	stdout := outputChannel
+	if c.ShareStdout {
+		stdout = sharedChannel
+	}
+	for i, open := range []func() (read, write *os.File, err error){inputChannel, stdout, os.Pipe} {
 		var err error
 		if pipes[i].read, pipes[i].write, err = open(); err != nil {
 			closeAll()

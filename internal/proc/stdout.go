@@ -14,6 +14,29 @@ const maxPipe = 1 << 20
 
 var errNothingThere = errors.New("nothing to read now")
 
+// output is our end of a child's stdout.
+type output interface {
+	io.Reader
+
+	// takeOver is called after the child's exit. From then on the end of the
+	// output is detected without a reader.
+	takeOver()
+
+	// ended returns a channel that is closed at the end of the output.
+	ended() <-chan struct{}
+
+	// detach ends the output after what was written so far. It reports whether
+	// a process still held the other end open.
+	detach() (held bool)
+}
+
+func newOutput(f *os.File, share bool) output {
+	if share {
+		return newShared(f)
+	}
+	return newStdout(f)
+}
+
 // stdout is the read end of the child's output. Its reader may be slow or
 // absent, and an unknown process may hold the other end open. Therefore, after
 // the exit, the contents of the pipe are moved to memory and the pipe is
@@ -22,15 +45,17 @@ type stdout struct {
 	end      chan struct{} // closed when the pipe is: at EOF, or by detach
 	detached chan struct{} // closed by detach at its end
 
-	mu    sync.Mutex // held while reading the pipe
-	f     *os.File
-	rest  []byte // moved from the pipe; precedes the contents of the pipe
-	ended bool   // f is closed
+	mu   sync.Mutex // held while reading the pipe
+	f    *os.File
+	rest []byte // moved from the pipe; precedes the contents of the pipe
+	shut bool   // f is closed
 }
 
 func newStdout(f *os.File) *stdout {
 	return &stdout{f: f, end: make(chan struct{}), detached: make(chan struct{})}
 }
+
+func (s *stdout) ended() <-chan struct{} { return s.end }
 
 func (s *stdout) Read(p []byte) (int, error) {
 	if len(p) == 0 {
@@ -58,7 +83,7 @@ func (s *stdout) Read(p []byte) (int, error) {
 func (s *stdout) fromRest(p []byte) (int, error) {
 	if len(s.rest) == 0 {
 		s.rest = nil
-		if s.ended {
+		if s.shut {
 			return 0, io.EOF
 		}
 		return 0, nil
@@ -90,7 +115,7 @@ func (s *stdout) detach() (held bool) {
 	}
 	defer s.mu.Unlock()
 	s.drain()
-	held = !s.ended
+	held = !s.shut
 	s.close()
 	return held
 }
@@ -99,7 +124,7 @@ func (s *stdout) detach() (held bool) {
 // maxPipe bytes, so that it returns even if a process keeps writing.
 func (s *stdout) drain() {
 	var buf [16 << 10]byte
-	for got := 0; !s.ended && got < maxPipe; {
+	for got := 0; !s.shut && got < maxPipe; {
 		n, err := readNow(s.f, buf[:])
 		got += n
 		s.rest = append(s.rest, buf[:n]...)
@@ -113,8 +138,8 @@ func (s *stdout) drain() {
 }
 
 func (s *stdout) close() {
-	if !s.ended {
-		s.ended = true
+	if !s.shut {
+		s.shut = true
 		s.f.Close()
 		close(s.end)
 	}

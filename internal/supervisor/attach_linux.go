@@ -1,13 +1,12 @@
 package supervisor
 
 import (
-	"encoding/json"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,28 +55,23 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(4 * takeoverTime))
-	_, refused := c.Write(appendJSON(nil, kindHello, greeting{Version: version, Nonce: r.Nonce})) // the answer contains the reason of a failure
-	w, fds, err := welcomed(c)
-	if err != nil {
-		err = errors.Join(err, refused)
-	}
+	g := greeting{Version: version, Nonce: r.Nonce, Direct: canReadDirectly()}
+	w, files, err := greet(c, g)
 	if err != nil {
 		return nil, nil, err
 	}
-	output, spool := fds[0], os.NewFile(uintptr(fds[1]), "spool")
-	defer spool.Close()
-	out, err := inherited(uintptr(output))
-	if err != nil {
-		return nil, nil, err
-	}
+	defer files.close()
 	_ = c.SetDeadline(time.Time{})
 	if !w.Whole {
-		out.Close()
 		return nil, nil, errors.New("supervisor: the turn was too long to be kept")
 	}
-	b, err := readBacklog(io.NewSectionReader(spool, 0, w.Spool))
+	notes := io.NewSectionReader(file(files[notesFile]), 0, w.Notes)
+	b, err := readBacklog(bufio.NewReader(notes), file(files[spoolFile]), w.End)
 	if err != nil {
-		out.Close()
+		return nil, nil, err
+	}
+	out, err := openOutput(files, b.From, w.End)
+	if err != nil {
 		return nil, nil, err
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
@@ -85,45 +79,6 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	ch.sent, ch.taken = w.Sent, w.Sent
 	ch.run()
 	return ch, b, nil
-}
-
-// welcomed reads the answer to a takeover: a frame with two descriptors.
-func welcomed(c *net.UnixConn) (w welcome, fds []int, err error) {
-	buf, rights := make([]byte, maxRecord), make([]byte, unix.CmsgSpace(2*4))
-	n, nr, _, _, err := c.ReadMsgUnix(buf, rights)
-	if err != nil {
-		return w, nil, err
-	}
-	if messages, err := unix.ParseSocketControlMessage(rights[:nr]); err == nil {
-		for _, m := range messages {
-			if got, err := unix.ParseUnixRights(&m); err == nil {
-				fds = append(fds, got...)
-			}
-		}
-	}
-	defer func() {
-		if err != nil {
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
-		}
-	}()
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	if n < headSize || kind(buf[0]) != kindHello {
-		return w, fds, errors.New("supervisor: no welcome")
-	}
-	if err := json.Unmarshal(buf[headSize:n], &w); err != nil {
-		return w, fds, fmt.Errorf("supervisor: welcome: %w", err)
-	}
-	if w.Refused != "" {
-		return w, fds, errors.New("supervisor: " + w.Refused)
-	}
-	if len(fds) != 2 {
-		return w, fds, errors.New("supervisor: no descriptors")
-	}
-	return w, fds, nil
 }
 
 // endTime bounds how long a supervisor may take to end its agent after a

@@ -31,8 +31,7 @@ type child struct {
 	kept       bool // the supervisor can be found again
 	redact     func([]byte) []byte
 	control    *net.UnixConn
-	output     *net.UnixConn
-	stdout     io.Reader
+	output     output
 	outbox     *proc.Outbox
 	reaped     <-chan struct{} // closed when the supervisor was waited for; nil if another process started it
 
@@ -87,52 +86,52 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 		return nil, failed(err)
 	}
 	defer theirControl.Close()
-	output, theirOutput, err := socketPair()
+	cmd, err := execute(k.Name, theirControl)
 	if err != nil {
 		control.Close()
 		return nil, failed(err)
 	}
-	defer theirOutput.Close()
-	closeBoth := func() { control.Close(); output.Close() }
-
-	cmd, err := execute(k.Name, theirControl, theirOutput)
-	if err != nil {
-		closeBoth()
-		return nil, failed(err)
-	}
 	theirControl.Close()
-	theirOutput.Close()
 	reaped := make(chan struct{})
 	self, _ := proc.Identify(cmd.Process.Pid)
 	go func() {
 		_ = cmd.Wait()
 		close(reaped)
 	}()
-	ch := newChild(c, control, output)
-	ch.supervisor, ch.reaped = self, reaped
 
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	w, err := ch.greet(greeting{Version: version, Nonce: rand.Text(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)}})
-	if !stop() || err != nil || w.Failed != nil {
-		_ = cmd.Process.Kill()
-		<-reaped
-		closeBoth()
-		ch.mark, ch.fence = w.Mark, w.Fence // the agent may have started already
-		_, _ = ch.sweep()
-		if k.Dir != "" {
-			_ = End(k) // ends what the supervisor's record names, if the supervisor wrote one
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case w.Failed != nil:
-			return nil, w.Failed.unpack()
-		}
-		return nil, failed(err)
+	w, files, err := greet(control, greeting{
+		Version: version, Nonce: rand.Text(), Direct: canReadDirectly(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)},
+	})
+	defer files.close()
+	var out output
+	if err == nil && w.Failed == nil {
+		out, err = openOutput(files, 0, 0)
 	}
+	ch := newChild(c, control, out)
+	ch.supervisor, ch.reaped = self, reaped
 	ch.pid, ch.mark, ch.fence, ch.kept = w.Pid, w.Mark, w.Fence, w.Kept
-	ch.run()
-	return ch, nil
+	if stop() && err == nil && w.Failed == nil {
+		ch.run()
+		return ch, nil
+	}
+	_ = cmd.Process.Kill()
+	<-reaped
+	control.Close()
+	if out != nil {
+		out.Close()
+	}
+	_, _ = ch.sweep() // the agent may have started already
+	if k.Dir != "" {
+		_ = End(k) // ends what the supervisor's record names, if the supervisor wrote one
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case w.Failed != nil:
+		return nil, w.Failed.unpack()
+	}
+	return nil, failed(err)
 }
 
 func failed(err error) error {
@@ -157,49 +156,21 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return ours, os.NewFile(uintptr(pair[1]), ""), nil
 }
 
-func newChild(c proc.Command, control, output *net.UnixConn) *child {
+func newChild(c proc.Command, control *net.UnixConn, out output) *child {
 	limit := int64(c.MaxOutbox)
 	if limit <= 0 {
 		limit = defaultMaxOutbox
 	}
 	return &child{
-		redact: c.Redact, control: control, output: output, stdout: ended{output}, max: limit,
+		redact: c.Redact, control: control, output: out, max: limit,
 		outbox: proc.NewOutbox(control, int(limit)+1<<20), // 1 MiB more than lines may use, for the frames that stop the agent
 		done:   make(chan struct{}), detached: make(chan struct{}),
 	}
 }
 
-// greet sends the greeting and returns the answer.
-func (ch *child) greet(g greeting) (welcome, error) {
-	var w welcome
-	if _, err := ch.control.Write(appendJSON(nil, kindHello, g)); err != nil {
-		return w, err
-	}
-	k, p, err := readFrame(ch.control)
-	if err == nil && k != kindHello {
-		err = errors.New("no welcome")
-	}
-	if err == nil {
-		err = json.Unmarshal(p, &w)
-	}
-	return w, err
-}
-
 func (ch *child) run() {
 	go ch.outbox.Run()
 	go ch.readLoop()
-}
-
-// ended is an output that ends with io.EOF after any error. The exit report
-// contains how the agent ended.
-type ended struct{ r io.Reader }
-
-func (e ended) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
-	if err != nil && n == 0 {
-		return 0, io.EOF
-	}
-	return n, nil
 }
 
 // readLoop dispatches the frames of the supervisor until its exit report, or
@@ -247,7 +218,7 @@ func (ch *child) onDisconnect() {
 	left, err := ch.sweep()
 	ch.exit.Status = proc.ExitStatus{Code: -1, Leftover: left}
 	ch.err = errors.Join(errors.New("the agent's supervisor has ended"), err)
-	ch.output.Close()
+	ch.output.cut()
 	ch.outbox.Abandon(proc.ErrStdinClosed)
 	close(ch.done)
 }
@@ -323,11 +294,11 @@ func (ch *child) Begin(point Checkpoint, after int64) {
 	if err != nil {
 		return // cannot fail: both fields marshal
 	}
-	_ = ch.outbox.Send(appendFrame(nil, kindBegin, offset(after), b))
+	_ = ch.outbox.Send(appendFrame(nil, kindBegin, offset(after), offset(ch.output.begin(after)), b))
 }
 
 // Stdout implements [Agent].
-func (ch *child) Stdout() io.Reader { return ch.stdout }
+func (ch *child) Stdout() io.Reader { return ch.output }
 
 // StderrTail implements [Agent].
 func (ch *child) StderrTail() string {
@@ -376,14 +347,13 @@ func (ch *child) releaseSupervisor() {
 		ch.outbox.Finish()
 		<-ch.outbox.Done() // closes control
 		if ch.exit.Status.Leftover > 0 {
-			ch.output.Close() // the supervisor stays; see relieve
+			ch.output.release() // the supervisor stays; see relieve
 			return
 		}
-		if !ch.supervisorEnds(outputTimeout) {
-			ch.output.Close()
-			if !ch.supervisorEnds(stopTimeout) {
-				ch.killSupervisor()
-			}
+		ended := ch.supervisorEnds(outputTimeout)
+		ch.output.release()
+		if !ended && !ch.supervisorEnds(stopTimeout) {
+			ch.killSupervisor()
 		}
 	})
 }
@@ -424,9 +394,9 @@ func (ch *child) Detach() bool {
 	}
 	ch.detaches.Do(func() {
 		close(ch.detached)
+		ch.output.Close()  // before the supervisor continues with the output
 		ch.outbox.Finish() // sent lines are still written
 		<-ch.outbox.Done()
-		ch.output.Close()
 	})
 	return true
 }

@@ -22,8 +22,8 @@ const itself = "/proc/self/exe"
 // imagePath the path of that descriptor. The descriptor's number in this
 // process cannot be used, because it may be overwritten between fork and exec.
 const (
-	imageFD   = 5
-	imagePath = "/proc/self/fd/5"
+	imageFD   = 4
+	imagePath = "/proc/self/fd/4"
 )
 
 // images returns the programs that can run as a supervisor, in the order in
@@ -65,13 +65,13 @@ func inMemory() *os.File {
 	return f
 }
 
-// execute starts a supervisor with these descriptors.
-func execute(name string, control, output *os.File) (cmd *exec.Cmd, err error) {
+// execute starts a supervisor with the descriptor of its connection.
+func execute(name string, control *os.File) (cmd *exec.Cmd, err error) {
 	err = &fs.PathError{Op: "open", Path: itself, Err: unix.ENOENT}
 	for _, program := range images() {
 		cmd = &exec.Cmd{
 			Path: imagePath, Args: []string{"runnel", procinfo.SuperviseCommand, name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
-			ExtraFiles: []*os.File{control, output, program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+			ExtraFiles: []*os.File{control, program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		}
 		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) { // some systems refuse to execute memory files
 			break

@@ -48,6 +48,13 @@ func playLoad(role string, args []string) bool {
 		for range mib {
 			_, _ = os.Stdout.Write(chunk)
 		}
+		if len(args) > 1 { // stays, and repeats what it reads
+			_, _ = io.Copy(os.Stdout, os.Stdin)
+		}
+	case "stream":
+		playStream(args)
+	case "drip":
+		playDrip(args[0])
 	case "exhausted":
 		exhausted(args[0])
 	default:
@@ -103,7 +110,9 @@ func TestStderrIsBounded(t *testing.T) {
 
 // The agent prints faster than the server reads. The agent must block. The
 // supervisor must not buffer unread output in memory.
-func TestSlowReaderPausesTheAgent(t *testing.T) {
+func TestSlowReaderPausesTheAgent(t *testing.T) { bothWays(t, checkSlowReaderPausesTheAgent) }
+
+func checkSlowReaderPausesTheAgent(t *testing.T) {
 	mib := often(1024, 96) // more than a spool holds
 	a := start(t, roleCommand("torrent", strconv.Itoa(mib)), Takeover{})
 	before, _ := peak(t, supervisorOf(a))
@@ -127,7 +136,9 @@ func TestSlowReaderPausesTheAgent(t *testing.T) {
 
 // No server is connected. The supervisor keeps the output in the spool, and the
 // server that takes over receives all of it.
-func TestSpoolKeepsOutputWithoutReader(t *testing.T) {
+func TestSpoolKeepsOutputWithoutReader(t *testing.T) { bothWays(t, checkSpoolKeepsOutputWithoutReader) }
+
+func checkSpoolKeepsOutputWithoutReader(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("torrent", "48"), k)
 	before, _ := peak(t, supervisorOf(a))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
 )
@@ -21,13 +22,44 @@ import (
 // roleVar is the variable that makes this test binary play an agent.
 const roleVar = "SUPERVISOR_TEST_ROLE"
 
+// relayVar makes a server of these tests show its descriptors; see hide.
+const relayVar = "SUPERVISOR_TEST_RELAY"
+
 func TestMain(m *testing.M) {
 	Main()
 	if role := os.Getenv(roleVar); role != "" {
 		play(role, os.Args[1:])
 		os.Exit(0)
 	}
+	hide(true)
 	goleak.VerifyTestMain(m)
+}
+
+// hide hides this process's descriptors from other processes, as a server does,
+// or shows them. A server that does not hide them has its output relayed.
+func hide(hidden bool) {
+	dumpable := uintptr(1)
+	if hidden {
+		dumpable = 0
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, dumpable, 0, 0, 0); err != nil {
+		panic(err)
+	}
+}
+
+// bothWays runs a test with an output that this process reads directly, and
+// with one that the supervisor relays.
+func bothWays(t *testing.T, f func(t *testing.T)) {
+	if !splices() {
+		t.Error("this system has no splice, so all tests run with a relay")
+	}
+	for name, hidden := range map[string]bool{"direct": true, "relayed": false} {
+		t.Run(name, func(t *testing.T) {
+			hide(hidden)
+			t.Cleanup(func() { hide(true) })
+			f(t)
+		})
+	}
 }
 
 func play(role string, args []string) {

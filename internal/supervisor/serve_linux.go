@@ -32,22 +32,20 @@ func Main() {
 	enabled.Store(true)
 }
 
-// The descriptors that a supervisor inherits.
-const (
-	controlFD = 3
-	outputFD  = 4
-)
+// controlFD is the descriptor of the connection that a supervisor inherits.
+const controlFD = 3
 
 // abandoned is the Ladder for an agent whose server has ended. It is short, but
 // lets the agent write its files.
 var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * time.Millisecond}
 
-// server is the state of a supervisor. Its goroutines are relay (the agent's
-// output), accept (takeovers), readLoop (one per connection), reportExit and,
-// while lines wait for the agent, reportTaken. All of them end with the
-// process.
+// server is the state of a supervisor. Its goroutines are accept (takeovers),
+// readLoop (one per connection), reportExit, relay (the agent's output, unless
+// the connected server reads it) and, while lines wait for the agent,
+// reportTaken. All of them end with the process.
 type server struct {
 	agent  *proc.Process
+	source source
 	trim   *trimmer
 	nonce  string
 	window time.Duration
@@ -55,19 +53,22 @@ type server struct {
 	finished chan struct{} // closed by finish
 
 	mu       sync.Mutex
-	changed  *sync.Cond // signals a change of control, output or over
+	changed  *sync.Cond // signals a change of control, output, relaying, halted or over
 	spool    *spool
 	control  *net.UnixConn // connection to the connected server, or nil
-	output   *net.UnixConn
-	sent     int64       // bytes of lines sent to the agent
-	sending  bool        // reportTaken is running
-	drained  bool        // the agent's output has ended
-	exit     *exitReport // nil until the agent has ended
-	exitSent bool        // exit was sent to the connected server, if any
-	stopping bool        // a server has asked the agent to end, so none can take over
-	over     bool        // no server can take over any more
-	ending   bool        // finished is closed
-	expiry   *time.Timer // timer of the takeover window
+	direct   bool          // the connected server reads the agent's output
+	output   *net.UnixConn // connection to which relay writes the output, or nil
+	relaying *os.File      // from which relay reads the output; nil if relay is not running
+	halted   bool          // relay must end
+	sent     int64         // bytes of lines sent to the agent
+	sending  bool          // reportTaken is running
+	drained  bool          // the agent's output has ended
+	exit     *exitReport   // nil until the agent has ended
+	exitSent bool          // exit was sent to the connected server, if any
+	stopping bool          // a server has asked the agent to end, so none can take over
+	over     bool          // no server can take over any more
+	ending   bool          // finished is closed
+	expiry   *time.Timer   // timer of the takeover window
 }
 
 // serve runs a supervisor and returns the exit code of its process.
@@ -76,31 +77,35 @@ func serve() int {
 	debug.SetGCPercent(10)   // the heap is nearly empty
 	debug.SetMaxThreads(200) // limits the damage of a bug
 	unix.CloseOnExec(controlFD)
-	unix.CloseOnExec(outputFD)
 	_ = unix.Close(imageFD) // no longer needed
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) // the agent would inherit ignored signals
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGXFSZ) // the agent would inherit ignored signals
 	if _, err := proc.BecomeSubreaper(); err != nil {
 		return 1
 	}
-	control, err1 := inherited(controlFD)
-	output, err2 := inherited(outputFD)
-	if err1 != nil || err2 != nil {
+	control, err := inherited(controlFD)
+	if err != nil {
 		return 1
 	}
 	g, err := hello(control)
 	if err != nil || g.Start == nil || g.Version != version {
 		return 1
 	}
-	s, err := begin(g, control, output)
+	s, err := begin(g)
 	if err != nil {
 		_, _ = control.Write(appendJSON(nil, kindHello, welcome{Failed: packFailure(err)}))
 		return 1
 	}
-	defer s.open(g.Start)()
-	_, _ = control.Write(appendJSON(nil, kindHello, welcome{Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0, Whole: true}))
+	ln, shut := s.open(g.Start)
+	defer shut()
+	if err := s.handOver(control, g); err != nil {
+		_ = s.agent.Stop(context.Background(), proc.Now)
+		return 1
+	}
+	if ln != nil {
+		go s.accept(ln)
+	}
 	go s.readLoop(control)
-	go s.relay()
 	go s.reportExit()
 	s.handleTerm()
 	<-s.finished
@@ -134,35 +139,27 @@ func hello(c *net.UnixConn) (greeting, error) {
 }
 
 // begin starts the agent.
-func begin(g greeting, control, output *net.UnixConn) (*server, error) {
-	memory, err := spoolFile()
+func begin(g greeting) (*server, error) {
+	spool, err := newSpool(maxSpool)
+	var pipe [2]int
+	if err == nil {
+		err = unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
+	}
 	if err != nil {
 		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
 	}
 	c := g.Start.Command
-	c.Sole, c.DieWithParent, c.Fence = true, true, true
+	c.Sole, c.DieWithParent, c.Fence, c.ShareStdout = true, true, true, true
 	agent, err := proc.Start(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
 	s := &server{
-		agent: agent, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window), finished: make(chan struct{}),
-		spool: newSpool(memory, spoolFile, maxSpool), control: control, output: output,
+		agent: agent, source: source{agent.StdoutFile(), pipe}, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
+		finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s, nil
-}
-
-// spoolFile returns a new file in memory.
-func spoolFile() (file, error) {
-	fd, err := unix.MemfdCreate("spool", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL) // some systems require this flag
-	if errors.Is(err, unix.EINVAL) {                                            // Linux before 6.3
-		fd, err = unix.MemfdCreate("spool", unix.MFD_CLOEXEC)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "spool"), nil
 }
 
 // handleTerm ends the agent when this process receives SIGTERM.
@@ -175,57 +172,13 @@ func (s *server) handleTerm() {
 	}()
 }
 
-// relay passes the agent's output to the connected server and adds it to the
-// spool.
-func (s *server) relay() {
-	buf := make([]byte, relaySize)
-	for {
-		s.await(len(buf))
-		n, err := s.agent.Stdout().Read(buf)
-		if n > 0 {
-			if to := s.addOutput(buf[:n]); to != nil {
-				_, _ = to.Write(buf[:n]) // after an error readLoop detects the disconnect, and the spool has the output
-			}
-		}
-		if err != nil {
-			break
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drained = true
-	if s.output != nil {
-		s.output.Close()
-	}
-	s.finish()
-}
-
 // finish lets the process end when no server needs it any more. The caller
 // holds s.mu.
 func (s *server) finish() {
-	if s.over && s.exitSent && s.drained && !s.ending {
+	if s.over && s.exitSent && (s.drained || s.output == nil) && !s.ending {
 		s.ending = true
 		close(s.finished)
 	}
-}
-
-// await returns when n bytes of output can be spooled or passed on.
-func (s *server) await(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.output == nil && !s.over && !s.spool.room(n) {
-		s.changed.Wait()
-	}
-}
-
-// addOutput adds output to the spool and returns the connection to which it
-// must be written, or nil.
-func (s *server) addOutput(p []byte) *net.UnixConn {
-	s.trim.note()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spool.output(p, time.Now())
-	return s.output
 }
 
 // readLoop dispatches the frames of a server until it disconnects.
@@ -253,12 +206,16 @@ func (s *server) dispatch(k kind, p []byte) error {
 		}
 		s.line(line, after)
 	case kindBegin:
-		after, point, err := cutOffset(p)
+		after, p, err := cutOffset(p)
+		if err != nil {
+			return err
+		}
+		lost, point, err := cutOffset(p)
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
-		s.spool.begin(point, after, time.Now())
+		s.spool.begin(point, after, lost, time.Now())
 		s.mu.Unlock()
 	case kindClose:
 		s.agent.CloseStdin()
@@ -281,7 +238,7 @@ func (s *server) dispatch(k kind, p []byte) error {
 func (s *server) line(line []byte, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spool.add(recordIn, after, time.Now(), line)
+	s.spool.note(note{what: noteLine, place: after, at: time.Now(), p: line})
 	s.sent += int64(len(line))
 	_ = s.agent.Send(line) // an agent that cannot be written to is about to end
 	if !s.sending {
@@ -323,7 +280,12 @@ func (s *server) onDisconnect(c *net.UnixConn) {
 	s.control = nil
 	s.changed.Broadcast()
 	if s.over {
-		return // output that is still being sent belongs to the last reader
+		return // output that is still being sent or read belongs to the last server
+	}
+	if s.direct {
+		s.direct = false
+		s.recoverOutput()
+		s.startRelay()
 	}
 	if s.output != nil {
 		s.output.Close()

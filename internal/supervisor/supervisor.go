@@ -6,16 +6,26 @@
 //     detach itself;
 //   - it ends the agent and its descendants when the server disconnects, at
 //     once or after Takeover.Window unless another server takes over;
-//   - it relays the agent's input and output. It keeps everything since the
-//     start of the turn in its spool, from which a server that takes over
-//     continues.
+//   - it passes on the agent's input, and keeps the spool: everything that
+//     passed since the start of the turn. A server that takes over continues
+//     from there.
+//
+// The agent's output does not pass through the supervisor while a server is
+// connected. The server moves the output from the agent's socket to the spool,
+// a file in memory that both processes hold, and reads it there. The supervisor
+// sleeps until its connection to the server breaks. Then it reads the output
+// itself. Whichever process is killed, at whatever moment, what the agent has
+// printed is in the spool or still in the socket. Where the server cannot do
+// this (see canReadDirectly), the supervisor relays the output.
 //
 // Supervisors exist only on Linux, in a program whose main calls Main.
 // Elsewhere Start runs the agent directly with package proc.
 //
-// The protocol is in wire.go, the spool in spool.go, the supervisor process in
-// serve_linux.go, the server's side in child_linux.go, and the search for a
-// running supervisor in record_linux.go and attach_linux.go.
+// The protocol is in wire.go, the supervisor process in serve_linux.go, its
+// spool in spool_linux.go and backlog.go, and its relay in relay_linux.go. The
+// server's side is in child_linux.go, its reading of the output in
+// spliced_linux.go, and the search for a running supervisor in record_linux.go
+// and attach_linux.go.
 package supervisor
 
 import (

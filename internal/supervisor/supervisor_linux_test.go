@@ -28,6 +28,7 @@ func playHere(role string, args []string) {
 	}
 	switch role {
 	case "server": // starts an agent, prints the agent's output, and waits to be killed
+		hide(os.Getenv(relayVar) == "")
 		window, _ := time.ParseDuration(args[1])
 		a, err := Start(context.Background(), roleCommand(args[2], args[3:]...), Takeover{Dir: args[0], Name: "one", Window: window})
 		if err != nil {
@@ -45,6 +46,9 @@ func playHere(role string, args []string) {
 			go a.Stop(context.Background(), proc.Ladder{Interrupt: time.Minute})
 		}
 		_, _ = io.Copy(os.Stdout, out)
+	case "successor":
+		hide(os.Getenv(relayVar) == "")
+		playSuccessor(args[0])
 	case "marked": // starts two processes that detach themselves but keep their environment
 		self, _ := os.Executable()
 		cmd := exec.Command("/bin/sh", "-c", `(setsid `+self+` &); (`+self+` &)`)
@@ -133,7 +137,9 @@ func allGone(t testing.TB, pids []int) {
 
 func supervisorOf(a Agent) int { return a.(*child).supervisor.Pid }
 
-func TestRelay(t *testing.T) {
+func TestLinesPassBothWays(t *testing.T) { bothWays(t, checkLines) }
+
+func checkLines(t *testing.T) {
 	a := start(t, roleCommand("echo"), Takeover{})
 	for i := range 100 {
 		line := fmt.Sprintf("line %d %s\n", i, strings.Repeat("x", i*100))
@@ -146,7 +152,9 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-func TestExitIsTold(t *testing.T) {
+func TestExitIsTold(t *testing.T) { bothWays(t, checkExitIsTold) }
+
+func checkExitIsTold(t *testing.T) {
 	a := start(t, roleCommand("exit", "3"), Takeover{})
 	if st := wait(t, a); st.Code != 3 || st.Signal != "" {
 		t.Errorf("status is %+v", st)
@@ -175,7 +183,9 @@ func TestStartErrorsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestAllOutputBeforeTheEnd(t *testing.T) {
+func TestAllOutputBeforeTheEnd(t *testing.T) { bothWays(t, checkAllOutputBeforeTheEnd) }
+
+func checkAllOutputBeforeTheEnd(t *testing.T) {
 	for _, n := range []int{5000, 500000} {
 		a := start(t, roleCommand("flood", strconv.Itoa(n)), Takeover{})
 		if n == 5000 {
@@ -188,7 +198,9 @@ func TestAllOutputBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func TestStopEndsTheWholeProcessTree(t *testing.T) {
+func TestStopEndsTheWholeProcessTree(t *testing.T) { bothWays(t, checkStopEndsTheWholeProcessTree) }
+
+func checkStopEndsTheWholeProcessTree(t *testing.T) {
 	a := start(t, roleCommand("zoo"), Takeover{})
 	pids := readyPids(t, a.Stdout(), 4)
 	if err := a.Stop(t.Context(), proc.Now); err != nil {
@@ -204,12 +216,22 @@ func TestStopEndsTheWholeProcessTree(t *testing.T) {
 // serverRole runs a server in a process of its own, which a test can kill.
 func serverRole(t testing.TB, dir, window, role string, args ...string) (*exec.Cmd, io.Reader) {
 	t.Helper()
+	return testServer(t, dir, "server", append([]string{dir, window, role}, args...)...)
+}
+
+// testServer runs a role in a process of its own as a server for an agent in
+// dir.
+func testServer(t testing.TB, dir, role string, args ...string) (*exec.Cmd, io.Reader) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append([]string{dir, window, role}, args...)...)
-	cmd.Env = []string{roleVar + "=server"}
+	cmd := exec.Command(self, args...)
+	cmd.Env = []string{roleVar + "=" + role}
+	if !canReadDirectly() {
+		cmd.Env = append(cmd.Env, relayVar+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -251,7 +273,9 @@ func TestWindowEndsWithoutAServer(t *testing.T) {
 	}
 }
 
-func TestTakeover(t *testing.T) {
+func TestTakeover(t *testing.T) { bothWays(t, checkTakeover) }
+
+func checkTakeover(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := serverRole(t, dir, "1m", "ticker")
 	if got := readLine(t, out); got != "0 first" {
@@ -332,7 +356,9 @@ func TestAgentThatIsBeingStoppedIsNotTakenOver(t *testing.T) {
 
 // The output and the exit status of an agent that ends while no server is
 // connected are not lost.
-func TestTakeoverAfterTheEnd(t *testing.T) {
+func TestTakeoverAfterTheEnd(t *testing.T) { bothWays(t, checkTakeoverAfterTheEnd) }
+
+func checkTakeoverAfterTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	k := Takeover{Dir: dir, Name: "one", Window: time.Minute}
 	a := start(t, roleCommand("flood", "100000"), k)
@@ -354,6 +380,10 @@ func TestTakeoverAfterTheEnd(t *testing.T) {
 }
 
 func TestAgentEndsWithItsKilledSupervisor(t *testing.T) {
+	bothWays(t, checkAgentEndsWithItsKilledSupervisor)
+}
+
+func checkAgentEndsWithItsKilledSupervisor(t *testing.T) {
 	stop, err := proc.BecomeSubreaper()
 	if err != nil {
 		t.Fatal(err)
@@ -427,6 +457,32 @@ func TestRecordOfAForeignProcessIsIgnored(t *testing.T) {
 			t.Fatalf("%s: ended", what)
 		}
 	}
+}
+
+// A supervisor of another version keeps another spool. The next server does not
+// take it over, and ends it.
+func TestSupervisorOfAnotherVersionIsNotTakenOver(t *testing.T) {
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	a := start(t, roleCommand("deaf"), k)
+	pids := readyPids(t, a.Stdout(), 1)
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	r, err := k.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Version = version - 1
+	if err := k.write(r); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Attach(k, nil); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("taken over: %v", err)
+	}
+	if err := End(k); err != nil {
+		t.Error(err)
+	}
+	allGone(t, append(pids, r.Supervisor.Pid))
 }
 
 // A process that an agent started finds the socket, but cannot take over.
@@ -515,7 +571,9 @@ func TestStartWhateverDescriptorsAreFree(t *testing.T) {
 }
 
 // A server that takes over waits until the previous server has disconnected.
-func TestTakeoverWaitsForTheOneBefore(t *testing.T) {
+func TestTakeoverWaitsForTheOneBefore(t *testing.T) { bothWays(t, checkTakeoverWaitsForTheOneBefore) }
+
+func checkTakeoverWaitsForTheOneBefore(t *testing.T) {
 	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
 	before := start(t, roleCommand("ticker"), k)
 	type taken struct {
@@ -558,89 +616,6 @@ func sockets(pid int) (n int) {
 		}
 	}
 	return n
-}
-
-// While a server reads a backlog, the supervisor continues. It drops the turn
-// from its own spool when the spool is full, and the backlog stays complete.
-func TestBacklogStaysWhileItIsRead(t *testing.T) {
-	f, err := spoolFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSpool(f, spoolFile, 1<<10)
-	for s.room(100) {
-		s.output([]byte(strings.Repeat("x", 99)+"\n"), time.Now())
-	}
-	lines, size := int(s.out/100), s.size
-	taken, err := unix.Dup(int(s.f.(*os.File).Fd())) // as a takeover passes it on
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := os.NewFile(uintptr(taken), "")
-	defer theirs.Close()
-	s.shared = true
-	s.output([]byte(strings.Repeat("x", 999)+"\n"), time.Now())
-	if s.whole {
-		t.Fatal("there was room")
-	}
-	b, err := readBacklog(io.NewSectionReader(theirs, 0, size))
-	if err != nil || len(b.Lines) != lines {
-		t.Errorf("%d of %d lines, %v", len(b.Lines), lines, err)
-	}
-	s.begin([]byte("{}"), s.out, time.Now())
-	if !s.whole || s.size == 0 {
-		t.Error("no turn was begun")
-	}
-	_ = s.f.Close()
-}
-
-// If no new file can be created, the supervisor appends to the file that a
-// server is reading, and removes nothing from it.
-func TestBacklogStaysWhenNoFileCanBeCreated(t *testing.T) {
-	f, err := spoolFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	failing := true
-	s := newSpool(f, func() (file, error) {
-		if failing {
-			return nil, unix.EMFILE
-		}
-		return spoolFile()
-	}, 1<<10)
-	s.output([]byte("one\n"), time.Now())
-	size := s.size
-	taken, err := unix.Dup(int(f.(*os.File).Fd())) // as a takeover passes it on
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := os.NewFile(uintptr(taken), "")
-	defer theirs.Close()
-	s.shared = true
-	intact := func() {
-		t.Helper()
-		b, err := readBacklog(io.NewSectionReader(theirs, 0, size))
-		if err != nil || len(b.Lines) != 1 || string(b.Lines[0].Text) != "one\n" {
-			t.Errorf("the server reads %+v, %v", b, err)
-		}
-	}
-	s.begin([]byte("{}"), s.out, time.Now()) // of another turn
-	s.output([]byte("two\n"), time.Now())
-	intact()
-	b, err := readBacklog(io.NewSectionReader(f.(*os.File), 0, s.size))
-	if err != nil || !s.whole || !b.Known || len(b.Lines) != 1 || string(b.Lines[0].Text) != "two\n" {
-		t.Errorf("the next server would read %+v, %v; whole: %v", b, err, s.whole)
-	}
-	s.output([]byte(strings.Repeat("x", 1<<10)+"\n"), time.Now()) // does not fit
-	if intact(); s.whole {
-		t.Error("there was room")
-	}
-	failing = false
-	s.begin([]byte("{}"), s.out, time.Now())
-	if intact(); !s.whole || s.shared {
-		t.Errorf("whole: %v, shared: %v", s.whole, s.shared)
-	}
-	_ = s.f.Close()
 }
 
 func TestKeepInADirectoryBesideUs(t *testing.T) {

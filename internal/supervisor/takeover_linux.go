@@ -14,17 +14,17 @@ import (
 
 // open writes the record and listens for servers that take over, if Takeover
 // asks for it. shut undoes both. If open fails, the agent still runs, but ends
-// with the server that started it.
-func (s *server) open(to *toStart) (shut func()) {
+// with the server that started it; ln is nil then.
+func (s *server) open(to *toStart) (ln *net.UnixListener, shut func()) {
 	if to.Dir == "" || s.window <= 0 {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
 	k := Takeover{Dir: to.Dir, Name: to.Name}
 	self, ok := proc.Identify(os.Getpid())
 	if !ok {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
 	r := Record{Version: version, Supervisor: self, Boot: procinfo.BootID(), Nonce: s.nonce, Mark: s.agent.Mark(), Fence: s.agent.Fence()}
 	ln, err := k.listen()
@@ -35,10 +35,9 @@ func (s *server) open(to *toStart) (shut func()) {
 	}
 	if err != nil {
 		s.window = 0
-		return func() {}
+		return nil, func() {}
 	}
-	go s.accept(ln)
-	return func() {
+	return ln, func() {
 		ln.Close()
 		k.remove(r.Nonce)
 	}
@@ -75,17 +74,7 @@ func (s *server) takeover(c *net.UnixConn) error {
 	case g.Nonce != s.nonce:
 		return fmt.Errorf("this is another supervisor")
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(pair[1])
-	output, err := inherited(uintptr(pair[0]))
-	if err != nil {
-		return err
-	}
-	if err := s.handOver(c, output, pair[1]); err != nil {
-		output.Close()
+	if err := s.handOver(c, g); err != nil {
 		return err
 	}
 	go s.readLoop(c)
@@ -112,11 +101,24 @@ func (s *server) awaitLeave() {
 	}
 }
 
-// handOver hands the agent over to the server at the other end of c.
-func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
+// handOver connects the server at the other end of c, which has sent g.
+func (s *server) handOver(c *net.UnixConn, g greeting) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awaitLeave()
+	if g.Direct {
+		s.stopRelay()
+	}
+	err := s.welcome(c, g)
+	if !s.direct {
+		s.startRelay()
+	}
+	return err
+}
+
+// welcome answers a greeting with the descriptors of the output and of the
+// spool. The caller holds s.mu.
+func (s *server) welcome(c *net.UnixConn, g greeting) error {
 	_ = c.SetDeadline(time.Now().Add(takeoverTime))
 	switch {
 	case s.control != nil:
@@ -124,21 +126,37 @@ func (s *server) handOver(c, output *net.UnixConn, theirs int) error {
 	case s.over, s.stopping:
 		return fmt.Errorf("the agent is being ended")
 	}
-	w := welcome{
-		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Spool: s.spool.size, Whole: s.spool.whole, Sent: s.sent,
+	files := []int{outputFile: s.source.fd(), spoolFile: int(s.spool.output.Fd()), notesFile: int(s.spool.notes.Fd()), pipeRead: s.source.pipe[0], pipeWrite: s.source.pipe[1]}
+	var output *net.UnixConn
+	if !g.Direct {
+		ours, theirs, err := socketPair()
+		if err != nil {
+			return err
+		}
+		defer theirs.Close()
+		output, files[outputFile] = ours, int(theirs.Fd())
+		files = files[:pipeRead]
+		if g.Start != nil {
+			files = files[:spoolFile]
+		}
 	}
-	frame := appendJSON(nil, kindHello, w)
-	rights := unix.UnixRights(theirs, int(s.spool.f.(*os.File).Fd()))
-	if n, _, err := c.WriteMsgUnix(frame, rights, nil); err != nil || n != len(frame) {
+	frame := appendJSON(nil, kindHello, welcome{
+		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0,
+		Whole: s.spool.whole(), Notes: s.spool.noted, End: s.spool.end, Sent: s.sent,
+	})
+	if n, _, err := c.WriteMsgUnix(frame, unix.UnixRights(files...), nil); err != nil || n != len(frame) {
+		if output != nil {
+			output.Close()
+		}
 		return fmt.Errorf("hand over: %w", err)
 	}
 	_ = c.SetDeadline(time.Time{})
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.control, s.output, s.spool.shared = c, output, true
+	s.control, s.output, s.direct = c, output, g.Direct
 	s.changed.Broadcast()
-	if s.drained {
+	if s.drained && output != nil {
 		output.Close()
 	}
 	if s.exit != nil {

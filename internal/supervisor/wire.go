@@ -13,7 +13,12 @@ import (
 
 // version is the version of frames, record and spool. A server ends a
 // supervisor of another version instead of taking it over.
-const version = 1
+const version = 2
+
+// maxSpool bounds the output of a turn and, separately, its notes, in bytes. A
+// longer turn cannot be taken over. While no server is connected, the
+// supervisor stops reading the agent's output at this bound.
+const maxSpool = 64 << 20
 
 // A frame consists of its kind, the length of its payload in four bytes, and
 // the payload. The agent's output has a separate socket and no frames.
@@ -23,7 +28,7 @@ type kind byte
 const (
 	kindHello kind = 'H' // first frame in both directions: a greeting or a welcome, in JSON
 	kindLine  kind = 'L' // to the agent: after, in eight bytes, and the line
-	kindBegin kind = 'B' // a turn begins: after, in eight bytes, and the Checkpoint, JSON
+	kindBegin kind = 'B' // a turn begins: after and lost (see spool.begin), in eight bytes each, and the Checkpoint, JSON
 	kindClose kind = 'C' // close the agent's input after what was sent
 	kindStop  kind = 'S' // a proc.Ladder, JSON
 	kindQuit  kind = 'Q' // the spool is no longer needed
@@ -41,6 +46,7 @@ const (
 type greeting struct {
 	Version int      `json:"version"`
 	Nonce   string   `json:"nonce"`
+	Direct  bool     `json:"direct"`          // the server moves the output to the spool itself; else the supervisor relays it
 	Start   *toStart `json:"start,omitempty"` // set only by the server that starts the agent
 }
 
@@ -51,8 +57,8 @@ type toStart struct {
 	Window  int64        `json:"window"` // nanoseconds
 }
 
-// welcome answers a greeting. On a takeover it comes with the descriptors of
-// the output and of the spool.
+// welcome answers a greeting. Unless it reports a failure, it comes with
+// descriptors.
 type welcome struct {
 	Refused string        `json:"refused,omitempty"`
 	Failed  *startFailure `json:"failed,omitempty"`
@@ -60,10 +66,23 @@ type welcome struct {
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
 	Kept    bool          `json:"kept"`  // the supervisor can be found again
-	Spool   int64         `json:"spool"` // bytes of the spool that precede the output
-	Whole   bool          `json:"whole"` // the spool contains everything since the last Begin
+	Whole   bool          `json:"whole"` // the spool has everything since the last Begin
+	Notes   int64         `json:"notes"` // size of the notes
+	End     int64         `json:"end"`   // position in the output up to which the spool has it, and at which the output continues
 	Sent    int64         `json:"sent"`  // bytes of lines sent to the agent so far
 }
+
+// The descriptors of a welcome. It has only the first one if the server that
+// starts the agent does not read the output directly, and the first three if a
+// server that takes over does not.
+const (
+	outputFile = iota // socket with the agent's output
+	spoolFile         // the output that was moved, by position; see spool
+	notesFile         // the notes
+	pipeRead          // the pipe through which a server moves the output
+	pipeWrite
+	allFiles
+)
 
 // startFailure is the wire form of a proc.StartError.
 type startFailure struct {
