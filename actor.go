@@ -33,59 +33,6 @@ type facts struct {
 	config []event.ConfigOption
 }
 
-// loop owns the session's state and its log.
-func (s *Session) loop() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var death time.Time
-	if s.cfg.Lifetime > 0 {
-		death = time.Now().Add(s.cfg.Lifetime)
-	}
-	for {
-		if len(s.closing) > 0 && s.link == nil && s.opening == nil {
-			s.exit()
-			return
-		}
-		due := s.due(death)
-		if due.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(due))
-		}
-		var in <-chan arrival
-		if s.link != nil {
-			in = s.link.in
-		}
-		select {
-		case m := <-s.box:
-			s.handle(m)
-		case a := <-in:
-			s.drain(a)
-		case o := <-s.opened:
-			s.attach(o)
-		case now := <-timer.C:
-			if !death.IsZero() && !now.Before(death) {
-				death = time.Time{}
-				s.expire(now)
-			}
-			s.tick(now)
-		}
-	}
-}
-
-// exit waits for the helper goroutines, stores the final status and then
-// replies to the pending Close calls.
-func (s *Session) exit() {
-	s.stop()
-	s.helpers.Wait()
-	s.final = s.status()
-	s.final.State = event.StateDead
-	close(s.ended)
-	for _, reply := range s.closing {
-		reply <- nil
-	}
-}
-
 func (s *Session) handle(m message) {
 	switch m := m.(type) {
 	case sendMsg:
@@ -109,8 +56,6 @@ func (s *Session) handle(m message) {
 			return
 		}
 		m.reply <- answer[event.Approval]{value: a}
-	case verdictMsg:
-		s.judged(m)
 	case checkMsg:
 		_, err := s.checkTurnSettings(m.set)
 		m.reply <- answer[struct{}]{err: err}
@@ -139,31 +84,34 @@ func (s *Session) handle(m message) {
 	}
 }
 
-// drain processes a and the events queued after it, at most 256 in total, and
-// appends the results to the log in one batch.
-func (s *Session) drain(a arrival) {
+// receive processes an event of the agent, or the error with which its events
+// ended, and the events that the link has in memory after it, at most 256 in
+// all. It appends the results to the log in one batch. It returns false if the
+// session takes no more events from the link.
+func (s *Session) receive(l *link, ev event.Event, err error) (more bool) {
 	const batch = 256
-	in := s.link.in
-	for n := 1; ; n++ {
-		if a.err != nil {
-			s.onAgentExit(a.err)
-			s.flush()
-			return
+	if s.take(s.ctx) != nil {
+		return false
+	}
+	defer s.pass()
+	for n, ok := 1, true; ok && s.link == l; n++ {
+		for _, a := range l.screened(ev, err) {
+			if a.err != nil {
+				s.onAgentExit(a.err)
+				_ = s.flush()
+				return false
+			}
+			s.handleEvent(a.ev)
 		}
-		s.handleEvent(a.ev)
 		if n == batch {
 			break
 		}
-		select {
-		case a = <-in:
-			continue
-		default:
-		}
-		break
+		ev, err, ok = l.buffered()
 	}
 	if s.flush() == nil {
 		s.enforce()
 	}
+	return s.link == l
 }
 
 // enforce ends a turn for which Config.Exceeded returns an error. It also stops
@@ -172,11 +120,11 @@ func (s *Session) enforce() {
 	if s.cfg.Exceeded == nil {
 		return
 	}
-	for _, lt := range slices.Clone(s.live) {
+	for _, lt := range s.live {
 		if lt.rules.ended {
 			continue
 		}
-		if err := s.cfg.Exceeded(lt.rules.turn); err != nil {
+		if err := s.cfg.Exceeded(lt.rules.turn); err != nil { // fail changes s.live
 			s.fail(lt, err)
 			s.endTurns(errDismissed())
 			return

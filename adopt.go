@@ -70,8 +70,8 @@ func factKey(b event.Body) string {
 }
 
 // adopt takes over the agent that an earlier server process left running. If
-// there is none, adopt returns an error and leaves s as it was. The caller must
-// not have started loop yet.
+// there is none, adopt returns an error and leaves s as it was. The caller holds
+// the baton.
 func (s *Session) adopt(ctx context.Context) error {
 	a, ok := s.provider.(Adopter)
 	if !ok {

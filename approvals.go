@@ -48,10 +48,7 @@ func (s *Session) judge(ctx context.Context, a event.Approval) {
 	ctx, done := context.WithTimeout(ctx, judgeTimeout)
 	defer done()
 	d, ok := s.cfg.Judge(ctx, a)
-	select {
-	case s.box <- verdictMsg{a.ID, d.onBehalf(a), ok}:
-	case <-s.ended:
-	}
+	s.do(func() { s.judged(verdictMsg{a.ID, d.onBehalf(a), ok}) })
 }
 
 // judged applies the verdict of Config.Judge. It drops a verdict for an

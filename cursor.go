@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // Bounds of one batch of a [Cursor]. A slow reader holds at most one batch in
@@ -67,8 +68,34 @@ func (c *Cursor) NextUntil(ctx context.Context, deadline time.Time) ([]event.Eve
 // Read returns the next batch without waiting. At the end of the log it returns
 // no events. The batch is valid until the next call.
 func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
-	evs, size, at := c.batch[:0], 0, c.at
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	evs := c.batch[:0]
 	clear(evs[:cap(evs)])
+	if log, ok := c.log.(store.TailReader); ok {
+		if evs, ok := log.Tail(c.session, c.at, evs, batchEvents, batchBytes); ok {
+			c.keep(evs)
+			if len(evs) > 0 {
+				c.at = evs[len(evs)-1].Seq
+			}
+			return evs, nil
+		}
+	}
+	return c.readLog(ctx, evs)
+}
+
+// keep keeps the memory of a batch for the next one, unless it is large.
+func (c *Cursor) keep(evs []event.Event) {
+	if c.batch = evs; cap(evs) > batchKept {
+		c.batch = nil
+	}
+}
+
+// readLog is Read for a log that does not have the events in memory. It appends
+// them to evs.
+func (c *Cursor) readLog(ctx context.Context, evs []event.Event) ([]event.Event, error) {
+	size, at := 0, c.at
 	var failed error
 	for ev, err := range c.log.Read(ctx, c.session, c.at) {
 		if err != nil {
@@ -80,9 +107,7 @@ func (c *Cursor) Read(ctx context.Context) ([]event.Event, error) {
 			break
 		}
 	}
-	if c.batch = evs; cap(evs) > batchKept {
-		c.batch = nil
-	}
+	c.keep(evs)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

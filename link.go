@@ -10,14 +10,16 @@ import (
 )
 
 // A link is the session's connection to one running agent. Its goroutine read
-// calls Conn.Next. It ends when Next returns an error or quit is closed.
+// waits in Conn.Next, and becomes the session's actor for the events that
+// arrive. It ends when Next returns an error or the session has unlinked it.
 type link struct {
 	conn    Conn
-	in      chan arrival
-	quit    chan struct{} // closed once loop no longer receives from in
-	closing bool          // beginClose was called; used by loop only
-	filter  Filter        // of the agent's events; used by read only
-	out     []arrival     // buffer of screened; used by read only
+	memory  BufferedConn  // conn; nil if it is no BufferedConn
+	ahead   chan arrival  // what readAhead has read; nil if conn is a BufferedConn
+	quit    chan struct{} // closed once the session takes no more events from the link
+	closing bool          // beginClose was called; used by the actor only
+	filter  Filter        // of the agent's events; used by the actor only
+	out     []arrival     // buffer of screened; used by the actor only
 	closed  chan struct{} // closed once Conn.Close has returned
 	release func()        // returned by Config.Reserve
 }
@@ -37,20 +39,65 @@ func newLink(s *Session, conn Conn, release func()) *link {
 
 // makeLink returns a link that does not read until its start is called.
 func makeLink(s *Session, conn Conn, release func()) *link {
-	return &link{conn: conn, release: release, in: make(chan arrival, 256), quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
+	l := &link{conn: conn, release: release, quit: make(chan struct{}), closed: make(chan struct{}), filter: s.opt.filter()}
+	var ok bool
+	if l.memory, ok = conn.(BufferedConn); !ok {
+		l.ahead = make(chan arrival, 256)
+	}
+	return l
 }
 
-func (l *link) start(s *Session) { s.helpers.Go(func() { l.read(s.ctx) }) }
+func (l *link) start(s *Session) {
+	if l.ahead != nil {
+		s.helpers.Go(func() { l.readAhead(s.ctx) })
+	}
+	s.helpers.Go(func() { l.read(s) })
+}
 
-func (l *link) read(ctx context.Context) {
+func (l *link) read(s *Session) {
+	for {
+		ev, err := l.next(s.ctx)
+		if !s.receive(l, ev, err) {
+			return
+		}
+	}
+}
+
+// next waits for the next event.
+func (l *link) next(ctx context.Context) (event.Event, error) {
+	if l.ahead == nil {
+		return l.conn.Next(ctx)
+	}
+	select {
+	case a := <-l.ahead:
+		return a.ev, a.err
+	case <-l.quit:
+		return event.Event{}, errEnded()
+	}
+}
+
+// buffered returns what next would return, if that does not wait.
+func (l *link) buffered() (ev event.Event, err error, ok bool) {
+	if l.ahead == nil {
+		ev, ok = l.memory.Buffered()
+		return ev, nil, ok
+	}
+	select {
+	case a := <-l.ahead:
+		return a.ev, a.err, true
+	default:
+		return event.Event{}, nil, false
+	}
+}
+
+// readAhead reads the events of a Conn that does not tell what it has in memory.
+func (l *link) readAhead(ctx context.Context) {
 	for {
 		ev, err := l.conn.Next(ctx)
-		for _, a := range l.screened(ev, err) {
-			select {
-			case l.in <- a:
-			case <-l.quit:
-				return
-			}
+		select {
+		case l.ahead <- arrival{ev, err}:
+		case <-l.quit:
+			return
 		}
 		if err != nil {
 			return
@@ -97,8 +144,8 @@ type openedMsg struct {
 	err     error
 }
 
-// open begins to start an agent unless a start is already under way. The result
-// arrives on the channel opened. The start waits until the previous agent has
+// open begins to start an agent unless a start is already under way. attach
+// receives the result. The start waits until the previous agent has
 // exited, because a conversation must have only one writer.
 func (s *Session) open() {
 	if s.opening != nil {
@@ -118,7 +165,7 @@ func (s *Session) open() {
 		<-before
 		release, err := s.cfg.Reserve(false)
 		if err != nil {
-			s.opened <- openedMsg{opt: opt, err: err}
+			s.do(func() { s.attach(openedMsg{opt: opt, err: err}) })
 			return
 		}
 		conn, err := startConn(ctx, s.provider, opt)
@@ -131,7 +178,7 @@ func (s *Session) open() {
 			release()
 			err = s.cfg.StartFailed(err)
 		}
-		s.opened <- openedMsg{conn, release, opt, afresh, err}
+		s.do(func() { s.attach(openedMsg{conn, release, opt, afresh, err}) })
 	})
 }
 

@@ -99,6 +99,15 @@ type (
 	SettingsReporter interface {
 		Settings() Settings
 	}
+	// A BufferedConn knows which events it has in memory. The session then calls
+	// Next and appends its events to the log in one goroutine. Otherwise another
+	// goroutine calls Next.
+	BufferedConn interface {
+		// Buffered returns what Next would return if Next would not wait, and
+		// otherwise false. The session calls it in the goroutine that calls
+		// Next, and never at the same time as Next.
+		Buffered() (event.Event, bool)
+	}
 	// A Resumer reports whether its conversation can be resumed after its
 	// process has ended. A Conn needs this interface only if agents of its
 	// provider differ in that.

@@ -12,19 +12,28 @@ import (
 // stage adds ev to the batch that flush appends, unless an adopted agent
 // replays it and the log already has it.
 func (s *Session) stage(ev event.Event) {
-	if s.adopting == nil || s.adopting.lacks(&ev) {
-		s.batch = append(s.batch, ev)
+	if s.adopting != nil && !s.adopting.lacks(&ev) {
+		return
 	}
+	if len(s.batch) == cap(s.batch) {
+		s.batch = append(make([]event.Event, 0, len(s.batch)+stagedAtOnce), s.batch...)
+	}
+	s.batch = append(s.batch, ev)
 }
+
+// stagedAtOnce is the number of staged events for which a session allocates
+// memory at once.
+const stagedAtOnce = 16
 
 // flush appends the staged events to the log. Then it calls the functions of
 // Config and settles the turns that have ended.
 func (s *Session) flush() error {
-	if len(s.batch) == 0 {
+	n := len(s.batch)
+	if n == 0 {
 		return nil
 	}
-	evs, decided := s.batch, s.decided
-	s.batch, s.decided = nil, nil
+	evs, decided := s.batch[:n:n], s.decided
+	s.batch, s.decided = s.batch[n:], nil // later events use the rest of the memory
 	for i := range evs {
 		evs[i].Session, evs[i].Seq = s.id, s.head+int64(i)+1
 	}

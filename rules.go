@@ -48,6 +48,7 @@ type rules struct {
 
 	finalText string
 	usage     event.UsageUpdated
+	one       [1]event.Event // buffer for the result of itemDelta
 }
 
 type itemState struct {
@@ -91,7 +92,8 @@ func (r *rules) user(at time.Time, in Input) []event.Event {
 	return out
 }
 
-// admit returns what the log should record for ev.
+// admit returns what the log should record for ev. The slice is valid until the
+// next call.
 func (r *rules) admit(ev event.Event) []event.Event {
 	if r.ended {
 		r.dropped++
@@ -245,11 +247,11 @@ func (r *rules) itemDelta(ev event.Event, b event.ItemDelta) []event.Event {
 		if b.DeltaContent == "" {
 			return r.drop()
 		}
-		return []event.Event{ev}
 	default:
 		it.size += len(b.DeltaContent)
 	}
-	return []event.Event{ev}
+	r.one[0] = ev
+	return r.one[:]
 }
 
 func (r *rules) itemDone(ev event.Event, b event.ItemDone) []event.Event {

@@ -16,10 +16,11 @@ import (
 
 // A Session is one conversation with one agent, and the only writer of its log.
 //
-// One goroutine, loop, owns all its state. Every method sends loop a message
-// and waits for its reply, so methods may be called concurrently and no field
-// needs a lock. While an agent runs, a second goroutine, read, calls Conn.Next.
-// Short-lived goroutines open or close a Conn, or call a Judge or an Approver.
+// Its state belongs to its actor: the goroutine that holds the baton. Every
+// method takes the baton, so methods may be called concurrently. While an agent
+// runs, a goroutine calls Conn.Next and takes the baton for the events that it
+// gets. Short-lived goroutines open or close a Conn, or call a Judge or an
+// Approver.
 //
 // If the agent exits, the next Send starts it again and resumes the
 // conversation.
@@ -34,17 +35,19 @@ type Session struct {
 	counters   *Counters
 	ctx        context.Context // of the session's own work; ends with it
 	stop       context.CancelFunc
-	box        chan message
-	opened     chan openedMsg
-	ended      chan struct{}  // closed once loop no longer receives from box
-	helpers    sync.WaitGroup // goroutines that loop started
+	baton      chan struct{}  // holds a token while a goroutine is the actor, see take
+	ended      chan struct{}  // closed once nobody becomes the actor any more
+	helpers    sync.WaitGroup // goroutines that the actor started
 
-	// final is the status after loop has ended; it is written before ended is
-	// closed.
+	// final is the status after the session has ended; it is written before
+	// ended is closed.
 	final Status
 
-	// Only loop uses the fields below.
-	decided    []Decided // since the last flush
+	// Only the actor uses the fields below.
+	alarm      *time.Timer // calls ring; nil until the first use
+	armed      time.Time   // when the alarm goes off; zero: not armed
+	death      time.Time   // when Config.Lifetime is over; zero: never
+	decided    []Decided   // since the last flush
 	opt        Options
 	head       int64
 	live       []*liveTurn     // in the order they began; at most one is a prompt's
@@ -271,14 +274,15 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 	s := &Session{
 		id: cfg.ID, provider: p, resumes: Require(p, CapSessionResume) == nil, log: cfg.Log, cfg: cfg, opt: opt, first: opt,
 		counters: cmp.Or(opt.Counters, new(Counters)),
-		gone:     closed, box: make(chan message), opened: make(chan openedMsg), ended: make(chan struct{}),
+		gone:     closed, baton: make(chan struct{}, 1), ended: make(chan struct{}),
 		endedTurns: make(map[string]bool),
 		facts:      facts{agentSessionID: opt.Resume, modelID: opt.Model, permissionMode: string(opt.PermissionMode)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.baton <- struct{}{} // this goroutine is the actor until it calls begins
 	if cfg.Adopt {
 		if s.notAdopted = s.adopt(ctx); s.notAdopted == nil {
-			go s.loop()
+			s.begins()
 			return s, nil
 		}
 	}
@@ -315,8 +319,16 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 		s.link, s.given = newLink(s, conn, release), startedWith(opt)
 	}
 	s.cfg.Conn = nil
-	go s.loop()
+	s.begins()
 	return s, nil
+}
+
+// begins passes the baton of a new session.
+func (s *Session) begins() {
+	if s.cfg.Lifetime > 0 {
+		s.death = time.Now().Add(s.cfg.Lifetime)
+	}
+	s.pass()
 }
 
 // admissible checks and returns the options of a new session. For a dormant or
@@ -440,20 +452,18 @@ func (s *Session) Detach(ctx context.Context) bool {
 // called more than once.
 func (s *Session) Close() error {
 	reply := make(chan error, 1)
-	select {
-	case s.box <- closeMsg{reply}:
-		err := <-reply
-		<-s.ended
-		return err
-	case <-s.ended:
-		return nil
+	if s.request(context.Background(), closeMsg{reply}) != nil {
+		return nil // it has ended
 	}
+	err := <-reply
+	<-s.ended
+	return err
 }
 
 // Done is closed once the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.ended }
 
-// message is what loop takes from its mailbox.
+// message is a request to the actor.
 type message interface{ message() }
 
 type answer[T any] struct {
@@ -504,7 +514,6 @@ func (sendMsg) message()     {}
 func (checkMsg) message()    {}
 func (cancelMsg) message()   {}
 func (decideMsg) message()   {}
-func (verdictMsg) message()  {}
 func (approvalMsg) message() {}
 func (setMsg) message()      {}
 func (renewMsg) message()    {}
@@ -513,18 +522,25 @@ func (releaseMsg) message()  {}
 func (detachMsg) message()   {}
 func (closeMsg) message()    {}
 
-// ask sends a message to loop and waits for its reply. ctx only bounds the wait
-// until loop receives the message, because loop then always replies. The reply
-// to a decision may wait for Config.Judge.
+// request handles a message as the actor. It returns an error, without handling the
+// message, if the session has ended or ctx ends before that.
+func (s *Session) request(ctx context.Context, m message) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.pass()
+	s.handle(m)
+	return nil
+}
+
+// ask handles a message as the actor and waits for its reply. ctx only bounds
+// the wait for the baton, because every message then gets a reply. The reply to
+// a decision may wait for Config.Judge.
 func ask[T any](ctx context.Context, s *Session, m func(chan answer[T]) message) (T, error) {
 	var zero T
 	reply := make(chan answer[T], 1)
-	select {
-	case s.box <- m(reply):
-	case <-s.ended:
-		return zero, errEnded()
-	case <-ctx.Done():
-		return zero, ctx.Err()
+	if err := s.request(ctx, m(reply)); err != nil {
+		return zero, err
 	}
 	a := <-reply
 	return a.value, a.err

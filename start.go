@@ -18,12 +18,8 @@ func (s *Session) ChecksLogin() bool {
 // Start returns its error and the start of the agent continues.
 func (s *Session) Start(ctx context.Context) error {
 	reply := make(chan error, 1)
-	select {
-	case s.box <- startMsg{reply}:
-	case <-s.ended:
-		return errEnded()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := s.request(ctx, startMsg{reply}); err != nil {
+		return err
 	}
 	select {
 	case err := <-reply:

@@ -8,8 +8,8 @@ import (
 )
 
 // due returns the time of the next call of tick or expire; zero for none.
-func (s *Session) due(death time.Time) time.Time {
-	due := death
+func (s *Session) due() time.Time {
+	due := s.death
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
 			due = t

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -42,12 +43,47 @@ func appendBody(b []byte, body Body) ([]byte, error) {
 	return append(b, data...), err
 }
 
-const deltaHead = `{"type":"item_delta","itemId":`
+// The parts of an encoded ItemDelta before its strings.
+const (
+	deltaHead = `{"type":"item_delta","itemId":`
+	deltaNext = `,"deltaContent":`
+)
 
 func appendDelta(b []byte, d ItemDelta) []byte {
 	b = appendString(append(b, deltaHead...), d.ItemID)
-	b = appendString(append(b, `,"deltaContent":`...), d.DeltaContent)
+	b = appendString(append(b, deltaNext...), d.DeltaContent)
 	return append(b, '}')
+}
+
+// parseDelta decodes what appendDelta appends. It reports false for other data,
+// and for strings with characters that JSON escapes.
+func parseDelta(data []byte) (d ItemDelta, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(deltaHead))
+	if !ok {
+		return d, false
+	}
+	if d.ItemID, rest, ok = cutString(rest); !ok {
+		return d, false
+	}
+	if rest, ok = bytes.CutPrefix(rest, []byte(deltaNext)); !ok {
+		return d, false
+	}
+	d.DeltaContent, rest, ok = cutString(rest)
+	return d, ok && string(rest) == "}"
+}
+
+// cutString returns the JSON string at the start of data, and the data after
+// it. It reports false if data does not begin with a string that is plain.
+func cutString(data []byte) (s string, rest []byte, ok bool) {
+	if len(data) == 0 || data[0] != '"' {
+		return "", nil, false
+	}
+	n := bytes.IndexByte(data[1:], '"')
+	if n < 0 {
+		return "", nil, false
+	}
+	s = string(data[1 : 1+n])
+	return s, data[n+2:], plain(s)
 }
 
 // appendString appends s as a JSON string, as [json.Marshal] writes it: it

@@ -72,15 +72,15 @@ const (
 	MaxFew     = 100  // choices of an approval, attachments, native ids
 )
 
-// Bounded returns b within the bounds, and the names of the fields that lost
+// Bounded returns body within the bounds, and the names of the fields that lost
 // values. The result is nil if the event must be dropped. Bounded does not
-// modify data that b refers to.
-func Bounded(b Body) (Body, []string) {
+// modify data that body refers to.
+func Bounded(body Body) (Body, []string) {
 	var left truncatedFields
-	switch b := b.(type) {
+	switch b := body.(type) {
 	case ItemDelta: // most events; the engine bounds the sum of an item's deltas
 		if len(b.ItemID) <= MaxItemID {
-			return b, nil
+			return body, nil // not b, which would be allocated again
 		}
 		return nil, []string{"itemId"}
 	case ResponseStart:
@@ -135,7 +135,7 @@ func Bounded(b Body) (Body, []string) {
 		label(&b.Message, MaxNote)
 		return b, left
 	}
-	return b, left
+	return body, left
 }
 
 // truncatedFields is a list of fields that lost values.

@@ -54,6 +54,9 @@ func MarshalBody(b Body) ([]byte, error) {
 
 // UnmarshalBody is the inverse of [MarshalBody].
 func UnmarshalBody(data []byte) (Body, error) {
+	if d, ok := parseDelta(data); ok {
+		return d, nil
+	}
 	typ, err := tag(data, "payload")
 	if err != nil {
 		return nil, fmt.Errorf("event: %w", err)

@@ -51,6 +51,16 @@ type Identified interface {
 	LogID() string
 }
 
+// A TailReader is a Log that keeps the newest events of its sessions in memory.
+type TailReader interface {
+	// Tail appends to buf the events of a session after position after, in
+	// order and without gaps, and returns the result. It stops at the end of
+	// the log, after max events, or once they have more than size bytes
+	// together. At the end of the log it adds nothing. It returns false, and
+	// the caller uses Read, if the first of these events is not in memory.
+	Tail(session string, after int64, buf []event.Event, max, size int) ([]event.Event, bool)
+}
+
 // A Sizer is a Log that can report the size of a session's events.
 type Sizer interface {
 	// Size returns the approximate size of the events of a session, in bytes.

@@ -157,8 +157,9 @@ func (p *pump) run(ctx context.Context, requestID string, upserts bool) {
 }
 
 // send sends a message. With it the client has all events up to position seq.
+// The caller ends the connection if that takes too long.
 func (p *pump) send(data []byte, seq int64) error {
-	err := p.k.send(data)
+	err := p.k.sendUntimed(data)
 	if err == nil {
 		p.sent.Store(max(p.sent.Load(), seq))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -21,7 +22,6 @@ func (p *pump) events(ctx context.Context) error {
 		return err
 	}
 	live := append(append([]byte(`{"type":"session:event","sessionId":`), session...), `,"payload":`...)
-	live = live[:len(live):len(live)] // every append copies it
 	for {
 		if p.feed != nil && p.loaded {
 			if _, err := p.feed.wait(ctx, time.Time{}); err != nil {
@@ -58,16 +58,30 @@ func (p *pump) nextEvents(ctx context.Context, head int64, live []byte) (err err
 	return err
 }
 
+// messages are buffers for one message each. A buffer is in use while the
+// client does not read, so a large one is not kept.
+var messages = sync.Pool{New: func() any { return new([]byte) }}
+
+const messageKept = 4 << 10
+
 // liveEvent sends the first event of p.evs, in a message that begins with live.
 func (p *pump) liveEvent(live []byte) error {
+	buf := messages.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= messageKept {
+			messages.Put(buf)
+		}
+	}()
 	seq := p.evs[0].Seq
-	data, err := p.evs[0].AppendJSON(live)
+	data, err := p.k.s.encoded.append(append((*buf)[:0], live...), p.evs[0])
 	if err != nil {
 		return err
 	}
 	p.evs[0] = event.Event{}
 	p.evs = p.evs[1:]
-	return p.deliver(append(data, '}'), seq)
+	data = append(data, '}')
+	*buf = data[:0]
+	return p.deliver(data, seq)
 }
 
 // pastEvents sends events of p.evs as one message of the history.

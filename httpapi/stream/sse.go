@@ -28,6 +28,8 @@ type sse struct {
 	stuck func() // counts a stream whose client read nothing
 	lag   lagMeter
 
+	encoded *encoded
+
 	buf    []byte  // what was not written yet; nil if pooled is nil
 	pooled *[]byte // the buffer of buf, from buffers
 }
@@ -43,7 +45,7 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 	out := &sse{
 		ctx: ctx, w: w, rc: http.NewResponseController(w), stall: s.cfg.WriteStall,
 		count: s.cfg.Metrics.Message(family), stuck: s.cfg.Metrics.Stalled,
-		lag: s.lagOf(family),
+		lag: s.lagOf(family), encoded: &s.encoded,
 	}
 	hastened := make(chan struct{})
 	unhasten := context.AfterFunc(ctx, func() {
@@ -83,13 +85,31 @@ const goodbyeTime = time.Second
 // frame adds a frame to the buffer, and flushes a full buffer. A frame with a
 // seq of zero has no id. JSON contains no line breaks, so the data is one line.
 func (e *sse) frame(seq int64, name string, data any) error {
+	b := e.begin(seq, name)
+	text, err := json.Marshal(data)
+	return e.add(append(b, text...), err)
+}
+
+// event adds the frame of an event.
+func (e *sse) event(ev event.Event) error {
+	b, err := e.encoded.append(e.begin(ev.Seq, event.Type(ev.Body)), ev)
+	return e.add(b, err)
+}
+
+// begin returns the buffer with the beginning of a frame.
+func (e *sse) begin(seq int64, name string) []byte {
 	b := e.buffer()
 	if seq > 0 {
 		b = strconv.AppendInt(append(b, "id: "...), seq, 10)
 		b = append(b, '\n')
 	}
 	b = append(append(b, "event: "...), name...)
-	b, err := appendJSON(append(b, "\ndata: "...), data)
+	return append(b, "\ndata: "...)
+}
+
+// add ends the frame at the end of b, the buffer, and flushes a full buffer. err
+// is the error with which the data was encoded.
+func (e *sse) add(b []byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("encode frame: %w", err)
 	}
@@ -99,15 +119,6 @@ func (e *sse) frame(seq int64, name string, data any) error {
 		return e.flush()
 	}
 	return nil
-}
-
-// appendJSON appends the JSON of v to b.
-func appendJSON(b []byte, v any) ([]byte, error) {
-	if ev, ok := v.(event.Event); ok {
-		return ev.AppendJSON(b)
-	}
-	data, err := json.Marshal(v)
-	return append(b, data...), err
 }
 
 const sseBuffer = 16 << 10 // bytes that are buffered before a write
@@ -229,7 +240,7 @@ func (s *Streams) Events(w http.ResponseWriter, r *http.Request) error {
 	defer stop()
 	_ = out.frame(0, "stream:open", openFrame{id, after, verdict})
 	err = s.follow(ctx, id, &after, out, func(ev event.Event) (bool, error) {
-		return false, out.frame(ev.Seq, event.Type(ev.Body), ev)
+		return false, out.event(ev)
 	})
 	s.goodbye(out, id, after, err)
 	return nil

@@ -79,6 +79,7 @@ type Streams struct {
 	follows   counter // subscriptions of all WebSockets
 	unread    unread
 	deletions deletions
+	encoded   encoded
 
 	ctx  context.Context // ends with errShutdown, which ends all streams
 	stop context.CancelCauseFunc

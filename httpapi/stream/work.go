@@ -29,45 +29,60 @@ type work struct {
 	evs     []event.Event  // read and not sent
 }
 
-// sending drops a pump's work while a write waits for the client.
+// sending drops a pump's work while a write waits for the client, and ends the
+// connection if the write takes too long.
 type sending struct {
 	work
 
 	mu      sync.Mutex
-	writing bool // work is not used, because a message is being written
-	dropped bool // work was dropped during the write
+	writing bool        // work is not used, because a message is being written
+	dropped bool        // work was dropped during the write
+	timer   *time.Timer // calls late during a write
 }
 
-// drop drops the work if a message is being written.
-func (d *sending) drop() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.writing {
-		d.work, d.dropped = work{}, true
+// begin begins a write. It must not run at the same time as another write of
+// the same pump.
+func (p *pump) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing, p.dropped = true, false
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.dropAfter(), p.late)
+	} else {
+		p.timer.Reset(p.dropAfter())
 	}
 }
 
-func (d *sending) begin() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writing, d.dropped = true, false
+// late drops the work of a write that waits for the client. If the write still
+// waits when late is called again, late ends the connection.
+func (p *pump) late() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.writing: // the write ended while the timer fired
+	case p.dropped:
+		p.k.stall()
+	default:
+		p.work, p.dropped = work{}, true
+		p.timer.Reset(p.k.s.cfg.WriteStall - p.dropAfter())
+	}
 }
 
-func (d *sending) end() (dropped bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writing = false
-	return d.dropped
+func (p *pump) end() (dropped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = false
+	p.timer.Stop()
+	return p.dropped
 }
 
-// deliver is like send. It returns errDropped if the message was sent, but the
-// client read so slowly that the work was dropped. The caller keeps no
-// reference to the work in a variable that it uses afterwards.
+// deliver is like send, and ends the connection if the client does not read. It
+// returns errDropped if the message was sent, but the client read so slowly
+// that the work was dropped. The caller keeps no reference to the work in a
+// variable that it uses afterwards.
 func (p *pump) deliver(data []byte, seq int64) error {
 	p.begin()
-	timer := time.AfterFunc(p.dropAfter(), p.drop)
 	err := p.send(data, seq)
-	timer.Stop()
 	if dropped := p.end(); err == nil && dropped {
 		return errDropped
 	}

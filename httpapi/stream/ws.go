@@ -491,11 +491,17 @@ func (k *socket) write(v any) error {
 }
 
 func (k *socket) send(data []byte) error {
+	watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
+	defer watchdog.Stop()
+	return k.sendUntimed(data)
+}
+
+// sendUntimed is like send, but does not end a connection whose client does not
+// read.
+func (k *socket) sendUntimed(data []byte) error {
 	if k.ctx.Err() != nil {
 		return context.Cause(k.ctx)
 	}
-	watchdog := time.AfterFunc(k.s.cfg.WriteStall, k.stall)
-	defer watchdog.Stop()
 	defer k.s.unread.begin(len(data), func() {
 		k.end(errUnread)
 		browser.Cut(k.req)

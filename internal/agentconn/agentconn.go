@@ -304,28 +304,50 @@ func (c *Conn) Next(ctx context.Context) (event.Event, error) {
 		if err := ctx.Err(); err != nil {
 			return event.Event{}, err
 		}
-		line, err := c.lines.Next()
-		switch _, long := errors.AsType[*jsonl.TooLongError](err); {
-		case long:
-			c.ready = []event.Event{c.tooLongNotice()}
-		case errors.Is(err, io.EOF):
-			c.end()
-			c.mu.Lock()
-			c.ready = c.tr.Flush()
-			c.mu.Unlock()
-			if len(c.ready) == 0 {
-				return event.Event{}, io.EOF
-			}
-		case err != nil:
-			return event.Event{}, runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output cannot be read", err)
-		case c.lines.Torn() && !json.Valid(line): // the agent exited in the middle of a line
-		default:
-			c.ready = c.translate(line)
+		if err := c.step(); err != nil {
+			return event.Event{}, err
 		}
 	}
+	return c.pop(), nil
+}
+
+// Buffered implements [runnel.BufferedConn].
+func (c *Conn) Buffered() (event.Event, bool) {
+	for len(c.ready) == 0 {
+		if !c.lines.Buffered() || c.step() != nil { // Next returns the error again
+			return event.Event{}, false
+		}
+	}
+	return c.pop(), true
+}
+
+func (c *Conn) pop() event.Event {
 	ev := c.ready[0]
 	c.ready = c.ready[1:]
-	return ev, nil
+	return ev
+}
+
+// step reads one line and sets c.ready to its events.
+func (c *Conn) step() error {
+	line, err := c.lines.Next()
+	switch _, long := errors.AsType[*jsonl.TooLongError](err); {
+	case long:
+		c.ready = []event.Event{c.tooLongNotice()}
+	case errors.Is(err, io.EOF):
+		c.end()
+		c.mu.Lock()
+		c.ready = c.tr.Flush()
+		c.mu.Unlock()
+		if len(c.ready) == 0 {
+			return io.EOF
+		}
+	case err != nil:
+		return runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output cannot be read", err)
+	case c.lines.Torn() && !json.Valid(line): // the agent exited in the middle of a line
+	default:
+		c.ready = c.translate(line)
+	}
+	return nil
 }
 
 // mark passes a mark to tap.

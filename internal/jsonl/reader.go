@@ -89,6 +89,23 @@ func (r *Reader) Next() ([]byte, error) {
 	return nil, r.err
 }
 
+// Buffered reports whether Next would return a line without reading from the
+// source.
+func (r *Reader) Buffered() bool {
+	b, _ := r.src.Peek(r.src.Buffered())
+	for r.err == nil {
+		n := bytes.IndexByte(b, '\n')
+		if n < 0 {
+			break
+		}
+		if !blank(b[:n]) {
+			return true
+		}
+		b = b[n+1:]
+	}
+	return false
+}
+
 // Torn reports whether the last line or TooLongError that Next returned had no
 // newline. The stream ended there, so the line may be incomplete.
 func (r *Reader) Torn() bool { return r.torn }

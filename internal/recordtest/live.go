@@ -275,7 +275,8 @@ func seq(evs []event.Event) iter.Seq2[event.Event, error] {
 
 // SameLive fails the test unless a live session logs the same events at the
 // same positions as a replay of the recording. It also fails the test if
-// [Universal] does for these events. It returns the events.
+// [Universal] does for these events, or [Undisguised] for the recording. It
+// returns the events.
 func SameLive[T agentconn.Translator](t *testing.T, p runnel.Provider, in []byte, fresh func() T) []event.Event {
 	t.Helper()
 	lines := All(t, in)
@@ -287,5 +288,6 @@ func SameLive[T agentconn.Translator](t *testing.T, p runnel.Provider, in []byte
 		}
 	}
 	Universal(t, want)
+	Undisguised(t, lines, fresh)
 	return want
 }

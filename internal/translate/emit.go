@@ -34,6 +34,10 @@ type Emitter struct {
 	lines    int // number of undecodable lines
 }
 
+// eventsAtOnce is the number of events for which an Emitter allocates memory at
+// once.
+const eventsAtOnce = 16
+
 // Begin sets the time of the current line. Events that are emitted from here on
 // carry it.
 func (e *Emitter) Begin(at time.Time) { e.at = at }
@@ -43,6 +47,9 @@ func (e *Emitter) At() time.Time { return e.at }
 
 // Emit emits an event. turn is the id of its turn, "" for an out-of-turn event.
 func (e *Emitter) Emit(turn string, b event.Body) {
+	if len(e.events) == cap(e.events) {
+		e.events = append(make([]event.Event, 0, len(e.events)+eventsAtOnce), e.events...)
+	}
 	e.events = append(e.events, event.Event{At: e.at, Turn: turn, Body: b})
 }
 
@@ -102,8 +109,12 @@ func (e *Emitter) EmitDeferred() {
 
 // Take returns the events emitted since the last call.
 func (e *Emitter) Take() []event.Event {
-	events := e.events
-	e.events = nil
+	n := len(e.events)
+	if n == 0 {
+		return nil
+	}
+	events := e.events[:n:n]
+	e.events = e.events[n:] // the next events use the rest of the memory
 	return events
 }
 

@@ -182,27 +182,38 @@ func (th *thread) callEnded() {
 	}
 }
 
+// A textUpdate is the part of an update that a chunk of a message has.
+type textUpdate struct {
+	words     string
+	messageID string
+	meta      json.RawMessage
+}
+
+func textOfUpdate(u update) textUpdate {
+	return textUpdate{textOf(u.Content), u.MessageID, u.UpdateMeta}
+}
+
 // chunk handles a chunk of a message. A message without an id continues until
 // another item starts.
-func (t *translator) chunk(typ event.ItemType, u update, parent string) {
+func (t *translator) chunk(typ event.ItemType, u textUpdate, parent string) {
 	if f := t.session.q.live.callUsage; f != nil {
-		t.turns.now.add(f(u.UpdateMeta))
+		t.turns.now.add(f(u.meta))
 	}
-	words := textOf(u.Content)
+	words := u.words
 	if words == "" {
 		return
 	}
-	t.session.named = t.session.named || u.MessageID != ""
+	t.session.named = t.session.named || u.messageID != ""
 	tn := t.turns.startedTurn()
 	main := tn.threads.of("")
 	isAgentText := t.session.q.live.isAgentText
-	if typ == event.TypeMessage && u.MessageID == "" && main.open == nil && t.replay == nil && isAgentText != nil && isAgentText(words) {
+	if typ == event.TypeMessage && u.messageID == "" && main.open == nil && t.replay == nil && isAgentText != nil && isAgentText(words) {
 		main.last, main.lastID = words, ""
 		t.outOfTurnText.add(words)
 		return
 	}
-	th := tn.threads.of(cmp.Or(parent, t.session.q.parentOf(u.UpdateMeta)))
-	th.grow(typ, u.MessageID, words, t.paragraph(typ))
+	th := tn.threads.of(cmp.Or(parent, t.session.q.parentOf(u.meta)))
+	th.grow(typ, u.messageID, words, t.paragraph(typ))
 }
 
 // whole handles a message update of version 2, which has the whole text so far.

@@ -64,6 +64,9 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	t.out.EmitDeferred()
+	if t.grow(line) {
+		return t.out.Take(), t.out.Replies()
+	}
 	if m, err := jsonrpc.Decode(line); err != nil {
 		t.out.SkipLine()
 		t.turns.out().Emit(translate.Undecodable)
@@ -234,9 +237,9 @@ func (t *translator) item(u update, parent string) {
 	switch u.Kind {
 	case "user_message_chunk", "user_message": // an echo of the prompt
 	case "agent_message_chunk":
-		t.chunk(event.TypeMessage, u, parent)
+		t.chunk(event.TypeMessage, textOfUpdate(u), parent)
 	case "agent_thought_chunk":
-		t.chunk(event.TypeReasoning, u, parent)
+		t.chunk(event.TypeReasoning, textOfUpdate(u), parent)
 	case "agent_message":
 		t.whole(event.TypeMessage, u, parent)
 	case "agent_thought":

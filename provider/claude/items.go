@@ -79,10 +79,7 @@ func (th *thread) stream(f frame) {
 			th.startBlock(e.Index, *e.ContentBlock)
 		}
 	case "content_block_delta":
-		th.announce(e.Index, e.Delta)
-		if s := th.block(e.Index); s != nil {
-			th.delta(s, e.Delta)
-		}
+		th.grow(e.Index, e.Delta)
 	case "content_block_stop":
 		if s := th.block(e.Index); s != nil {
 			s.stopped = true // a later line shows whether the block is complete
@@ -104,10 +101,24 @@ func (th *thread) stream(f frame) {
 	}
 }
 
+// grow handles a delta of a block.
+func (th *thread) grow(index int, d delta) {
+	th.announce(index, d)
+	if s := th.block(index); s != nil {
+		th.delta(s, d)
+	}
+}
+
 // announce starts a text or thinking block that grows without a start.
 func (th *thread) announce(index int, d delta) {
-	kind, ok := map[string]string{"text_delta": "text", "thinking_delta": "thinking"}[d.Type]
-	if ok && !th.known[index] && th.message != "" {
+	kind := ""
+	switch d.Type {
+	case "text_delta":
+		kind = "text"
+	case "thinking_delta":
+		kind = "thinking"
+	}
+	if kind != "" && !th.known[index] && th.message != "" {
 		th.startBlock(index, block{Type: kind})
 	}
 }

@@ -71,6 +71,9 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 // Printed implements [agentconn.Translator].
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
+	if t.grow(line) {
+		return t.out.Take(), t.out.Replies()
+	}
 	if f, err := decode(line); err != nil {
 		t.out.SkipLine()
 		t.turns.emit(translate.Undecodable)

@@ -30,6 +30,7 @@ type translator struct {
 	peer     jsonrpc.Peer
 	limits   limits
 	warnings warnings
+	grown    note // ids of the item that last grew, see scanGrowth
 }
 
 func newTranslator() *translator {
@@ -58,6 +59,9 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 // Printed implements [agentconn.Translator].
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
+	if t.grow(line) {
+		return t.out.Take(), t.out.Replies()
+	}
 	m, err := jsonrpc.Decode(line)
 	if line == nil || err != nil {
 		t.out.SkipLine()
@@ -138,9 +142,7 @@ func (t *translator) notified(m jsonrpc.Message) {
 		t.itemCompleted(n)
 	case "item/agentMessage/delta", "item/plan/delta", "item/commandExecution/outputDelta",
 		"item/reasoning/summaryTextDelta", "item/reasoning/summaryPartAdded", "item/reasoning/textDelta":
-		if r := t.running(n.TurnID); r == nil || !r.delta(m.Method, n) {
-			t.out.Skip() // its turn is over, or its item has not started
-		}
+		t.extend(m.Method, n)
 	case "turn/plan/updated":
 		if r := t.runOf(n); r != nil {
 			r.planned(n)

@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -30,26 +30,60 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 	if err := runnel.CheckAppend(session, head, evs); err != nil {
 		return err
 	}
-	rows := make([]row, len(evs))
-	j := &job{session: session, head: head, rows: rows}
-	for i, ev := range evs {
+	a := appends.Get().(*appendJob)
+	defer a.release()
+	a.store, a.session, a.head = s, session, head
+	for _, ev := range evs {
 		r, err := encode(ev)
 		if err != nil {
 			return err
 		}
-		rows[i] = r
-		j.strong = j.strong || event.Decides(r.Body)
-		j.bytes += len(r.payload)
+		a.rows = append(a.rows, r)
+		a.strong = a.strong || event.Decides(r.Body)
+		a.bytes += len(r.payload)
+		a.ends = a.ends || event.Ends(r.Body)
 	}
-	j.closing = len(evs) > 0 && j.bytes <= maxClosing && closes(evs)
-	j.do = func(w *writer) error { return w.append(session, head, rows) }
-	j.committed = func() {
-		s.tails.add(session, rows, j.kept)
-		if slices.ContainsFunc(evs, func(ev event.Event) bool { return event.Ends(ev.Body) }) {
-			s.keeper.ended.Send()
-		}
+	a.closing = len(evs) > 0 && a.bytes <= maxClosing && closes(evs)
+	return s.submit(ctx, &a.job)
+}
+
+// An appendJob is the job of Append.
+type appendJob struct {
+	job
+	store *Store
+	ends  bool // a turn ends with the rows
+}
+
+// appends are appendJobs for reuse.
+var appends = sync.Pool{New: func() any {
+	a := new(appendJob)
+	a.do, a.committed = a.write, a.shown
+	return a
+}}
+
+// rowsKept is the largest number of rows for which an appendJob keeps memory.
+const rowsKept = 64
+
+// release makes a available for another Append.
+func (a *appendJob) release() {
+	rows := a.rows[:0]
+	clear(a.rows)
+	if cap(rows) > rowsKept {
+		rows = nil
 	}
-	return s.submit(ctx, j)
+	a.store, a.ends = nil, false
+	a.job = job{do: a.do, committed: a.committed, rows: rows}
+	appends.Put(a)
+}
+
+func (a *appendJob) write(w *writer) error { return w.append(a.session, a.head, a.rows) }
+
+// shown makes the committed events visible.
+func (a *appendJob) shown() {
+	a.store.tails.add(a.session, a.rows, a.kept)
+	if a.ends {
+		a.store.keeper.ended.Send()
+	}
 }
 
 // encode returns ev in its stored form. The returned body is the one that the
@@ -73,7 +107,7 @@ func encode(ev event.Event) (row, error) {
 		}
 		ev.Body = body
 	}
-	ev.At = decodeTime(encodeTime(ev.At))
+	ev.At = storedTime(ev.At)
 	return row{ev, payload, checksum(ev, payload)}, nil
 }
 
@@ -89,17 +123,21 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checksum covers all fields of an event. The lengths separate the
 // variable-length parts.
 func checksum(ev event.Event, payload []byte) uint32 {
-	var fixed [36]byte
-	binary.BigEndian.PutUint64(fixed[0:], uint64(ev.Seq))
-	binary.BigEndian.PutUint64(fixed[8:], uint64(ev.At.Unix()))
-	binary.BigEndian.PutUint32(fixed[16:], uint32(ev.At.Nanosecond()))
-	binary.BigEndian.PutUint64(fixed[20:], uint64(len(ev.Session)))
-	binary.BigEndian.PutUint64(fixed[28:], uint64(len(ev.Turn)))
-	sum := crc32.Update(0, castagnoli, fixed[:])
-	sum = crc32.Update(sum, castagnoli, []byte(ev.Session))
-	sum = crc32.Update(sum, castagnoli, []byte(ev.Turn))
-	return crc32.Update(sum, castagnoli, payload)
+	buf := sums.Get().(*[]byte)
+	b := binary.BigEndian.AppendUint64((*buf)[:0], uint64(ev.Seq))
+	b = binary.BigEndian.AppendUint64(b, uint64(ev.At.Unix()))
+	b = binary.BigEndian.AppendUint32(b, uint32(ev.At.Nanosecond()))
+	b = binary.BigEndian.AppendUint64(b, uint64(len(ev.Session)))
+	b = binary.BigEndian.AppendUint64(b, uint64(len(ev.Turn)))
+	b = append(append(b, ev.Session...), ev.Turn...)
+	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, payload)
+	*buf = b
+	sums.Put(buf)
+	return sum
 }
+
+// sums are buffers for checksum.
+var sums = sync.Pool{New: func() any { return new([]byte) }}
 
 // encodeTime returns t as nanoseconds since 1970. It encodes the zero time as
 // NULL and a time outside the range of int64 nanoseconds as text.
@@ -111,6 +149,14 @@ func encodeTime(t time.Time) any {
 		return t.UnixNano()
 	}
 	return t.Format(time.RFC3339Nano)
+}
+
+// storedTime returns the time that a reader gets for t.
+func storedTime(t time.Time) time.Time {
+	if y := t.UTC().Year(); !t.IsZero() && y > 1678 && y < 2262 {
+		return time.Unix(0, t.UnixNano()).UTC() // as below, without allocation
+	}
+	return decodeTime(encodeTime(t))
 }
 
 func decodeTime(v any) time.Time {
@@ -127,8 +173,9 @@ func decodeTime(v any) time.Time {
 // A position is the end of a session's log.
 type position struct {
 	key  int64 // in logs; 0 if the session has no row yet
+	log  any   // key as a parameter of a statement
 	head int64
-	open map[string]int64 // turns.key of the turns without a terminal event, by turn id
+	open map[string]any // turns.key of the turns without a terminal event, by turn id
 }
 
 // append adds rows after head. It returns ErrConflict if head is not the end of
@@ -149,24 +196,19 @@ func (w *writer) append(session string, head int64, rows []row) error {
 		if p.key, err = res.LastInsertId(); err != nil {
 			return err
 		}
+		p.log = p.key
 	}
 	for _, r := range rows {
 		turn, err := w.turn(p, r)
 		if err != nil {
 			return err
 		}
-		if err := w.insert(p.key, turn, r); err != nil {
+		if err := w.insertAll([]pendingRow{{r, p.log, turn}}); err != nil {
 			return err
 		}
 		p.head = r.Seq
 	}
 	return nil
-}
-
-// insert adds the row of an event. log is logs.key; turn is turns.key or nil.
-func (w *writer) insert(log int64, turn any, r row) error {
-	_, err := w.addEvent.Exec(log, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum))
-	return err
 }
 
 // position returns the end of the session's log. The caller updates the
@@ -176,9 +218,10 @@ func (w *writer) position(session string) (*position, error) {
 	if p := w.known[session]; p != nil {
 		return p, nil
 	}
-	p := &position{open: make(map[string]int64)}
+	p := &position{open: make(map[string]any)}
 	switch err := w.findLog.QueryRow(session).Scan(&p.key, &p.head); {
 	case err == nil:
+		p.log = p.key
 		if err := w.readOpen(p); err != nil {
 			return nil, err
 		}
@@ -216,14 +259,15 @@ func (w *writer) turn(p *position, r row) (any, error) {
 	if r.Turn == "" {
 		return nil, nil
 	}
-	key, open := p.open[r.Turn]
+	known, open := p.open[r.Turn]
+	var key int64
 	switch ends := event.Ends(r.Body); {
 	case open && ends:
 		delete(p.open, r.Turn)
-		_, err := w.overTurn.Exec(r.Seq, len(p.open) == 0, key)
-		return key, err
+		_, err := w.overTurn.Exec(r.Seq, len(p.open) == 0, known)
+		return known, err
 	case open:
-		return key, nil
+		return known, nil
 	case ends: // the log has no open turn with this id
 		err := w.addOver.QueryRow(p.key, r.Turn, r.Seq-1, r.Seq, len(p.open) == 0).Scan(&key)
 		return key, err

@@ -34,7 +34,9 @@ import (
 // record with another generation than the first record is an older one.
 type journal struct {
 	file       journalFile
-	id         string       // of the log; the records of another log are ignored
+	id         string // of the log; the records of another log are ignored
+	summed     string // the id of which idSum is the checksum
+	idSum      uint32
 	generation uint64       // of the records written now
 	size       int64        // size of these records in bytes, which is also the offset of the next record
 	buf        []byte       // buffer for one record; reused
@@ -56,8 +58,8 @@ type journalFile interface {
 // A pendingRow is an event that is in the journal and not yet in the database.
 type pendingRow struct {
 	row
-	log  int64 // logs.key
-	turn any   // turns.key, or nil
+	log  any // logs.key
+	turn any // turns.key, or nil
 }
 
 // Bounds of the events in the journal. They limit the time and the disk space
@@ -210,7 +212,7 @@ func (w *writer) stage(j *job) bool {
 		if r.Turn != "" {
 			turn = p.open[r.Turn]
 		}
-		w.journal.pending = append(w.journal.pending, pendingRow{r, p.key, turn})
+		w.journal.pending = append(w.journal.pending, pendingRow{r, p.log, turn})
 	}
 	p.head += int64(len(j.rows))
 	return true
@@ -232,12 +234,7 @@ func (w *writer) fold() error {
 	if w.journal == nil {
 		return nil
 	}
-	for _, r := range w.journal.pending {
-		if err := w.insert(r.log, r.turn, r.row); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.insertAll(w.journal.pending)
 }
 
 // folded is called after the commit of a transaction that ran fold. It resets
@@ -307,7 +304,10 @@ func (j *journal) encode(rows []pendingRow) {
 		b = appendText(b, r.payload)
 	}
 	binary.LittleEndian.PutUint32(b[sumBytes+generationBytes:], uint32(len(b)-recordHeaderBytes))
-	binary.LittleEndian.PutUint32(b, recordSum(j.id, b[sumBytes:]))
+	if j.summed != j.id {
+		j.summed, j.idSum = j.id, idSum(j.id)
+	}
+	binary.LittleEndian.PutUint32(b, crc32.Update(j.idSum, castagnoli, b[sumBytes:]))
 	j.buf = b
 }
 
@@ -316,8 +316,10 @@ func appendText[T string | []byte](b []byte, text T) []byte {
 }
 
 func recordSum(id string, rest []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(id), castagnoli), castagnoli, rest)
+	return crc32.Update(idSum(id), castagnoli, rest)
 }
+
+func idSum(id string) uint32 { return crc32.Checksum([]byte(id), castagnoli) }
 
 // readJournal returns the events in the data of a journal, and the data after
 // the last whole record of the newest generation.

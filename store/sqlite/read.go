@@ -105,6 +105,11 @@ func (s *Store) Read(ctx context.Context, session string, after int64) iter.Seq2
 	}
 }
 
+// Tail implements [store.TailReader].
+func (s *Store) Tail(session string, after int64, buf []event.Event, most, size int) ([]event.Event, bool) {
+	return s.tails.tailAfter(session, after, buf, most, size)
+}
+
 // head returns the position of the last event of the log.
 func (s *Store) head(ctx context.Context, session string) (int64, error) {
 	if s.closed() {

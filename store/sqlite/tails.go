@@ -220,6 +220,31 @@ func (ts *tails) page(session string, after, end int64) []event.Event {
 	return evs
 }
 
+// tailAfter is [Store.Tail].
+func (ts *tails) tailAfter(session string, after int64, buf []event.Event, most, size int) ([]event.Event, bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.bySess[session]
+	if ts.closed || t == nil || t.head == unknown {
+		return buf, false
+	}
+	if after >= t.head {
+		return buf, true
+	}
+	first := t.head - int64(len(t.kept)) + 1
+	if after+1 < first {
+		return buf, false
+	}
+	ts.touch(t)
+	for _, k := range t.kept[after+1-first:] {
+		if len(buf) >= most || size < 0 {
+			break
+		}
+		buf, size = append(buf, k.ev), size-k.bytes
+	}
+	return buf, true
+}
+
 // grown returns a channel that is closed once the log is longer than after. If
 // the end of the log is unknown, lookUp is not nil: the caller must look it up
 // and call learn. Events that are appended meanwhile also close the channel.

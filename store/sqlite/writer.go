@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 )
 
@@ -15,8 +14,8 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	path  string
-	id    string         // the log id, see LogID
-	files [2]os.FileInfo // the database and its write-ahead log as first seen, see inPlace
+	id    string   // the log id, see LogID
+	files [2]place // the database and its write-ahead log, see inPlace
 	room  *reserve
 
 	journal  *journal
@@ -25,9 +24,11 @@ type writer struct {
 	begin, commit, rollback              *sql.Stmt
 	findLog, findOpen, addLog            *sql.Stmt
 	addEvent, addTurn, addOver, overTurn *sql.Stmt
+	addEvents                            *sql.Stmt // see insertAll
 	all                                  []*sql.Stmt
 
-	strong   bool // synchronous is FULL, else NORMAL
+	args     []any // buffer of insert
+	strong   bool  // synchronous is FULL, else NORMAL
 	known    map[string]*position
 	pages    int   // approximate pages added to the write-ahead log since the last checkpoint
 	truncate bool  // the next checkpoint empties the write-ahead log
@@ -58,7 +59,12 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 			err = errors.Join(err, w.close())
 		}
 	}()
-	if w.files[0], err = os.Lstat(path); err != nil {
+	for i, file := range []string{path, path + "-wal"} {
+		if w.files[i], err = placeOf(file); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = w.files[0].same(); err != nil {
 		return nil, err
 	}
 	if w.conn, err = db.Conn(ctx); err != nil {
@@ -104,7 +110,8 @@ func (w *writer) prepare(ctx context.Context) error {
 		{&w.findLog, "SELECT key, coalesce((SELECT max(seq) FROM events WHERE session = key), 0) FROM logs WHERE session = ?"},
 		{&w.findOpen, "SELECT turn, key FROM turns WHERE session = ? AND end_seq IS NULL"},
 		{&w.addLog, "INSERT INTO logs (session) VALUES (?)"},
-		{&w.addEvent, "INSERT INTO events (session, seq, turn, type, at, payload, crc) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&w.addEvent, insertEvents(1)},
+		{&w.addEvents, insertEvents(foldAtOnce)},
 		{&w.addTurn, `INSERT INTO turns (session, turn, after_seq) VALUES (?, ?, ?)
 			ON CONFLICT (session, turn) DO UPDATE SET turn = turn RETURNING key, end_seq`},
 		{&w.addOver, `INSERT INTO turns (session, turn, after_seq, end_seq, clean) VALUES (?, ?, ?, ?, ?)
@@ -237,14 +244,11 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 // replaced. SQLite keeps both files open, so it would continue to write into
 // files that no later process opens.
 func (w *writer) inPlace() error {
-	for i, path := range []string{w.path, w.path + "-wal"} {
-		now, err := os.Lstat(path)
-		switch {
+	for i := range w.files {
+		switch same, err := w.files[i].same(); {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errMoved, err)
-		case w.files[i] == nil:
-			w.files[i] = now
-		case !os.SameFile(now, w.files[i]):
+		case !same:
 			return errMoved
 		}
 	}

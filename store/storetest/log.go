@@ -20,6 +20,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // RunLog tests a log. Each call of open returns an empty log and registers its
@@ -85,7 +86,31 @@ func collect(t *testing.T, log runnel.Log, session string, after int64) []event.
 		}
 		evs = append(evs, ev)
 	}
+	checkTail(t, log, session, after, evs)
 	return evs
+}
+
+// checkTail fails the test if Tail returns other events than Read, which has
+// returned evs. Meanwhile the log may have grown.
+func checkTail(t *testing.T, log runnel.Log, session string, after int64, evs []event.Event) {
+	t.Helper()
+	tr, ok := log.(store.TailReader)
+	if !ok || after < 0 {
+		return
+	}
+	for _, most := range []int{1, 3, len(evs) + 1} {
+		got, known := tr.Tail(session, after, []event.Event{}, most, math.MaxInt)
+		if !known {
+			continue
+		}
+		n := min(len(got), len(evs))
+		if n < min(most, len(evs)) {
+			t.Fatalf("Tail(%q, %d) returned %d events, want %d", session, after, len(got), min(most, len(evs)))
+		}
+		if d := cmp.Diff(evs[:n], got[:n]); d != "" {
+			t.Fatalf("Tail(%q, %d) (-read +tail):\n%s", session, after, d)
+		}
+	}
 }
 
 func appendAll(t *testing.T, log runnel.Log, session string, head int64, evs ...event.Event) {
