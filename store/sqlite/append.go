@@ -160,10 +160,13 @@ func (w *writer) append(session string, head int64, rows []row) error {
 	return nil
 }
 
-// insert adds the row of an event. log is logs.key; turn is turns.key or nil.
+// insert adds the row of an event, and the usage that the event reports. log is
+// logs.key; turn is turns.key or nil.
 func (w *writer) insert(log int64, turn any, r row) error {
-	_, err := w.addEvent.Exec(log, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum))
-	return err
+	if _, err := w.addEvent.Exec(log, r.Seq, turn, event.Type(r.Body), encodeTime(r.At), r.payload, int64(r.sum)); err != nil {
+		return err
+	}
+	return w.noteUsage(log, turn, r)
 }
 
 // position returns the end of the session's log. The caller updates the

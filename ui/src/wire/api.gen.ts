@@ -864,6 +864,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get totals of tokens and costs
+         * @description Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+         */
+        get: operations["usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -3994,6 +4014,37 @@ export interface components {
              * @description Number of tokens that the model used for reasoning.
              */
             reasoningTokens?: number;
+        };
+        UsageReport: {
+            /** @description The totals by by: days newest first, other groups by their cost, highest first. */
+            groups: components["schemas"]["UsageTotal"][];
+            /** @description Whether there are more groups than limit. total contains them. */
+            more?: boolean;
+            /** @description The total of all selected turns. */
+            total: components["schemas"]["UsageTotal"];
+        };
+        UsageTotal: {
+            /**
+             * Format: double
+             * @description Sum of the costs that the agents reported, in US dollars. Agents estimate a cost from list prices; it is no invoice.
+             */
+            costUsd: number;
+            /** @description What the turns have in common: the id of their session, the directory of their project, the kind of their agent, or their day (UTC), such as 2026-11-24. Absent in the total, and for turns whose day is unknown. */
+            key?: string;
+            /** @description The session's title, if the key is the id of a session. */
+            title?: string;
+            /**
+             * Format: int64
+             * @description Number of turns whose agent reported tokens or a cost.
+             */
+            turns: number;
+            /**
+             * Format: int64
+             * @description Number of turns among them whose agent reported no cost. costUsd does not contain them.
+             */
+            unpricedTurns: number;
+            /** @description Sum of the tokens that the agents reported. */
+            usage: components["schemas"]["Usage"];
         };
         UsageUpdated: {
             /**
@@ -9630,6 +9681,115 @@ export interface operations {
             };
             /** @description Unsupported Media Type: INVALID_REQUEST */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    usage: {
+        parameters: {
+            query?: {
+                /** @description How the totals are grouped. Default: day. */
+                by?: "day" | "session" | "project" | "agent";
+                /** @description Id of a session. Default: all sessions. */
+                sessionId?: string;
+                /** @description Absolute path of a project's directory. Default: all projects. */
+                projectDir?: string;
+                /** @description Kind of agent. Default: all kinds. */
+                cliType?: string;
+                /** @description Beginning of the time span, as a UTC date (2026-11-01) or an RFC 3339 time. A turn belongs to the time of its last report. Default: no bound. */
+                from?: string;
+                /** @description End of the time span, in the same form. A date includes the whole day; a time is excluded. Default: no bound. */
+                to?: string;
+                /** @description Maximum number of groups, at most 1000. Default: 100. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageReport"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -2010,6 +2010,30 @@ func (e ExportSessionParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for UsageParamsBy.
+const (
+	UsageParamsByAgent   UsageParamsBy = "agent"
+	UsageParamsByDay     UsageParamsBy = "day"
+	UsageParamsByProject UsageParamsBy = "project"
+	UsageParamsBySession UsageParamsBy = "session"
+)
+
+// Valid indicates whether the value is a known member of the UsageParamsBy enum.
+func (e UsageParamsBy) Valid() bool {
+	switch e {
+	case UsageParamsByAgent:
+		return true
+	case UsageParamsByDay:
+		return true
+	case UsageParamsByProject:
+		return true
+	case UsageParamsBySession:
+		return true
+	default:
+		return false
+	}
+}
+
 // Activity What the session does now. waiting: the agent waits for an answer to an approval.
 type Activity string
 
@@ -5158,6 +5182,39 @@ type Usage struct {
 	ReasoningTokens *int64 `json:"reasoningTokens,omitempty"`
 }
 
+// UsageReport defines model for UsageReport.
+type UsageReport struct {
+	// Groups The totals by by: days newest first, other groups by their cost, highest first.
+	Groups []UsageTotal `json:"groups"`
+
+	// More Whether there are more groups than limit. total contains them.
+	More *bool `json:"more,omitempty"`
+
+	// Total The total of all selected turns.
+	Total UsageTotal `json:"total"`
+}
+
+// UsageTotal defines model for UsageTotal.
+type UsageTotal struct {
+	// CostUsd Sum of the costs that the agents reported, in US dollars. Agents estimate a cost from list prices; it is no invoice.
+	CostUsd float64 `json:"costUsd"`
+
+	// Key What the turns have in common: the id of their session, the directory of their project, the kind of their agent, or their day (UTC), such as 2026-11-24. Absent in the total, and for turns whose day is unknown.
+	Key *string `json:"key,omitempty"`
+
+	// Title The session's title, if the key is the id of a session.
+	Title *string `json:"title,omitempty"`
+
+	// Turns Number of turns whose agent reported tokens or a cost.
+	Turns int64 `json:"turns"`
+
+	// UnpricedTurns Number of turns among them whose agent reported no cost. costUsd does not contain them.
+	UnpricedTurns int64 `json:"unpricedTurns"`
+
+	// Usage Sum of the tokens that the agents reported.
+	Usage Usage `json:"usage"`
+}
+
 // UsageUpdated defines model for UsageUpdated.
 type UsageUpdated struct {
 	// ContextTokens Number of tokens in the model's context.
@@ -5327,6 +5384,33 @@ type UploadParams struct {
 	// Name Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.
 	Name string `form:"name" json:"name"`
 }
+
+// UsageParams defines parameters for Usage.
+type UsageParams struct {
+	// By How the totals are grouped. Default: day.
+	By *UsageParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// SessionId Id of a session. Default: all sessions.
+	SessionId *string `form:"sessionId,omitempty" json:"sessionId,omitempty"`
+
+	// ProjectDir Absolute path of a project's directory. Default: all projects.
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+
+	// CliType Kind of agent. Default: all kinds.
+	CliType *string `form:"cliType,omitempty" json:"cliType,omitempty"`
+
+	// From Beginning of the time span, as a UTC date (2026-11-01) or an RFC 3339 time. A turn belongs to the time of its last report. Default: no bound.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the time span, in the same form. A date includes the whole day; a time is excluded. Default: no bound.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit Maximum number of groups, at most 1000. Default: 100.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// UsageParamsBy defines parameters for Usage.
+type UsageParamsBy string
 
 // HarnessInterruptJSONRequestBody defines body for HarnessInterrupt for application/json ContentType.
 type HarnessInterruptJSONRequestBody = SessionRequest
@@ -8648,6 +8732,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBody(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// Usage Get totals of tokens and costs
+	//
+	// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+	//
+	// Corresponds with GET /api/usage (the `Usage` operationId).
+	Usage(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// Docs Get the list of routes as a page
 	//
 	// Requires the scope read.
@@ -9944,6 +10035,23 @@ func (c *Client) RevokeToken(ctx context.Context, id string, body RevokeTokenJSO
 // Corresponds with POST /api/uploads (the `Upload` operationId).
 func (c *Client) UploadWithBody(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUploadRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Usage Get totals of tokens and costs
+//
+// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+//
+// Corresponds with GET /api/usage (the `Usage` operationId).
+func (c *Client) Usage(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsageRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -12237,6 +12345,132 @@ func NewUploadRequestWithBody(server string, params *UploadParams, contentType s
 	return req, nil
 }
 
+// NewUsageRequest constructs an http.Request for the Usage method
+func NewUsageRequest(server string, params *UsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/usage")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.By != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "by", *params.By, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SessionId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sessionId", *params.SessionId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CliType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cliType", *params.CliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDocsRequest constructs an http.Request for the Docs method
 func NewDocsRequest(server string) (*http.Request, error) {
 	var err error
@@ -12991,6 +13225,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBodyWithResponse(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadResponse, error)
+
+	// UsageWithResponse Get totals of tokens and costs
+	//
+	// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/usage (the `Usage` operationId).
+	UsageWithResponse(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*UsageResponse, error)
 
 	// DocsWithResponse Get the list of routes as a page
 	//
@@ -18650,6 +18893,110 @@ func (r UploadResponse) ContentType() string {
 	return ""
 }
 
+// UsageResponse429Headers the declared response headers of an HTTP 429 response for Usage
+type UsageResponse429Headers struct {
+	RetryAfter *int
+}
+
+type UsageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UsageReport
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UsageResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsageResponse) GetJSON200() *UsageReport {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UsageResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UsageResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UsageResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UsageResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UsageResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r UsageResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UsageResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UsageResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UsageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DocsResponse429Headers the declared response headers of an HTTP 429 response for Docs
 type DocsResponse429Headers struct {
 	RetryAfter *int
@@ -19947,6 +20294,21 @@ func (c *ClientWithResponses) UploadWithBodyWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseUploadResponse(rsp)
+}
+
+// UsageWithResponse Get totals of tokens and costs
+//
+// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/usage (the `Usage` operationId).
+func (c *ClientWithResponses) UsageWithResponse(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*UsageResponse, error) {
+	rsp, err := c.Usage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsageResponse(rsp)
 }
 
 // DocsWithResponse Get the list of routes as a page
@@ -25200,6 +25562,101 @@ func ParseUploadResponse(rsp *http.Response) (*UploadResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers UploadResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUsageResponse parses an HTTP response from a UsageWithResponse call
+func ParseUsageResponse(rsp *http.Response) (*UsageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UsageReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers UsageResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
