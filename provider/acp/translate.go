@@ -145,6 +145,9 @@ func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 	case methodInitialize:
 		t.session.initialized(m)
 	case methodNew, methodFork, methodLoad, methodResume:
+		if f := t.session.q.live.costContinues; f != nil && r.Method != methodNew {
+			t.turns.costUnknown = f(t.session.release)
+		}
 		if t.replay != nil && t.replay.answered(m, t.session.q) {
 			t.endReplay()
 		}
