@@ -153,7 +153,7 @@ Start with one of these commands:
 	})
 	root.AddCommand(
 		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.usageCommand(), a.tokenCommand(),
-		a.backupCommand(), a.restoreCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
+		a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
 	return root
 }

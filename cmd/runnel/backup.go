@@ -101,3 +101,41 @@ file of 'runnel serve --key-file', which no backup contains.`,
 	placeFlags(cmd.Flags())
 	return cmd
 }
+
+func (a *app) compactCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compact",
+		Short: "Make the database of a stopped server as small as possible",
+		Long: `Rewrite the database without free space, while no server runs. The command first
+removes the pieces of finished items, which the items repeat, and the rest of
+deleted sessions. It deletes nothing that a client can read. It needs as much
+free disk space as the database has content; if the space does not suffice, the
+database stays as it is.
+
+A running server does the same in the background, in small steps, except that
+it leaves up to an eighth of the database free for new events.`,
+		Example: `  runnel compact
+  runnel compact --data /srv/runnel`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if !exists(c.Data) {
+				return fmt.Errorf("there is nothing to compact: %s contains no database; choose the data directory of a server with --data", termtext.Clean(c.Data))
+			}
+			if err := refuseAgent(c.Data); err != nil {
+				return err
+			}
+			before, after, err := sqlite.CompactDir(cmd.Context(), sqlite.Config{Dir: c.Data})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s: %d bytes, %d bytes less\n", termtext.Clean(c.Data), after, before-after)
+			return err
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}
