@@ -29,6 +29,10 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"usage": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/usage?by=session&projectDir="+url.QueryEscape(r.project))
 	},
+	"previewRetention": func(t *testing.T, r *routes) answer { return r.get(t, "/api/retention?olderThan=720h&maxMib=1000") },
+	"applyRetention": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/retention", object{"olderThan": "720h"})
+	},
 	"listProfiles": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/profiles?projectDir="+url.QueryEscape(r.project))
 	},
