@@ -59,14 +59,21 @@ func (h Housekeeping) Delete(ctx context.Context, ref string) (Deletion, error) 
 	if err != nil {
 		return Deletion{}, err
 	}
-	d, err := h.delete(ctx, id, true)
+	d, err := h.delete(ctx, id, true, nil)
 	d.Transcript = transcript
 	return d, err
 }
 
+// deleteIf deletes a session unless check fails. Nobody can open or use the
+// session from the call of check to the deletion. It fails with
+// TURN_IN_PROGRESS while a turn runs.
+func (h Housekeeping) deleteIf(ctx context.Context, id string, check func() error) (Deletion, error) {
+	return h.delete(ctx, id, false, check)
+}
+
 // delete deletes a session. If end is false, it fails with TURN_IN_PROGRESS
-// while a turn runs.
-func (h Housekeeping) delete(ctx context.Context, ref string, end bool) (d Deletion, err error) {
+// while a turn runs. For check see deleteIf; nil: none.
+func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check func() error) (d Deletion, err error) {
 	id, err := h.g.importer.resolve(ctx, ref, "", false)
 	if err != nil {
 		return d, err
@@ -75,7 +82,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool) (d Delet
 		if d, err = h.freed(ctx, id); err != nil {
 			return d, err
 		}
-		if deleted, err = h.deleteOnce(ctx, id, end); err != nil {
+		if deleted, err = h.deleteOnce(ctx, id, end, check); err != nil {
 			return d, err
 		}
 	}
@@ -91,7 +98,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool) (d Delet
 
 // deleteOnce deletes a session. It returns false if the session was opened
 // meanwhile.
-func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool) (bool, error) {
+func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check func() error) (bool, error) {
 	g := h.g
 	e, err := g.lockOpened(ctx, id)
 	if err != nil {
@@ -101,6 +108,11 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool) (bool
 		defer g.unlock(e)
 		if turn := e.session.Status().Turn; turn != "" && !end {
 			return false, inProgress(id, turn)
+		}
+		if check != nil {
+			if err := check(); err != nil {
+				return false, err
+			}
 		}
 		if err := g.queue.clear(ctx, e); err != nil { // so that no queued prompt starts when the turn ends
 			return false, err
@@ -112,6 +124,10 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool) (bool
 	return g.sessions.hold(ctx, id, e, func() error {
 		if e != nil {
 			g.records.retire(e)
+		} else if check != nil {
+			if err := check(); err != nil {
+				return err
+			}
 		}
 		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 			return storeError(err)

@@ -63,6 +63,8 @@ type Config struct {
 
 	Limits Limits // Default: none
 
+	Retention RetentionPolicy // which sessions are deleted, once an hour. Default: none
+
 	// Sealer encrypts the definitions of MCP servers before they are stored in
 	// the catalogue. Default: they are stored unencrypted.
 	Sealer Sealer
@@ -109,7 +111,8 @@ func (c *Config) setDefaults() error {
 //
 // Four goroutines run until Close: one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
-// (reaper) and one prewarms agents (prewarm.Pool).
+// (reaper) and one prewarms agents (prewarm.Pool). With Config.Retention, a
+// fifth one deletes old sessions (Retention).
 // Short-lived goroutines count uses of rules, open and close sessions, copy and
 // list conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
@@ -131,6 +134,7 @@ type Gateway struct {
 
 	checkpoints *checkpoints
 	roster      *roster
+	expired     deletionHook
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -192,6 +196,9 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)
+	}
+	if cfg.Retention != (RetentionPolicy{}) {
+		g.work.Go(func() { RetentionOf(g).run(g.ctx) })
 	}
 	if cfg.Prewarm > 0 {
 		g.work.Go(func() { g.pool.Run(g.opener.lastKeys) })

@@ -221,7 +221,7 @@ func TestAnswersOfTheAPIHaveNoCoding(t *testing.T) {
 	rg.events(id, rg.prompt(id, "tools"))
 	for _, path := range []string{
 		"/api/overview", "/api/session/list?projectId=*", "/api/session/" + id + "/status", "/api/session/" + id + "/items", "/api/session/" + id + "/export?format=md",
-		"/api/agents", "/api/projects", "/api/profiles", "/api/rules", "/api/tokens", "/api/me", "/openapi.json", "/docs",
+		"/api/agents", "/api/projects", "/api/usage?by=session", "/api/profiles", "/api/rules", "/api/tokens", "/api/me", "/openapi.json", "/docs",
 	} {
 		if w := rg.do("GET", path, "", accept("br, gzip")); w.Code != http.StatusOK || w.Header().Get("Content-Encoding") != "" {
 			t.Errorf("%s: got %d %v", path, w.Code, w.Header())

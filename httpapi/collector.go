@@ -33,6 +33,12 @@ func droppedDesc() *prometheus.Desc {
 		[]string{"agent", "what"}, nil)
 }
 
+func unknownDesc() *prometheus.Desc {
+	return prometheus.NewDesc("runnel_unknown_native_messages_total",
+		"Messages of agents whose type Runnel does not know, by type; a newer version of the agent may have added it. After 64 types of an agent, further types are counted as other.",
+		[]string{"agent", "type"}, nil)
+}
+
 func tallyDescs() (turns, open, approvals, up, starts *prometheus.Desc) {
 	return prometheus.NewDesc("runnel_turns_total", "Turns that ended, by outcome: completed, cancelled or failed; failed turns also by error code.", []string{"agent", "outcome", "code"}, nil),
 		prometheus.NewDesc("runnel_approvals_open", "Approvals that are waiting for an answer.", nil, nil),
@@ -75,7 +81,7 @@ func (c *sessionCollector) collectSessions(out chan<- prometheus.Metric) {
 func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
 	ready, sessions, agents := prewarmDescs()
 	turns, open, approvals, up, starts := tallyDescs()
-	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc(), limitDesc(), turns, open, approvals, up, starts} {
+	for _, d := range []*prometheus.Desc{sessionsDesc(), ready, sessions, agents, droppedDesc(), unknownDesc(), limitDesc(), turns, open, approvals, up, starts} {
 		out <- d
 	}
 }
@@ -101,5 +107,8 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Events.Load()), agent, "event")
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Messages.Load()), agent, "message")
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Lines.Load()), agent, "line")
+		for typ, n := range n.Unknown() {
+			out <- prometheus.MustNewConstMetric(unknownDesc(), prometheus.CounterValue, float64(n), agent, typ)
+		}
 	}
 }

@@ -67,6 +67,13 @@ type Sizer interface {
 	Size(ctx context.Context, session string) (int64, error)
 }
 
+// A SizeLister is a Log that can return the sizes of all its logs at once.
+type SizeLister interface {
+	// Sizes returns what [Sizer] returns for each session that has events. It
+	// may lack events of the last second.
+	Sizes(ctx context.Context) (map[string]int64, error)
+}
+
 // A HeadLister is a Log that can return the ends of all its logs at once.
 type HeadLister interface {
 	// Heads returns the position of the newest event of each session that has

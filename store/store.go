@@ -62,6 +62,7 @@ type Catalogue interface {
 
 	Requests
 	Rules
+	Usages
 }
 
 // A Session is the record of a session: the state that is available without

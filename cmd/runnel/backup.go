@@ -15,16 +15,19 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up the data directory, even while the server runs",
-		Long: `Copy the database of the data directory into a new file that only you can read.
-It contains the sessions, events, queued prompts, rules, and hashes of the
-credentials. The server can keep running. The backup contains everything that
-the server acknowledged before the command started.
+		Long: `Copy the data directory into a new file that only you can read. It contains the
+sessions, events, queued prompts, rules, and hashes of the credentials. If the
+name of FILE ends in .tar, the file is an archive that also contains the
+uploaded files; with any other name, it is a copy of the database alone. The
+server can keep running. The backup contains everything that the server
+acknowledged before the command started.
 
-To restore a backup, stop the server, copy the backup into an empty directory as
-runnel.db, and start the server with that directory, as in the examples.
+'runnel restore' makes a data directory from a backup.
 
-The backup contains no uploaded files. Prompts that were already sent do not
-need them, and the server deletes each upload after 24 hours.
+Uploads matter for queued prompts only: prompts that were already sent do not
+need them, and the server deletes each upload after 24 hours. A backup contains
+no debug captures, and no index of agents' conversations, which the server
+makes again.
 
 Definitions of MCP servers can contain credentials, so the server encrypts them
 with the key in the file of 'runnel serve --key-file'. Keep a copy of that file
@@ -33,8 +36,8 @@ servers, but you cannot continue them.
 
 Deleting a session removes all its data from the data directory, but not from
 backups. If no copy may remain, also delete the backups that contain it.`,
-		Example: `  runnel backup /backups/runnel-$(date +%F).db
-  mkdir -m 700 restored && cp /backups/runnel-2026-11-21.db restored/runnel.db
+		Example: `  runnel backup /backups/runnel-$(date +%F).tar
+  runnel restore /backups/runnel-2026-11-21.tar --data restored
   runnel serve --data restored`,
 		Args: exactly(1, "the path of the new backup file is needed"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +51,11 @@ backups. If no copy may remain, also delete the backups that contain it.`,
 			if err := refuseAgent(c.Data); err != nil {
 				return err
 			}
-			if err := sqlite.Backup(cmd.Context(), c.Data, args[0]); err != nil {
+			copies := sqlite.Backup
+			if archived(args[0]) {
+				copies = archive
+			}
+			if err := copies(cmd.Context(), c.Data, args[0]); err != nil {
 				return err
 			}
 			info, err := os.Stat(args[0])
@@ -56,6 +63,76 @@ backups. If no copy may remain, also delete the backups that contain it.`,
 				return errors.New("another program removed the backup; try again")
 			}
 			_, err = fmt.Fprintf(a.out, "%s: %d bytes\n", termtext.Clean(args[0]), info.Size())
+			return err
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) restoreCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a data directory from a backup",
+		Long: `Make a data directory from a file that 'runnel backup' wrote. The directory of
+--data must be empty or missing, so that nothing is overwritten. To replace the
+data of a server, stop the server and move its data directory away first.
+
+Sessions that have MCP servers also need the key of the original server: the
+file of 'runnel serve --key-file', which no backup contains.`,
+		Example: `  runnel restore /backups/runnel-2026-11-21.tar --data restored
+  runnel serve --data restored`,
+		Args: exactly(1, "the path of the backup is needed"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if err := refuseAgent(c.Data); err != nil {
+				return err
+			}
+			if err := restore(cmd.Context(), args[0], c.Data); err != nil {
+				return err
+			}
+			a.stderrf("Restored %s; start the server with: runnel serve --data %s", termtext.Clean(c.Data), termtext.Clean(c.Data))
+			return nil
+		},
+	}
+	placeFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) compactCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compact",
+		Short: "Make the database of a stopped server as small as possible",
+		Long: `Rewrite the database without free space, while no server runs. The command first
+removes the pieces of finished items, which the items repeat, and the rest of
+deleted sessions. It deletes nothing that a client can read. It needs as much
+free disk space as the database has content; if the space does not suffice, the
+database stays as it is.
+
+A running server does the same in the background, in small steps, except that
+it leaves up to an eighth of the database free for new events.`,
+		Example: `  runnel compact
+  runnel compact --data /srv/runnel`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if !exists(c.Data) {
+				return fmt.Errorf("there is nothing to compact: %s contains no database; choose the data directory of a server with --data", termtext.Clean(c.Data))
+			}
+			if err := refuseAgent(c.Data); err != nil {
+				return err
+			}
+			before, after, err := sqlite.CompactDir(cmd.Context(), sqlite.Config{Dir: c.Data})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s: %d bytes, %d bytes less\n", termtext.Clean(c.Data), after, before-after)
 			return err
 		},
 	}

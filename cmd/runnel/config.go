@@ -55,6 +55,8 @@ type config struct {
 	PrewarmAge      time.Duration `koanf:"prewarm-age"`
 	CompactAfter    time.Duration `koanf:"compact-after"`
 	StreamFamily    string        `koanf:"stream-family"`
+	RetentionAge    time.Duration `koanf:"retention-age"`
+	RetentionMiB    int           `koanf:"retention-mib"`
 
 	ListConversations bool `koanf:"list-conversations"`
 
@@ -104,6 +106,8 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Int("prewarm", 0, "keep `N` agents running for new sessions: one for each of the N most recently used combinations of agent, directory and options")
 	fl.Duration("prewarm-age", 10*time.Minute, "maximum age of a prewarmed agent; the server replaces an older agent, because it may have read outdated files")
 	fl.Duration("compact-after", time.Minute, "how long to keep streaming deltas after a turn; finished items are always kept; negative: forever")
+	fl.Duration("retention-age", 0, "delete sessions that were not active for this long, such as 2160h; 'runnel retention' shows them before; 0: never")
+	fl.Int("retention-mib", 0, "delete the sessions with the oldest activity while all sessions are larger than `N` MiB; 0: never")
 	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	limitFlags(fl)
@@ -267,6 +271,10 @@ func (c *config) check() error {
 		return usage("prewarm: must be a number from 0 to %d", maxPrewarm)
 	case c.PrewarmAge <= 0:
 		return usage("prewarm-age: must be longer than 0, such as 10m")
+	case c.RetentionAge < 0 || c.RetentionAge > 0 && c.RetentionAge < time.Hour:
+		return usage("retention-age: %s is too short; want an hour or more, or 0 to delete no session by its age", c.RetentionAge)
+	case c.RetentionMiB < 0:
+		return usage("retention-mib: %d is negative; 0 deletes no session by its size", c.RetentionMiB)
 	case c.ApprovalTimeout < 0:
 		return usage("approval-timeout: %s is negative; 0 waits forever", c.ApprovalTimeout)
 	case !slices.Contains([]string{"", "upsert-v1", "events-v1"}, c.StreamFamily):

@@ -13,7 +13,7 @@ import (
 
 // A finding is the result of one check of runnel doctor.
 type finding struct {
-	Area   string   `json:"area"` // version, agents, files, network, kernel or disk
+	Area   string   `json:"area"` // version, agents, files, network, kernel, disk or protocol
 	Name   string   `json:"name"` // name of the checked thing
 	Status severity `json:"status"`
 	Detail string   `json:"detail"`
@@ -52,7 +52,7 @@ func (d *diagnosis) count(s severity) (n int) {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, protocol bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine and suggest fixes",
@@ -61,13 +61,19 @@ port and the origin, the disk, and kernel features that protect you from agents.
 The command suggests a fix for problems and warnings, and changes nothing. It
 waits up to 20 seconds for each agent. Give it the flags of 'runnel serve'.
 
+` + protocolHelp + `
+
 Exit codes: 0 no problem, 1 a problem. After a warning, the server works, but
 with less protection or fewer functions.`,
 		Example: `  runnel doctor
+  runnel doctor --protocol
   runnel doctor --json | jq '.findings[] | select(.status != "ok")'`,
 		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := a.examine(cmd)
+			d, err := a.diagnose(cmd, protocol)
+			if err != nil {
+				return err
+			}
 			if err := a.printDiagnosis(d, asJSON); err != nil {
 				return err
 			}
@@ -78,11 +84,24 @@ with less protection or fewer functions.`,
 		},
 	}
 	serveFlags(cmd.Flags())
-	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "stream-family", "list-conversations", "log-level", "log-format", "cors-origins", trustedKey} {
+	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "retention-age", "retention-mib", "stream-family", "list-conversations", "log-level", "log-format", "cors-origins", trustedKey} {
 		_ = cmd.Flags().MarkHidden(name) // accepted, so that a user can check a whole serve command line
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	cmd.Flags().BoolVar(&protocol, "protocol", false, "list only the types of agents' messages that the running server does not know")
 	return cmd
+}
+
+// diagnose runs all checks, or only the one about protocols.
+func (a *app) diagnose(cmd *cobra.Command, protocol bool) (*diagnosis, error) {
+	if !protocol {
+		return a.examine(cmd), nil
+	}
+	c, err := loadConfig(cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	return a.examineProtocol(cmd.Context(), c)
 }
 
 // examine runs all checks.

@@ -133,7 +133,8 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
-		Prewarm: c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Logger: log,
+		Retention: gateway.RetentionPolicy{Age: c.RetentionAge, Bytes: int64(c.RetentionMiB) * mib},
+		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Logger: log,
 	})
 	if err != nil {
 		return err

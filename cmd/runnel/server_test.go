@@ -180,6 +180,9 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if len(args) > 2 {
 		req.Header.Set("Content-Type", "application/json")
+		if strings.HasPrefix(args[1], "/api/uploads") {
+			req.Header.Set("Content-Type", "application/octet-stream")
+		}
 	} else {
 		req.Body = http.NoBody
 	}

@@ -405,6 +405,7 @@ type localSessions struct {
 
 // stored is the part of a store that localSessions reads.
 type stored interface {
+	gateway.UsageStore
 	Sessions(ctx context.Context, f store.SessionFilter) ([]store.Session, error)
 	State(ctx context.Context, session string) (store.LogState, error)
 	Read(ctx context.Context, session string, after int64) iter.Seq2[event.Event, error]

@@ -77,6 +77,10 @@ type Translator interface {
 	// how many of its lines could not be decoded.
 	Skipped() (messages, lines int)
 
+	// Unknown returns the types of the agent's messages since the last call
+	// whose type the translator does not know. Skipped counts them too.
+	Unknown() []string
+
 	// Waiting returns the ids of the open approvals.
 	Waiting() []string
 
@@ -233,6 +237,9 @@ func (c *Conn) translate(line []byte) []event.Event {
 	moreMessages, moreLines := c.tr.Skipped()
 	if n := moreMessages - messages; n > 0 { // sessions share the counters, so most lines do not touch them
 		c.counts.Messages.Add(int64(n))
+		for _, typ := range c.tr.Unknown() {
+			c.counts.CountUnknown(typ)
+		}
 	}
 	if n := moreLines - lines; n > 0 {
 		c.counts.Lines.Add(int64(n))

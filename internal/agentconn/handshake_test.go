@@ -25,6 +25,8 @@ func (lineNotices) Flush() []event.Event { return nil }
 
 func (tr lineNotices) Skipped() (messages, lines int) { return *tr.lines, 2 * *tr.lines }
 
+func (lineNotices) Unknown() []string { return []string{"line"} }
+
 // runHandshake starts a shell script as an agent, and reads its lines in a
 // handshake until an error occurs.
 func runHandshake(t *testing.T, script string, starts time.Duration) (*Conn, error) {
@@ -74,6 +76,9 @@ func TestTooLongLineOfHandshakeIsReportedAndCounted(t *testing.T) {
 	}
 	if lines, messages := c.counts.Lines.Load(), c.counts.Messages.Load(); lines != 3 || messages != 1 {
 		t.Errorf("counted %d lines and %d messages", lines, messages)
+	}
+	if unknown := c.counts.Unknown(); len(unknown) != 1 || unknown["line"] != 1 {
+		t.Errorf("counted unknown types %v", unknown)
 	}
 }
 

@@ -32,6 +32,7 @@ type Emitter struct {
 	deferred []event.Event
 	messages int // number of messages without a meaning
 	lines    int // number of undecodable lines
+	unknown  []string
 }
 
 // eventsAtOnce is the number of events for which an Emitter allocates memory at
@@ -77,6 +78,25 @@ func (e *Emitter) Reply(message any) { e.replies = append(e.replies, message) }
 
 // Skip counts a message of the agent that has no meaning for the translator.
 func (e *Emitter) Skip() { e.messages++ }
+
+// maxUnknown bounds the types of unknown messages of one line.
+const maxUnknown = 16
+
+// SkipUnknown counts a message like Skip, because the translator does not know
+// messages of this type. A newer version of the agent may have added the type.
+func (e *Emitter) SkipUnknown(typ string) {
+	e.messages++
+	if len(e.unknown) < maxUnknown {
+		e.unknown = append(e.unknown, typ)
+	}
+}
+
+// Unknown returns the types that SkipUnknown received since the last call.
+func (e *Emitter) Unknown() []string {
+	types := e.unknown
+	e.unknown = nil
+	return types
+}
 
 // SkipLine counts a line of the agent that cannot be decoded.
 func (e *Emitter) SkipLine() { e.lines++ }
@@ -158,6 +178,9 @@ func (t TurnEmitter) Emit(b event.Body) {
 
 // Skip counts a part of the turn that has no meaning for the translator.
 func (t TurnEmitter) Skip() { t.emitter.Skip() }
+
+// SkipUnknown is [Emitter.SkipUnknown].
+func (t TurnEmitter) SkipUnknown(typ string) { t.emitter.SkipUnknown(typ) }
 
 // Notice emits a notice in the turn.
 func (t TurnEmitter) Notice(level event.Level, code, message string) {

@@ -24,6 +24,7 @@ type state struct {
 	Title         string               `json:",omitzero"`
 	Commands      []event.AgentCommand `json:",omitzero"`
 	Cost          float64              `json:",omitzero"`
+	CostUnknown   bool                 `json:",omitzero"`
 	Used          usage                `json:",omitzero"`
 	Unprompted    int                  `json:"Unasked,omitzero"`
 	LastMessage   string               `json:"Said,omitzero"`
@@ -41,7 +42,7 @@ func (t *translator) Checkpoint() ([]byte, bool) {
 	b, err := json.Marshal(state{
 		Version: s.version, Caps: s.caps, Session: s.id, Named: s.named, Title: s.title, Commands: s.commands,
 		Config: s.settings.config, Legacy: s.settings.legacy, Model: s.settings.model, Mode: s.settings.mode,
-		Cost: ts.cost, Used: ts.used, Unprompted: ts.unprompted, LastMessage: ts.lastMessage,
+		Cost: ts.cost, CostUnknown: ts.costUnknown, Used: ts.used, Unprompted: ts.unprompted, LastMessage: ts.lastMessage,
 		Peer: t.peer, Requests: t.requests, OutOfTurnText: t.outOfTurnText.words.String(),
 	})
 	return b, err == nil
@@ -57,7 +58,7 @@ func (t *translator) Restore(saved []byte) error {
 	s.version, s.caps, s.id, s.named, s.title, s.commands = from.Version, from.Caps, from.Session, from.Named, from.Title, from.Commands
 	s.settings.config, s.settings.legacy = from.Config, from.Legacy
 	s.settings.model, s.settings.mode = from.Model, from.Mode
-	ts.cost, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.Used, from.Unprompted, from.LastMessage
+	ts.cost, ts.costUnknown, ts.used, ts.unprompted, ts.lastMessage = from.Cost, from.CostUnknown, from.Used, from.Unprompted, from.LastMessage
 	t.peer = from.Peer
 	t.requests = make(map[string]request)
 	maps.Copy(t.requests, from.Requests)
@@ -83,6 +84,9 @@ func (t *translator) About(line []byte) agentconn.About {
 
 // Skipped implements [agentconn.Translator].
 func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
+
+// Unknown implements [agentconn.Translator].
+func (t *translator) Unknown() []string { return t.out.Unknown() }
 
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.turns.openApprovals() }

@@ -164,6 +164,10 @@ type liveQuirks struct {
 	// message, or nil. If the agent reports no usage of the turn, Runnel adds
 	// up the usage of its model calls.
 	callUsage func(meta json.RawMessage) *usage
+	// costContinues reports whether this version of the agent counts the cost
+	// from the start of a resumed conversation, and not from the start of its
+	// process. The cost of the first turn after a resumption is then unknown.
+	costContinues func(release string) bool
 	// cumulativeUsage means that the reported usage counts from the start of
 	// the conversation.
 	cumulativeUsage bool

@@ -3,6 +3,7 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +41,11 @@ func claudeAgent() *quirks {
 		live: liveQuirks{
 			literal:    claudeText,
 			inputGrows: true, // recording tool
+			costContinues: func(release string) bool { // recording resume; 0.49.0 starts at 0 again
+				var major, minor int
+				_, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+				return err != nil || major > 0 || minor >= 100
+			},
 			name: func(tc toolCall) string { // recording tool
 				return translate.DecodeLenient[claudeMeta](metaOf(tc.raw)).ClaudeCode.ToolName
 			},

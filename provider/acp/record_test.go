@@ -418,3 +418,14 @@ func TestTooDeepMembersChangeNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordedMessagesAreKnown checks that the translator knows every type of
+// message in the recordings. Otherwise a server that runs a tested version of
+// the agent would count unknown messages.
+func TestRecordedMessagesAreKnown(t *testing.T) {
+	eachRecording(t, func(t *testing.T, a Agent, _ fixture, _ string, arc *txtar.Archive) {
+		if types := recordtest.Unknown(t, newTranslator(a), section(arc, "in")); len(types) > 0 {
+			t.Errorf("unknown types: %q", types)
+		}
+	})
+}

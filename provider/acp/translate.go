@@ -132,6 +132,9 @@ func (t *translator) request(m jsonrpc.Message) {
 	case methodPermission, methodElicit:
 		t.question(m)
 	default:
+		if !strings.HasPrefix(m.Method, "fs/") && !strings.HasPrefix(m.Method, "terminal/") && m.Method != "craft/drainMidTurnQueue" {
+			t.out.SkipUnknown(m.Method)
+		}
 		reply(&t.out, jsonrpc.Unsupported(m))
 	}
 }
@@ -145,6 +148,9 @@ func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 	case methodInitialize:
 		t.session.initialized(m)
 	case methodNew, methodFork, methodLoad, methodResume:
+		if f := t.session.q.live.costContinues; f != nil && r.Method != methodNew {
+			t.turns.costUnknown = f(t.session.release)
+		}
 		if t.replay != nil && t.replay.answered(m, t.session.q) {
 			t.endReplay()
 		}
@@ -159,8 +165,13 @@ func (t *translator) response(call jsonrpc.Call, m jsonrpc.Message) {
 
 // notification dispatches a notification of the agent.
 func (t *translator) notification(m jsonrpc.Message) {
-	if m.Method != methodUpdate {
+	switch m.Method {
+	case methodUpdate:
+	case "_auth/status_update", "qwen/notify/session/mode-update", "qwen/notify/session/prompt-suggestion":
 		t.out.Skip()
+		return
+	default:
+		t.out.SkipUnknown(m.Method)
 		return
 	}
 	n := translate.DecodeLenient[notified](m.Params)
@@ -264,8 +275,11 @@ func (t *translator) item(u update, parent string) {
 		if d := translate.DecodeLenient[subagent](u.toolCall.raw); d.SessionID != "" {
 			t.turns.startedTurn().subagent(d, parent)
 		}
-	default:
+	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update", "notice",
+		"compaction_update", "state_update": // of a subagent's conversation
 		t.out.Skip()
+	default:
+		t.out.SkipUnknown(methodUpdate + "/" + u.Kind)
 	}
 }
 

@@ -28,6 +28,7 @@ type turns struct {
 	unprompted  int      // number of turns that the agent started without a prompt
 	cost        float64  // cost of the conversation in USD, as reported by the agent
 	used        usage    // usage of the conversation, for agents with cumulativeUsage
+	costUnknown bool     // the agent's cost includes earlier processes, and cost lacks them
 }
 
 // turn is the turn that runs.
@@ -40,6 +41,7 @@ type turn struct {
 	interrupted bool    // Runnel asked the agent to stop
 	refused     bool    // the user denied a call and stopped the turn
 	cost        float64 // cost of the conversation at the start of the turn
+	costUnknown bool    // cost is unknown, so the cost of the turn is too
 	used        *usage  // sum of the usage of model calls, if reported per call
 
 	out       translate.TurnEmitter
@@ -52,7 +54,7 @@ type turn struct {
 // begin starts a turn. startedTurn emits its ResponseStart before the first
 // event of the turn.
 func (ts *turns) begin(id string, prompted bool) {
-	tn := &turn{id: id, prompted: prompted, cost: ts.cost, out: ts.emitter.ForTurn(id)}
+	tn := &turn{id: id, prompted: prompted, cost: ts.cost, costUnknown: ts.costUnknown, out: ts.emitter.ForTurn(id)}
 	tn.threads = threads{turn: id, out: tn.out, session: ts.session, byParent: make(map[string]*thread)}
 	tn.calls = toolCalls{
 		out: tn.out, session: ts.session, threads: &tn.threads,
@@ -297,14 +299,14 @@ func (ts *turns) turnUsage(u *usage) *event.Usage {
 func (ts *turns) usageUpdated(u update, show bool) {
 	b := event.UsageUpdated{ContextTokens: u.Used, ContextWindow: u.Size}
 	if u.Cost != nil && u.Cost.Currency == "USD" && u.Cost.Amount >= 0 {
-		if tn := ts.now; tn != nil {
+		if tn := ts.now; tn != nil && !tn.costUnknown {
 			if u.Cost.Amount < tn.cost { // the agent restarted its count
 				tn.cost = 0
 			}
 			spent := u.Cost.Amount - tn.cost
 			b.CostUSD = &spent
 		}
-		ts.cost = u.Cost.Amount
+		ts.cost, ts.costUnknown = u.Cost.Amount, false
 	}
 	if show && (b.ContextTokens > 0 || b.CostUSD != nil) {
 		ts.out().Emit(b)

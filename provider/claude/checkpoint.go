@@ -37,6 +37,9 @@ func (t *translator) About(line []byte) agentconn.About {
 // Skipped implements [agentconn.Translator].
 func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
 
+// Unknown implements [agentconn.Translator].
+func (t *translator) Unknown() []string { return t.out.Unknown() }
+
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.approvals.IDs() }
 

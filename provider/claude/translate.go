@@ -117,8 +117,10 @@ func (t *translator) dispatch(f frame) {
 		t.approvals.withdraw(f.RequestID)
 	case "control_response":
 		t.answered(f.Response)
-	default:
+	case "command_lifecycle", "conversation_reset":
 		t.out.Skip()
+	default:
+		t.out.SkipUnknown(f.Type)
 	}
 	t.approvals.settle()
 	if cleared {
@@ -234,8 +236,10 @@ func (t *translator) system(f frame) {
 		if title := text.OneLine(f.Title, 200); title != "" {
 			t.turns.emit(event.SessionUpdated{Title: title})
 		}
-	default:
+	case "thinking_tokens", "background_tasks_changed":
 		t.out.Skip()
+	default:
+		t.out.SkipUnknown("system/" + f.Subtype)
 	}
 }
 

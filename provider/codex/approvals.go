@@ -98,6 +98,9 @@ func (t *translator) asked(m jsonrpc.Message) {
 	call := t.calling(q)
 	a := &approval{request: m.ID, method: m.Method, native: q.TurnID}
 	ok := a.describe(q, call)
+	if !ok {
+		t.out.SkipUnknown(m.Method)
+	}
 	if ok && (len(a.shown.Arguments) > maxAsking || event.TooDeep(a.shown.Arguments)) {
 		ok = false
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "QUESTION_REFUSED", Message: "The agent asked a question that was too large or nested too deep to be shown; it was denied."})

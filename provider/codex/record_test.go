@@ -201,3 +201,14 @@ func TestEveryStringOfTheAgentIsBounded(t *testing.T) {
 		recordtest.Hostile(t, New(), section(a, "in"), 5<<20, 1, "model", "tool")
 	}
 }
+
+// TestRecordedMessagesAreKnown checks that the translator knows every type of
+// message in the recordings. Otherwise a server that runs a tested version of
+// the agent would count unknown messages.
+func TestRecordedMessagesAreKnown(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ fixture, _ string, arc *txtar.Archive) {
+		if types := recordtest.Unknown(t, newTranslator(), section(arc, "in")); len(types) > 0 {
+			t.Errorf("unknown types: %q", types)
+		}
+	})
+}

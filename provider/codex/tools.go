@@ -18,7 +18,7 @@ const maxArguments = 256 << 10
 func (is *itemList) callStarted(c *piece, it item) {
 	f, ok := toolCall(it)
 	if !ok {
-		is.out.Skip()
+		is.out.SkipUnknown("item/" + it.Type)
 		return
 	}
 	if !c.started {

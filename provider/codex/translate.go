@@ -78,6 +78,9 @@ func (t *translator) Flush() []event.Event { return t.out.Take() }
 // Skipped implements [agentconn.Translator].
 func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
 
+// Unknown implements [agentconn.Translator].
+func (t *translator) Unknown() []string { return t.out.Unknown() }
+
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.questions.IDs() }
 
@@ -190,8 +193,10 @@ func (t *translator) sessionNotified(m jsonrpc.Message, n note) {
 	case "model/rerouted":
 		t.notice(event.Notice{Level: event.LevelWarning, Code: "MODEL_FALLBACK", Message: "The agent continues with another model: " + oneLine(n.ToModel, 200) + "."})
 	case "thread/status/changed", "item/mcpToolCall/progress", "mcpServer/startupStatus/updated", "item/commandExecution/terminalInteraction":
-	default:
+	case "thread/goal/cleared":
 		t.out.Skip()
+	default:
+		t.out.SkipUnknown(m.Method)
 	}
 }
 

@@ -41,6 +41,7 @@ func (w *writer) insertAll(rows []pendingRow) error {
 	return nil
 }
 
+// insert adds the rows of events, and the usage that the events report.
 func (w *writer) insert(stmt *sql.Stmt, rows []pendingRow) error {
 	args := w.args[:0]
 	for _, r := range rows {
@@ -49,5 +50,10 @@ func (w *writer) insert(stmt *sql.Stmt, rows []pendingRow) error {
 	_, err := stmt.Exec(args...)
 	clear(args)
 	w.args = args
+	for _, r := range rows {
+		if err == nil {
+			err = w.noteUsage(r.log, r.turn, r.row)
+		}
+	}
 	return err
 }

@@ -194,6 +194,7 @@ func (s *Store) sweep(ctx context.Context) error {
 	for _, log := range logs {
 		for _, text := range []string{
 			"DELETE FROM events WHERE id IN (SELECT id FROM events WHERE session = ? LIMIT ?)",
+			"DELETE FROM usage WHERE turn IN (SELECT turn FROM usage WHERE session = ? LIMIT ?)",
 			"DELETE FROM turns WHERE key IN (SELECT key FROM turns WHERE session = ? LIMIT ?)",
 			"DELETE FROM checkpoints WHERE rowid IN (SELECT rowid FROM checkpoints WHERE session = ? LIMIT ?)",
 			"DELETE FROM gaps WHERE (session, last) IN (SELECT session, last FROM gaps WHERE session = ? LIMIT ?)",

@@ -73,6 +73,24 @@ func (s *Store) Size(ctx context.Context, session string) (n int64, err error) {
 	return n + unstored, nil
 }
 
+// Sizes implements [store.SizeLister].
+func (s *Store) Sizes(ctx context.Context) (map[string]int64, error) {
+	if s.closed() {
+		return nil, errClosed()
+	}
+	type sized struct {
+		session string
+		bytes   int64
+	}
+	list, err := all(ctx, s, func(r scanner) (x sized, err error) { err = r.Scan(&x.session, &x.bytes); return x, err },
+		"SELECT l.session, sum(length(e.payload)) FROM logs l JOIN events e ON e.session = l.key WHERE l.deleted = 0 GROUP BY l.key")
+	sizes := make(map[string]int64, len(list))
+	for _, x := range list {
+		sizes[x.session] = x.bytes
+	}
+	return sizes, err
+}
+
 // Read implements [runnel.Log]. It holds no connection and no read transaction
 // while the caller handles an event, so a slow caller blocks neither other
 // readers nor checkpoints.

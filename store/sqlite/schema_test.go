@@ -79,13 +79,16 @@ func checkFixture(t *testing.T, s *Store) {
 	add(tokens, err)
 	unfinished, err := s.Unfinished(t.Context())
 	add(unfinished, err)
+	usage, err := s.Usage(t.Context(), store.UsageFilter{By: store.UsageByDay})
+	add(usage, err)
 	var want []any
 	for _, ev := range fixtureEvents {
 		want = append(want, ev)
 	}
 	listed := fixtureQueued
 	listed.Input = nil
-	want = append(want, fixtureSession, []store.Queued{listed}, fixtureQueued.Input, []store.Token{fixtureToken}, []string{"s"})
+	want = append(want, fixtureSession, []store.Queued{listed}, fixtureQueued.Input, []store.Token{fixtureToken}, []string{"s"},
+		[]store.Usage{{Key: "2026-01-02", Turns: 1, Unpriced: 1, Tokens: event.Usage{InputTokens: 1}}})
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("contents (-want +got):\n%s", d)
 	}

@@ -36,6 +36,9 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Requests", testRequests},
 		{"RequestsEnd", testRequestsEnd},
 		{"TurnLocations", testTurnLocations},
+		{"Usage", testUsage},
+		{"UsageOfCopies", testUsageOfCopies},
+		{"UsageIsBounded", testUsageIsBounded},
 		{"Hostile", testHostile},
 		{"Concurrent", testConcurrentRecords},
 	}

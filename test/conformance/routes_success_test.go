@@ -26,6 +26,13 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"listConversations": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/conversations?limit=5&projectDir="+url.QueryEscape(r.project))
 	},
+	"usage": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/usage?by=session&projectDir="+url.QueryEscape(r.project))
+	},
+	"previewRetention": func(t *testing.T, r *routes) answer { return r.get(t, "/api/retention?olderThan=720h&maxMib=1000") },
+	"applyRetention": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/retention", object{"olderThan": "720h"})
+	},
 	"listProfiles": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/profiles?projectDir="+url.QueryEscape(r.project))
 	},
@@ -237,7 +244,7 @@ func boundAnswers() map[string]boundAnswer {
 			r.unseen(t, a)
 		}}
 	}
-	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "listRules": "", "listProfiles": ""} {
+	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "usage": "?by=session", "listRules": "", "listProfiles": ""} {
 		all[id] = boundAnswer{"200, without anything of this project", func(t *testing.T, r *routes, op operation, bound client) {
 			r.rule(t)
 			a := bound.get(t, op.path+query)

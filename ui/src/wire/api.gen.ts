@@ -368,6 +368,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/retention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Preview which old sessions would be deleted
+         * @description Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+         */
+        get: operations["previewRetention"];
+        put?: never;
+        /**
+         * Delete old sessions
+         * @description Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+         */
+        post: operations["applyRetention"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/rules": {
         parameters: {
             query?: never;
@@ -864,6 +888,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get totals of tokens and costs
+         * @description Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+         */
+        get: operations["usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -1007,6 +1051,15 @@ export interface components {
             seq: number;
             /** @description Text to add to the end: of the content, of toolOutput, or of toolArgumentsText while toolArguments is absent. */
             text: string;
+        };
+        ApplyRequest: {
+            /**
+             * Format: int64
+             * @description Delete the sessions with the oldest activity while all sessions together are larger than this many MiB. Default: none by their size.
+             */
+            maxMib?: number;
+            /** @description Delete sessions that were not active for this long, such as 720h. Default: none by their age. */
+            olderThan?: string;
         };
         Approval: {
             /** @description The arguments that the call will use, any JSON value. */
@@ -1519,6 +1572,55 @@ export interface components {
             seq: number;
             /** @description Id of the turn. */
             turnId: string;
+        };
+        Expired: {
+            /**
+             * Format: int64
+             * @description Approximate size of the session's events and debug capture.
+             */
+            bytes: number;
+            /**
+             * Format: date-time
+             * @description Time of the newest event.
+             */
+            lastActiveAt: string;
+            /** @description Absolute path of the directory that the agent works in. */
+            projectDir: string;
+            /**
+             * @description Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity.
+             * @enum {string}
+             */
+            reason: "age" | "size";
+            /** @description Id of the session. */
+            sessionId: string;
+            /** @description Short description of the call, for people. */
+            title: string;
+        };
+        Expiry: {
+            /**
+             * Format: int64
+             * @description Number of sessions that are deleted.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description Approximate size of the sessions that are deleted.
+             */
+            freedBytes: number;
+            /**
+             * Format: int64
+             * @description Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
+             */
+            maxBytes?: number;
+            /** @description Sessions that were not active for this long are deleted, such as 720h0m0s. Absent: none. */
+            olderThan?: string;
+            /** @description The sessions that are deleted, oldest activity first: at most the first 1000. */
+            sessions: components["schemas"]["Expired"][];
+            /**
+             * Format: int64
+             * @description Approximate size of the events and debug captures of all sessions.
+             */
+            storedBytes: number;
         };
         ExplainAnswer: {
             /** @description allow or deny: a rule decides. ask: a person decides, unless the session's profile does. */
@@ -3995,6 +4097,37 @@ export interface components {
              */
             reasoningTokens?: number;
         };
+        UsageReport: {
+            /** @description The totals by by: days newest first, other groups by their cost, highest first. */
+            groups: components["schemas"]["UsageTotal"][];
+            /** @description Whether there are more groups than limit. total contains them. */
+            more?: boolean;
+            /** @description The total of all selected turns. */
+            total: components["schemas"]["UsageTotal"];
+        };
+        UsageTotal: {
+            /**
+             * Format: double
+             * @description Sum of the costs that the agents reported, in US dollars. Agents estimate a cost from list prices; it is no invoice.
+             */
+            costUsd: number;
+            /** @description What the turns have in common: the id of their session, the directory of their project, the kind of their agent, or their day (UTC), such as 2026-11-24. Absent in the total, and for turns whose day is unknown. */
+            key?: string;
+            /** @description The session's title, if the key is the id of a session. */
+            title?: string;
+            /**
+             * Format: int64
+             * @description Number of turns whose agent reported tokens or a cost.
+             */
+            turns: number;
+            /**
+             * Format: int64
+             * @description Number of turns among them whose agent reported no cost. costUsd does not contain them.
+             */
+            unpricedTurns: number;
+            /** @description Sum of the tokens that the agents reported. */
+            usage: components["schemas"]["Usage"];
+        };
         UsageUpdated: {
             /**
              * Format: int64
@@ -6130,6 +6263,212 @@ export interface operations {
             };
             /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    previewRetention: {
+        parameters: {
+            query?: {
+                /** @description Age instead of the setting, such as 720h. Default, if maxMib is absent: the setting. */
+                olderThan?: string;
+                /** @description Size instead of the setting, in MiB. Default, if olderThan is absent: the setting. */
+                maxMib?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Expiry"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    applyRetention: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApplyRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Expiry"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9630,6 +9969,115 @@ export interface operations {
             };
             /** @description Unsupported Media Type: INVALID_REQUEST */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    usage: {
+        parameters: {
+            query?: {
+                /** @description How the totals are grouped. Default: day. */
+                by?: "day" | "session" | "project" | "agent";
+                /** @description Id of a session. Default: all sessions. */
+                sessionId?: string;
+                /** @description Absolute path of a project's directory. Default: all projects. */
+                projectDir?: string;
+                /** @description Kind of agent. Default: all kinds. */
+                cliType?: string;
+                /** @description Beginning of the time span, as a UTC date (2026-11-01) or an RFC 3339 time. A turn belongs to the time of its last report. Default: no bound. */
+                from?: string;
+                /** @description End of the time span, in the same form. A date includes the whole day; a time is excluded. Default: no bound. */
+                to?: string;
+                /** @description Maximum number of groups, at most 1000. Default: 100. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageReport"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

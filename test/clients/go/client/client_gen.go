@@ -591,6 +591,24 @@ func (e EventFrameEvent) Valid() bool {
 	}
 }
 
+// Defines values for ExpiredReason.
+const (
+	ExpiredReasonAge  ExpiredReason = "age"
+	ExpiredReasonSize ExpiredReason = "size"
+)
+
+// Valid indicates whether the value is a known member of the ExpiredReason enum.
+func (e ExpiredReason) Valid() bool {
+	switch e {
+	case ExpiredReasonAge:
+		return true
+	case ExpiredReasonSize:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FunctionCallItemType.
 const (
 	FunctionCallItemTypeFunctionCall FunctionCallItemType = "function_call"
@@ -2010,6 +2028,30 @@ func (e ExportSessionParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for UsageParamsBy.
+const (
+	UsageParamsByAgent   UsageParamsBy = "agent"
+	UsageParamsByDay     UsageParamsBy = "day"
+	UsageParamsByProject UsageParamsBy = "project"
+	UsageParamsBySession UsageParamsBy = "session"
+)
+
+// Valid indicates whether the value is a known member of the UsageParamsBy enum.
+func (e UsageParamsBy) Valid() bool {
+	switch e {
+	case UsageParamsByAgent:
+		return true
+	case UsageParamsByDay:
+		return true
+	case UsageParamsByProject:
+		return true
+	case UsageParamsBySession:
+		return true
+	default:
+		return false
+	}
+}
+
 // Activity What the session does now. waiting: the agent waits for an answer to an approval.
 type Activity string
 
@@ -2107,6 +2149,15 @@ type Append struct {
 
 	// Text Text to add to the end: of the content, of toolOutput, or of toolArgumentsText while toolArguments is absent.
 	Text string `json:"text"`
+}
+
+// ApplyRequest defines model for ApplyRequest.
+type ApplyRequest struct {
+	// MaxMib Delete the sessions with the oldest activity while all sessions together are larger than this many MiB. Default: none by their size.
+	MaxMib *int64 `json:"maxMib,omitempty"`
+
+	// OlderThan Delete sessions that were not active for this long, such as 720h. Default: none by their age.
+	OlderThan *string `json:"olderThan,omitempty"`
 }
 
 // Approval defines model for Approval.
@@ -2707,6 +2758,51 @@ type ExitData struct {
 
 	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
+}
+
+// Expired defines model for Expired.
+type Expired struct {
+	// Bytes Approximate size of the session's events and debug capture.
+	Bytes int64 `json:"bytes"`
+
+	// LastActiveAt Time of the newest event.
+	LastActiveAt time.Time `json:"lastActiveAt"`
+
+	// ProjectDir Absolute path of the directory that the agent works in.
+	ProjectDir string `json:"projectDir"`
+
+	// Reason Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity.
+	Reason ExpiredReason `json:"reason"`
+
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// Title Short description of the call, for people.
+	Title string `json:"title"`
+}
+
+// ExpiredReason Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity.
+type ExpiredReason string
+
+// Expiry defines model for Expiry.
+type Expiry struct {
+	// Count Number of sessions that are deleted.
+	Count int64 `json:"count"`
+
+	// FreedBytes Approximate size of the sessions that are deleted.
+	FreedBytes int64 `json:"freedBytes"`
+
+	// MaxBytes Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
+	MaxBytes *int64 `json:"maxBytes,omitempty"`
+
+	// OlderThan Sessions that were not active for this long are deleted, such as 720h0m0s. Absent: none.
+	OlderThan *string `json:"olderThan,omitempty"`
+
+	// Sessions The sessions that are deleted, oldest activity first: at most the first 1000.
+	Sessions []Expired `json:"sessions"`
+
+	// StoredBytes Approximate size of the events and debug captures of all sessions.
+	StoredBytes int64 `json:"storedBytes"`
 }
 
 // ExplainAnswer defines model for ExplainAnswer.
@@ -5158,6 +5254,39 @@ type Usage struct {
 	ReasoningTokens *int64 `json:"reasoningTokens,omitempty"`
 }
 
+// UsageReport defines model for UsageReport.
+type UsageReport struct {
+	// Groups The totals by by: days newest first, other groups by their cost, highest first.
+	Groups []UsageTotal `json:"groups"`
+
+	// More Whether there are more groups than limit. total contains them.
+	More *bool `json:"more,omitempty"`
+
+	// Total The total of all selected turns.
+	Total UsageTotal `json:"total"`
+}
+
+// UsageTotal defines model for UsageTotal.
+type UsageTotal struct {
+	// CostUsd Sum of the costs that the agents reported, in US dollars. Agents estimate a cost from list prices; it is no invoice.
+	CostUsd float64 `json:"costUsd"`
+
+	// Key What the turns have in common: the id of their session, the directory of their project, the kind of their agent, or their day (UTC), such as 2026-11-24. Absent in the total, and for turns whose day is unknown.
+	Key *string `json:"key,omitempty"`
+
+	// Title The session's title, if the key is the id of a session.
+	Title *string `json:"title,omitempty"`
+
+	// Turns Number of turns whose agent reported tokens or a cost.
+	Turns int64 `json:"turns"`
+
+	// UnpricedTurns Number of turns among them whose agent reported no cost. costUsd does not contain them.
+	UnpricedTurns int64 `json:"unpricedTurns"`
+
+	// Usage Sum of the tokens that the agents reported.
+	Usage Usage `json:"usage"`
+}
+
 // UsageUpdated defines model for UsageUpdated.
 type UsageUpdated struct {
 	// ContextTokens Number of tokens in the model's context.
@@ -5256,6 +5385,15 @@ type GetProfileParams struct {
 	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
 }
 
+// PreviewRetentionParams defines parameters for PreviewRetention.
+type PreviewRetentionParams struct {
+	// OlderThan Age instead of the setting, such as 720h. Default, if maxMib is absent: the setting.
+	OlderThan *string `form:"olderThan,omitempty" json:"olderThan,omitempty"`
+
+	// MaxMib Size instead of the setting, in MiB. Default, if olderThan is absent: the setting.
+	MaxMib *int64 `form:"maxMib,omitempty" json:"maxMib,omitempty"`
+}
+
 // CreateSessionParams defines parameters for CreateSession.
 type CreateSessionParams struct {
 	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
@@ -5328,6 +5466,33 @@ type UploadParams struct {
 	Name string `form:"name" json:"name"`
 }
 
+// UsageParams defines parameters for Usage.
+type UsageParams struct {
+	// By How the totals are grouped. Default: day.
+	By *UsageParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// SessionId Id of a session. Default: all sessions.
+	SessionId *string `form:"sessionId,omitempty" json:"sessionId,omitempty"`
+
+	// ProjectDir Absolute path of a project's directory. Default: all projects.
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+
+	// CliType Kind of agent. Default: all kinds.
+	CliType *string `form:"cliType,omitempty" json:"cliType,omitempty"`
+
+	// From Beginning of the time span, as a UTC date (2026-11-01) or an RFC 3339 time. A turn belongs to the time of its last report. Default: no bound.
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End of the time span, in the same form. A date includes the whole day; a time is excluded. Default: no bound.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// Limit Maximum number of groups, at most 1000. Default: 100.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// UsageParamsBy defines parameters for Usage.
+type UsageParamsBy string
+
 // HarnessInterruptJSONRequestBody defines body for HarnessInterrupt for application/json ContentType.
 type HarnessInterruptJSONRequestBody = SessionRequest
 
@@ -5351,6 +5516,9 @@ type ProveServerJSONRequestBody = ProofRequest
 
 // LogoutJSONRequestBody defines body for Logout for application/json ContentType.
 type LogoutJSONRequestBody = Empty
+
+// ApplyRetentionJSONRequestBody defines body for ApplyRetention for application/json ContentType.
+type ApplyRetentionJSONRequestBody = ApplyRequest
 
 // CreateRuleJSONRequestBody defines body for CreateRule for application/json ContentType.
 type CreateRuleJSONRequestBody = RuleRequest
@@ -8285,6 +8453,31 @@ type ClientInterface interface {
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PreviewRetention Preview which old sessions would be deleted
+	//
+	// Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Corresponds with GET /api/retention (the `PreviewRetention` operationId).
+	PreviewRetention(ctx context.Context, params *PreviewRetentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApplyRetentionWithBody Delete old sessions
+	//
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+	ApplyRetentionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApplyRetention Delete old sessions
+	//
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+	ApplyRetention(ctx context.Context, body ApplyRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListRules List the stored rules
 	//
 	// Requires the scope read. The rules decide approvals without asking a person.
@@ -8647,6 +8840,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBody(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Usage Get totals of tokens and costs
+	//
+	// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+	//
+	// Corresponds with GET /api/usage (the `Usage` operationId).
+	Usage(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Docs Get the list of routes as a page
 	//
@@ -9151,6 +9351,61 @@ func (c *Client) GetProfile(ctx context.Context, name string, params *GetProfile
 // Corresponds with GET /api/projects (the `ListProjects` operationId).
 func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListProjectsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewRetention Preview which old sessions would be deleted
+//
+// Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Corresponds with GET /api/retention (the `PreviewRetention` operationId).
+func (c *Client) PreviewRetention(ctx context.Context, params *PreviewRetentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewRetentionRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApplyRetentionWithBody Delete old sessions
+//
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+func (c *Client) ApplyRetentionWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApplyRetentionRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApplyRetention Delete old sessions
+//
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+func (c *Client) ApplyRetention(ctx context.Context, body ApplyRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApplyRetentionRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9944,6 +10199,23 @@ func (c *Client) RevokeToken(ctx context.Context, id string, body RevokeTokenJSO
 // Corresponds with POST /api/uploads (the `Upload` operationId).
 func (c *Client) UploadWithBody(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUploadRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Usage Get totals of tokens and costs
+//
+// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+//
+// Corresponds with GET /api/usage (the `Usage` operationId).
+func (c *Client) Usage(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsageRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10867,6 +11139,112 @@ func NewListProjectsRequest(server string) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewPreviewRetentionRequest constructs an http.Request for the PreviewRetention method
+func NewPreviewRetentionRequest(server string, params *PreviewRetentionParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/retention")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.OlderThan != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "olderThan", *params.OlderThan, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.MaxMib != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "maxMib", *params.MaxMib, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewApplyRetentionRequest calls the generic ApplyRetention builder with application/json body
+func NewApplyRetentionRequest(server string, body ApplyRetentionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApplyRetentionRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewApplyRetentionRequestWithBody constructs an http.Request for the ApplyRetention method, with any body, and a specified content type
+func NewApplyRetentionRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/retention")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -12237,6 +12615,132 @@ func NewUploadRequestWithBody(server string, params *UploadParams, contentType s
 	return req, nil
 }
 
+// NewUsageRequest constructs an http.Request for the Usage method
+func NewUsageRequest(server string, params *UsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/usage")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.By != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "by", *params.By, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.SessionId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "sessionId", *params.SessionId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CliType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cliType", *params.CliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewDocsRequest constructs an http.Request for the Docs method
 func NewDocsRequest(server string) (*http.Request, error) {
 	var err error
@@ -12604,6 +13108,33 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjectsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProjectsResponse, error)
+
+	// PreviewRetentionWithResponse Preview which old sessions would be deleted
+	//
+	// Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/retention (the `PreviewRetention` operationId).
+	PreviewRetentionWithResponse(ctx context.Context, params *PreviewRetentionParams, reqEditors ...RequestEditorFn) (*PreviewRetentionResponse, error)
+
+	// ApplyRetentionWithBodyWithResponse Delete old sessions
+	//
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+	ApplyRetentionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApplyRetentionResponse, error)
+
+	// ApplyRetentionWithResponse Delete old sessions
+	//
+	// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+	ApplyRetentionWithResponse(ctx context.Context, body ApplyRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplyRetentionResponse, error)
 
 	// ListRulesWithResponse List the stored rules
 	//
@@ -12991,6 +13522,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/uploads (the `Upload` operationId).
 	UploadWithBodyWithResponse(ctx context.Context, params *UploadParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadResponse, error)
+
+	// UsageWithResponse Get totals of tokens and costs
+	//
+	// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/usage (the `Usage` operationId).
+	UsageWithResponse(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*UsageResponse, error)
 
 	// DocsWithResponse Get the list of routes as a page
 	//
@@ -15193,6 +15733,221 @@ func (r ListProjectsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListProjectsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PreviewRetentionResponse429Headers the declared response headers of an HTTP 429 response for PreviewRetention
+type PreviewRetentionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type PreviewRetentionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Expiry
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *PreviewRetentionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewRetentionResponse) GetJSON200() *Expiry {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r PreviewRetentionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r PreviewRetentionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r PreviewRetentionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r PreviewRetentionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r PreviewRetentionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r PreviewRetentionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PreviewRetentionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewRetentionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewRetentionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewRetentionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewRetentionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ApplyRetentionResponse429Headers the declared response headers of an HTTP 429 response for ApplyRetention
+type ApplyRetentionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ApplyRetentionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Expiry
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ApplyRetentionResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApplyRetentionResponse) GetJSON200() *Expiry {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ApplyRetentionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ApplyRetentionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ApplyRetentionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r ApplyRetentionResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ApplyRetentionResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ApplyRetentionResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ApplyRetentionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ApplyRetentionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ApplyRetentionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ApplyRetentionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApplyRetentionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApplyRetentionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApplyRetentionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApplyRetentionResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18650,6 +19405,110 @@ func (r UploadResponse) ContentType() string {
 	return ""
 }
 
+// UsageResponse429Headers the declared response headers of an HTTP 429 response for Usage
+type UsageResponse429Headers struct {
+	RetryAfter *int
+}
+
+type UsageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UsageReport
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UsageResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsageResponse) GetJSON200() *UsageReport {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UsageResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UsageResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UsageResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UsageResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UsageResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r UsageResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UsageResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UsageResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UsageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // DocsResponse429Headers the declared response headers of an HTTP 429 response for Docs
 type DocsResponse429Headers struct {
 	RetryAfter *int
@@ -19304,6 +20163,51 @@ func (c *ClientWithResponses) ListProjectsWithResponse(ctx context.Context, reqE
 	return ParseListProjectsResponse(rsp)
 }
 
+// PreviewRetentionWithResponse Preview which old sessions would be deleted
+//
+// Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/retention (the `PreviewRetention` operationId).
+func (c *ClientWithResponses) PreviewRetentionWithResponse(ctx context.Context, params *PreviewRetentionParams, reqEditors ...RequestEditorFn) (*PreviewRetentionResponse, error) {
+	rsp, err := c.PreviewRetention(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewRetentionResponse(rsp)
+}
+
+// ApplyRetentionWithBodyWithResponse Delete old sessions
+//
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+func (c *ClientWithResponses) ApplyRetentionWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApplyRetentionResponse, error) {
+	rsp, err := c.ApplyRetentionWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApplyRetentionResponse(rsp)
+}
+
+// ApplyRetentionWithResponse Delete old sessions
+//
+// Requires the scope admin. Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/retention (the `ApplyRetention` operationId).
+func (c *ClientWithResponses) ApplyRetentionWithResponse(ctx context.Context, body ApplyRetentionJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplyRetentionResponse, error) {
+	rsp, err := c.ApplyRetention(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApplyRetentionResponse(rsp)
+}
+
 // ListRulesWithResponse List the stored rules
 //
 // Requires the scope read. The rules decide approvals without asking a person.
@@ -19947,6 +20851,21 @@ func (c *ClientWithResponses) UploadWithBodyWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseUploadResponse(rsp)
+}
+
+// UsageWithResponse Get totals of tokens and costs
+//
+// Requires the scope read. Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/usage (the `Usage` operationId).
+func (c *ClientWithResponses) UsageWithResponse(ctx context.Context, params *UsageParams, reqEditors ...RequestEditorFn) (*UsageResponse, error) {
+	rsp, err := c.Usage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsageResponse(rsp)
 }
 
 // DocsWithResponse Get the list of routes as a page
@@ -21992,6 +22911,203 @@ func ParseListProjectsResponse(rsp *http.Response) (*ListProjectsResponse, error
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListProjectsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePreviewRetentionResponse parses an HTTP response from a PreviewRetentionWithResponse call
+func ParsePreviewRetentionResponse(rsp *http.Response) (*PreviewRetentionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewRetentionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Expiry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers PreviewRetentionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseApplyRetentionResponse parses an HTTP response from a ApplyRetentionWithResponse call
+func ParseApplyRetentionResponse(rsp *http.Response) (*ApplyRetentionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApplyRetentionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Expiry
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ApplyRetentionResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -25200,6 +26316,101 @@ func ParseUploadResponse(rsp *http.Response) (*UploadResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers UploadResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUsageResponse parses an HTTP response from a UsageWithResponse call
+func ParseUsageResponse(rsp *http.Response) (*UsageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UsageReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers UsageResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

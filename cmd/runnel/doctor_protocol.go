@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/termtext"
+)
+
+// unknownLine matches a line of GET /metrics that counts messages of an unknown
+// type. No label contains a quote or a backslash.
+var unknownLine = regexp.MustCompile(`(?m)^runnel_unknown_native_messages_total\{agent="([^"\\]*)",type="([^"\\]*)"\} (\S+)$`)
+
+// examineProtocol lists the messages of agents that the running server did not
+// understand.
+func (a *app) examineProtocol(ctx context.Context, c config) (*diagnosis, error) {
+	ad, err := connect(ctx, c)
+	if errors.Is(err, errNoServer) {
+		return nil, errStartServer
+	}
+	if err != nil {
+		return nil, err
+	}
+	var metrics []byte
+	if err := ad.get(ctx, "/metrics", &metrics); err != nil {
+		return nil, err
+	}
+	d := &diagnosis{Status: fine}
+	for _, m := range unknownLine.FindAllStringSubmatch(string(metrics), -1) {
+		agent, typ, n := oneLine(termtext.Clean(m[1]), 80), oneLine(termtext.Clean(m[2]), 80), m[3]
+		d.add(finding{"protocol", agent, warning, fmt.Sprintf("%s unknown messages of type %s since the server started", n, typ),
+			"update runnel, or report the type and the agent's version; 'runnel sessions capture --on ID' keeps the messages of a session, without known secrets"})
+	}
+	if len(d.Findings) == 0 {
+		d.add(finding{"protocol", "messages", fine, "the server has received no message of an unknown type since it started", ""})
+	}
+	return d, nil
+}
+
+// protocolHelp is the part of the help of doctor about --protocol.
+var protocolHelp = strings.TrimSpace(`
+With --protocol, the command only lists the types of messages of agents that the
+running server has received and does not know. A new version of an agent may
+have added them. Runnel skips such messages, and the turn continues.`)

@@ -1,0 +1,253 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/text"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// A RetentionPolicy says which sessions are deleted. The zero value deletes
+// none. A session in which a turn runs, an approval waits or prompts are queued
+// is never deleted.
+type RetentionPolicy struct {
+	Age   time.Duration // delete sessions that were not active for this long. Default: never
+	Bytes int64         // delete the sessions with the oldest activity while all sessions together are larger. Default: no limit
+}
+
+// sizeGrace is the time after its last activity in which a session is not
+// deleted because of its size.
+const sizeGrace = time.Hour
+
+// retentionEvery is the time between two applications of the policy. The first
+// one is as long after the start, so that a mistake in a new configuration can
+// be seen in the preview.
+const retentionEvery = time.Hour
+
+// An Expired is a session that a policy deletes.
+type Expired struct {
+	SessionID    string    `json:"sessionId"`
+	ProjectDir   string    `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
+	Title        string    `json:"title"`
+	LastActiveAt time.Time `json:"lastActiveAt" doc:"Time of the newest event."`
+	Bytes        int64     `json:"bytes" doc:"Approximate size of the session's events and debug capture."`
+	Reason       string    `json:"reason" enum:"age,size" doc:"Why the session is deleted. age: it was not active for long enough. size: all sessions together are too large, and it is among those with the oldest activity."`
+
+	active time.Time // activity at which the session was selected
+}
+
+// An Expiry is what a policy deletes.
+type Expiry struct {
+	OlderThan   string    `json:"olderThan,omitempty" doc:"Sessions that were not active for this long are deleted, such as 720h0m0s. Absent: none."`
+	MaxBytes    int64     `json:"maxBytes,omitempty" doc:"Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit."`
+	StoredBytes int64     `json:"storedBytes" doc:"Approximate size of the events and debug captures of all sessions."`
+	FreedBytes  int64     `json:"freedBytes" doc:"Approximate size of the sessions that are deleted."`
+	Count       int       `json:"count" doc:"Number of sessions that are deleted."`
+	Sessions    []Expired `json:"sessions" doc:"The sessions that are deleted, oldest activity first: at most the first 1000."`
+}
+
+const maxExpired = 1000
+
+// Retention deletes old sessions of a Gateway.
+type Retention struct{ g *Gateway }
+
+// RetentionOf returns the retention of the sessions of g.
+func RetentionOf(g *Gateway) Retention { return Retention{g} }
+
+// deletionHook is called with the id of each session that the policy deletes.
+type deletionHook struct {
+	mu sync.Mutex
+	f  func(id string)
+}
+
+// OnDelete sets the function that is called with the id of each session that
+// the policy has deleted. It must not block.
+func (r Retention) OnDelete(f func(id string)) {
+	r.g.expired.mu.Lock()
+	defer r.g.expired.mu.Unlock()
+	r.g.expired.f = f
+}
+
+// Policy returns the policy of the configuration.
+func (r Retention) Policy() RetentionPolicy { return r.g.cfg.Retention }
+
+// Preview returns what p would delete now. It changes nothing.
+func (r Retention) Preview(ctx context.Context, p RetentionPolicy) (Expiry, error) {
+	x, all, err := r.plan(ctx, p, time.Now())
+	x.Sessions = append(x.Sessions, all[:min(len(all), maxExpired)]...)
+	return x, err
+}
+
+// Apply deletes what p selects and returns it. A session that has become active
+// meanwhile stays.
+func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error) {
+	x, all, err := r.plan(ctx, p, time.Now())
+	if err != nil {
+		return x, err
+	}
+	x.Count, x.FreedBytes = 0, 0
+	for _, s := range all {
+		_, err := HousekeepingOf(r.g).deleteIf(ctx, s.SessionID, func() error { return r.stillExpired(ctx, s) })
+		if runnel.CodeOf(err) == runnel.TurnInProgress || runnel.CodeOf(err) == runnel.SessionNotFound {
+			continue
+		}
+		if err != nil {
+			return x, err
+		}
+		x.Count++
+		x.FreedBytes += s.Bytes
+		if len(x.Sessions) < maxExpired {
+			x.Sessions = append(x.Sessions, s)
+		}
+		r.g.expired.mu.Lock()
+		if f := r.g.expired.f; f != nil {
+			f(s.SessionID)
+		}
+		r.g.expired.mu.Unlock()
+		r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "session deleted by the retention policy", slog.String("session", s.SessionID), slog.String("reason", s.Reason), slog.Time("lastActive", s.LastActiveAt))
+	}
+	return x, nil
+}
+
+// stillExpired fails with TURN_IN_PROGRESS if a session was used since it was
+// selected. Nobody can use it meanwhile.
+func (r Retention) stillExpired(ctx context.Context, s Expired) error {
+	if err := HousekeepingOf(r.g).checkIdle(ctx, s.SessionID); err != nil {
+		return err
+	}
+	rec, err := r.g.opener.record(ctx, s.SessionID)
+	if err != nil {
+		return err
+	}
+	if e := r.g.sessions.peek(s.SessionID); e != nil {
+		rec, _ = e.snapshot()
+		if len(e.session.Status().Pending) > 0 {
+			return inProgress(s.SessionID, "")
+		}
+	}
+	if !activeAt(rec).Equal(s.active) {
+		return inProgress(s.SessionID, "")
+	}
+	return nil
+}
+
+// plan returns the sessions that p selects, oldest activity first.
+func (r Retention) plan(ctx context.Context, p RetentionPolicy, now time.Time) (Expiry, []Expired, error) {
+	x := Expiry{MaxBytes: p.Bytes, Sessions: []Expired{}}
+	if p.Age > 0 {
+		x.OlderThan = p.Age.String()
+	}
+	recs, err := r.g.cfg.Catalogue.Sessions(ctx, store.SessionFilter{Dead: true, Trim: Described})
+	if err != nil {
+		return x, nil, storeError(err)
+	}
+	sizes, err := r.sizes(ctx, recs)
+	if err != nil {
+		return x, nil, err
+	}
+	busy, err := r.busy(ctx)
+	if err != nil {
+		return x, nil, err
+	}
+	for i, rec := range recs {
+		if e := r.g.sessions.peek(rec.ID); e != nil {
+			recs[i], _ = e.snapshot()
+		}
+		x.StoredBytes += sizes[rec.ID]
+	}
+	slices.SortStableFunc(recs, func(a, b store.Session) int { return activeAt(a).Compare(activeAt(b)) })
+	var all []Expired
+	for _, rec := range recs {
+		if busy[rec.ID] || rec.State == event.StateLoading {
+			continue
+		}
+		idle, reason := now.Sub(activeAt(rec)), ""
+		switch {
+		case p.Age > 0 && idle >= p.Age:
+			reason = "age"
+		case p.Bytes > 0 && x.StoredBytes-x.FreedBytes > p.Bytes && idle >= sizeGrace:
+			reason = "size"
+		default:
+			continue
+		}
+		x.FreedBytes += sizes[rec.ID]
+		x.Count++
+		title := text.Shorten(titleOf(rec, keptOf(rec.Options).keptCare), MaxChosenTitle)
+		all = append(all, Expired{rec.ID, rec.ProjectDir, title, activeAt(rec), sizes[rec.ID], reason, activeAt(rec)})
+	}
+	return x, all, nil
+}
+
+// activeAt returns the time of a session's last activity.
+func activeAt(rec store.Session) time.Time {
+	if rec.LastActiveAt.Before(rec.CreatedAt) {
+		return rec.CreatedAt
+	}
+	return rec.LastActiveAt
+}
+
+// busy returns the sessions in which something runs or waits.
+func (r Retention) busy(ctx context.Context) (map[string]bool, error) {
+	busy := make(map[string]bool)
+	queued, err := r.g.cfg.Catalogue.Queue(ctx, "")
+	if err != nil {
+		return nil, storeError(err)
+	}
+	for _, q := range queued {
+		busy[q.Session] = true
+	}
+	for _, e := range r.g.sessions.all() {
+		if st := e.session.Status(); st.Turn != "" || len(st.Pending) > 0 {
+			busy[e.session.ID()] = true
+		}
+	}
+	return busy, nil
+}
+
+// sizes returns the size of each session: its events and its debug capture.
+func (r Retention) sizes(ctx context.Context, recs []store.Session) (map[string]int64, error) {
+	sizes := make(map[string]int64)
+	var err error
+	switch log := r.g.cfg.Log.(type) {
+	case store.SizeLister:
+		sizes, err = log.Sizes(ctx)
+	case store.Sizer:
+		for _, rec := range recs {
+			if sizes[rec.ID], err = log.Size(ctx, rec.ID); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return nil, storeError(err)
+	}
+	for _, rec := range recs {
+		if c := r.g.opener.captures.status(rec.ID, keptOf(rec.Options).keptCapture); c != nil {
+			sizes[rec.ID] += c.Bytes
+		}
+	}
+	return sizes, nil
+}
+
+// run applies the policy of the configuration until ctx ends.
+func (r Retention) run(ctx context.Context) {
+	tick := time.NewTicker(retentionEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if _, err := r.Apply(ctx, r.Policy()); err != nil && !errors.Is(err, context.Canceled) {
+				r.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the retention policy was not applied completely; the server tries again in an hour", slog.String("error", err.Error()))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
