@@ -61,6 +61,10 @@ type Config struct {
 	// [ConversationsOf]. Default: none are listed.
 	Conversations bool
 
+	// Search is the index that [SearchOf] searches. It must belong to Log. The
+	// gateway does not close it. Default: none, and nothing is found.
+	Search store.SearchIndex
+
 	Limits Limits // Default: none
 
 	// Sealer encrypts the definitions of MCP servers before they are stored in
@@ -107,9 +111,10 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use.
 //
-// Four goroutines run until Close: one writes the catalogue (recordWriter), one
+// Five goroutines run until Close: one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
-// (reaper) and one prewarms agents (prewarm.Pool).
+// (reaper), one prewarms agents (prewarm.Pool) and one adds items to the search
+// index (indexer).
 // Short-lived goroutines count uses of rules, open and close sessions, copy and
 // list conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
@@ -131,6 +136,7 @@ type Gateway struct {
 
 	checkpoints *checkpoints
 	roster      *roster
+	indexer     *indexer // nil if Config.Search is not set
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -188,6 +194,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.startIndexer()
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
