@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -17,16 +18,16 @@ type SearchQuery struct {
 	ProjectDir string // "" for all
 	Since      time.Time
 	Until      time.Time
-	Before     int64 // SearchPage.Next of the previous page. Default: the first page
+	Before     int64 // number in SearchPage.Next of the previous page. Default: the first page
 	Limit      int   // maximum number of items
 }
 
 // A SearchPage is a part of the result of a query.
 type SearchPage struct {
 	Hits     []SearchHit `json:"hits" doc:"The items that match, newest first."`
-	Next     int64       `json:"next,omitempty,string" doc:"Position for the parameter before of the next page. Absent on the last page."`
+	Next     string      `json:"next,omitempty" doc:"Position for the parameter before of the next page. Absent on the last page."`
 	Indexing bool        `json:"indexing,omitempty" doc:"Whether the server is still adding earlier sessions to its search index. Their items may be missing; repeat the request later."`
-	Disabled bool        `json:"disabled,omitempty" doc:"Whether the server finds nothing, because its setting search is false."`
+	Disabled bool        `json:"disabled,omitempty" doc:"Whether the server finds nothing, because its setting search is false or it could not open its search index."`
 }
 
 // A SearchHit is an item that matches a query.
@@ -78,12 +79,11 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 		return page, nil
 	}
 	page.Indexing = s.g.indexer.behind.Load()
-	page.Next = q.Before
 	sessions := make(map[string]*Status)
 	for range searchPages {
 		found, err := s.g.cfg.Search.Search(ctx, store.SearchQuery{
 			Text: q.Text, Kinds: q.Kinds, CLIType: q.CLIType, ProjectID: f.ProjectID,
-			Since: q.Since, Until: q.Until, Before: page.Next, Limit: q.Limit,
+			Since: q.Since, Until: q.Until, Before: q.Before, Limit: q.Limit,
 		})
 		if err != nil {
 			return SearchPage{}, storeError(err)
@@ -97,9 +97,12 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 				page.add(*st, it)
 			}
 		}
-		if page.Next = found.Next; page.Next == 0 || len(page.Hits) > 0 {
+		if q.Before = found.Next; q.Before == 0 || len(page.Hits) > 0 {
 			break
 		}
+	}
+	if q.Before > 0 {
+		page.Next = strconv.FormatInt(q.Before, 10)
 	}
 	return page, nil
 }

@@ -76,11 +76,14 @@ func OpenSearch(ctx context.Context, dir, id string, log *slog.Logger) (*SearchI
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if !errors.Is(err, errOtherIndex) && !corrupt(err) && code(err) != sqlite3.SQLITE_ERROR { // such as a missing table
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, errOtherIndex):
+		log.Info("the search index is made again", slog.Any("reason", err))
+	case corrupt(err), code(err) == sqlite3.SQLITE_ERROR: // such as a missing table
+		log.Warn("the search index is damaged; it is made again", slog.Any("error", err))
+	default:
 		return nil, unavailable(err)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("the search index is made again", slog.Any("reason", err))
 	}
 	if err = x.recreate(ctx); err != nil {
 		return nil, errors.Join(unavailable(err), x.Close())
@@ -93,7 +96,10 @@ var errOtherIndex = errors.New("the search index belongs to another log or versi
 
 // open opens the existing index. x.mu is held, or nobody uses x yet.
 func (x *SearchIndex) open(ctx context.Context) (err error) {
-	if info, err := os.Lstat(x.path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+	switch info, err := os.Lstat(x.path); {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || info.Size() == 0:
 		return errOtherIndex
 	}
 	defer func() {

@@ -26,6 +26,9 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"listConversations": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/conversations?limit=5&projectDir="+url.QueryEscape(r.project))
 	},
+	"search": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/search?q=text&kind=prompt&limit=5&projectDir="+url.QueryEscape(r.project))
+	},
 	"listProfiles": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/profiles?projectDir="+url.QueryEscape(r.project))
 	},
