@@ -80,7 +80,7 @@ matter. It needs the running server.`,
 	}
 	placeFlags(cmd.Flags())
 	cmd.Flags().StringVar(&f.kind, "kind", "", "only these `KINDS`, separated by commas: prompt, answer, command, diff")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "only sessions with this `AGENT`, such as claude-code")
+	cmd.Flags().StringVar(&f.agent, "agent", "", "only sessions with this `AGENT`, as in 'runnel agents'")
 	cmd.Flags().StringVar(&f.folder, "folder", "", "only sessions in this `DIR`")
 	cmd.Flags().StringVar(&f.since, "since", "", "only items from this `TIME` on: a date, a time such as 2026-01-31T12:00:00Z, or an age such as 48h")
 	cmd.Flags().StringVar(&f.until, "until", "", "only items until this `TIME`")

@@ -199,6 +199,22 @@ func TestSearchCutsSnippetsAroundTheMatch(t *testing.T) {
 	}
 }
 
+// damagePages overwrites every page of the index but the first two.
+func damagePages(t *testing.T, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, searchFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 2 * 4096; i < len(data); i++ {
+		data[i] = 0xff
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestSearchIndexIsMadeAgainIfItIsDamagedOrOfAnotherLog(t *testing.T) {
 	dir := ownDir(t)
 	s := store.SearchSession{ID: "s"}
@@ -226,17 +242,7 @@ func TestSearchIndexIsMadeAgainIfItIsDamagedOrOfAnotherLog(t *testing.T) {
 		}
 		fill("two")
 	}
-	path := filepath.Join(dir, searchFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 4096; i < len(data); i++ { // every page but the first
-		data[i] = 0xff
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damagePages(t, dir)
 	fill("two")
 	for _, name := range []string{searchFile, searchFile + "-wal"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().Perm() != 0o600 {
@@ -346,4 +352,27 @@ func TestForgottenSessionLeavesNoBytesInTheSearchIndex(t *testing.T) {
 			t.Errorf("%q finds %q", words["kept"][i], got)
 		}
 	}
+}
+
+// TestSearchIndexDamagedWhileOpenIsMadeAgain damages pages that no connection
+// has read yet.
+func TestSearchIndexDamagedWhileOpenIsMadeAgain(t *testing.T) {
+	dir := ownDir(t)
+	s := store.SearchSession{ID: "s"}
+	x := openSearch(t, dir, "log")
+	addTexts(t, x, s, store.SearchAnswer, strings.Fields(strings.Repeat("zebra ", 2000))...)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = openSearch(t, dir, "log")
+	damagePages(t, dir)
+	page, err := x.Search(t.Context(), store.SearchQuery{Text: "zebra", Limit: 100})
+	if err == nil {
+		t.Fatalf("the damaged index finds %d items", len(page.Found))
+	}
+	if at, err := x.Indexed(t.Context()); err != nil || len(at) > 0 {
+		t.Fatalf("after the damage the index has %v, %v", at, err)
+	}
+	addTexts(t, x, s, store.SearchAnswer, "zebra")
+	wantFound(t, x, store.SearchQuery{Text: "zebra"}, "[zebra]")
 }

@@ -240,7 +240,7 @@ func boundAnswers() map[string]boundAnswer {
 			r.unseen(t, a)
 		}}
 	}
-	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "listRules": "", "listProfiles": ""} {
+	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "search": "?q=text", "listRules": "", "listProfiles": ""} {
 		all[id] = boundAnswer{"200, without anything of this project", func(t *testing.T, r *routes, op operation, bound client) {
 			r.rule(t)
 			a := bound.get(t, op.path+query)
