@@ -20,6 +20,7 @@
 //   - recovery: cleans up after the previous process when the server starts
 //   - reaper: closes idle sessions
 //   - feed: numbers changes for watchers of the session list
+//   - indexer: adds finished items to the search index
 //   - projects, uploads: directories and files that clients name
 //
 // Package prewarm starts agents ahead of new sessions. Package detect finds out

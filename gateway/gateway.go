@@ -61,6 +61,10 @@ type Config struct {
 	// [ConversationsOf]. Default: none are listed.
 	Conversations bool
 
+	// Search is the index that [SearchOf] searches. It must belong to Log. The
+	// gateway does not close it. Default: none, and nothing is found.
+	Search store.SearchIndex
+
 	Limits Limits // Default: none
 
 	Retention RetentionPolicy // which sessions are deleted, once an hour. Default: none
@@ -109,11 +113,11 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use.
 //
-// Four goroutines run until Close: one writes the catalogue (recordWriter), one
+// Five goroutines run until Close: one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
-// (reaper) and one prewarms agents (prewarm.Pool). With Config.Retention, a
-// fifth one deletes old sessions (Retention).
-// Short-lived goroutines count uses of rules, open and close sessions, copy and
+// (reaper), one prewarms agents (prewarm.Pool) and one adds items to the search
+// index (indexer). With Config.Retention, a sixth one deletes old sessions
+// (Retention). Short-lived goroutines count uses of rules, open and close sessions, copy and
 // list conversations, start the turns of queued prompts and probe agents. Close
 // waits for all of them.
 type Gateway struct {
@@ -135,6 +139,7 @@ type Gateway struct {
 	checkpoints *checkpoints
 	roster      *roster
 	expired     deletionHook
+	indexer     *indexer // nil if Config.Search is not set
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -192,6 +197,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.startIndexer()
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}

@@ -15,8 +15,12 @@ import (
 
 // ProjectID returns the id of a project directory. It depends only on the
 // canonical path.
-func ProjectID(dir string) string {
-	sum := sha256.Sum256([]byte(canonical(dir)))
+func ProjectID(dir string) string { return projectID(canonical(dir)) }
+
+// projectID is ProjectID for a canonical path from a record, which may lead to
+// another directory by now.
+func projectID(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
 	return hex.EncodeToString(sum[:8])
 }
 

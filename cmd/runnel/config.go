@@ -59,6 +59,7 @@ type config struct {
 	RetentionMiB    int           `koanf:"retention-mib"`
 
 	ListConversations bool `koanf:"list-conversations"`
+	Search            bool `koanf:"search"`
 
 	Limits limits `koanf:",squash"`
 
@@ -110,6 +111,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Int("retention-mib", 0, "delete the sessions with the oldest activity while all sessions are larger than `N` MiB; 0: never")
 	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
+	fl.Bool("search", true, "keep a full-text index of all sessions, so that they can be searched; false: delete the index")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")

@@ -22,7 +22,7 @@ import (
 // children, the test binary runs that function instead of the tests.
 const childEnv = "RUNNEL_SQLITE_TEST_CHILD"
 
-var children = map[string]func(dir string) error{"writer": crashWriter, "limited": limitedWriter}
+var children = map[string]func(dir string) error{"writer": crashWriter, "limited": limitedWriter, "indexer": crashIndexer}
 
 func TestMain(m *testing.M) {
 	if run := children[os.Getenv(childEnv)]; run != nil {

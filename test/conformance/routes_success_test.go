@@ -33,6 +33,9 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"applyRetention": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/retention", object{"olderThan": "720h"})
 	},
+	"search": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/search?q=text&kind=prompt&limit=5&projectDir="+url.QueryEscape(r.project))
+	},
 	"listProfiles": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/profiles?projectDir="+url.QueryEscape(r.project))
 	},
@@ -244,7 +247,7 @@ func boundAnswers() map[string]boundAnswer {
 			r.unseen(t, a)
 		}}
 	}
-	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "usage": "?by=session", "listRules": "", "listProfiles": ""} {
+	for id, query := range map[string]string{"listSessions": "?projectId=*&all=1", "harnessList": "", "listProjects": "", "overview": "", "listConversations": "", "usage": "?by=session", "search": "?q=text", "listRules": "", "listProfiles": ""} {
 		all[id] = boundAnswer{"200, without anything of this project", func(t *testing.T, r *routes, op operation, bound client) {
 			r.rule(t)
 			a := bound.get(t, op.path+query)

@@ -39,7 +39,7 @@ function Inside() {
         {(wide || !showList) && (
           <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
             {route.at === "session" ? (
-              <Session key={route.id} id={route.id} />
+              <Session key={route.id} id={route.id} item={route.item} />
             ) : route.at === "new" || nothing ? (
               <New first={nothing} />
             ) : (

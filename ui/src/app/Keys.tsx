@@ -2,7 +2,7 @@ import { Dialog } from "./Dialog";
 
 const keys: [string[], string][] = [
   [["n"], "New session"],
-  [["/"], "Filter sessions"],
+  [["/"], "Search sessions"],
   [["j", "k"], "Next and previous session"],
   [["i"], "Write a prompt"],
   [["Enter"], "Send, or queue while a turn runs"],

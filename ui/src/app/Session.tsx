@@ -17,7 +17,7 @@ import { Dialog } from "./Dialog";
 import { News } from "./News";
 import { SessionMenu } from "./SessionMenu";
 
-export function Session({ id }: { id: string }) {
+export function Session({ id, item }: { id: string; item?: string }) {
   const s = useStore((st) => st.sessions.get(id));
   const transcript = useStore((st) => st.transcripts.get(id)) ?? empty;
   const missing = useStore(
@@ -65,7 +65,14 @@ export function Session({ id }: { id: string }) {
         <Header s={s} details={details} onDetails={() => setDetails((d) => !d)} />
         {transcript.loaded ? (
           transcript.turns.length > 0 ? (
-            <Stream key={id} transcript={transcript} dir={dir} session={id} title={s?.title ?? ""} />
+            <Stream
+              key={id}
+              transcript={transcript}
+              dir={dir}
+              session={id}
+              title={s?.title ?? ""}
+              item={item}
+            />
           ) : (
             <Begin s={s} />
           )

@@ -1,19 +1,21 @@
 // Routes in the address bar: "/" is the list, "?new" the form, "?session=ID" a
-// session. All load the same document, so a reload works on any server.
+// session, and "&item=ID" one of its items. All load the same document, so a
+// reload works on any server.
 
 import { useSyncExternalStore } from "react";
 
-export type Route = { at: "list" } | { at: "new" } | { at: "session"; id: string };
+export type Route = { at: "list" } | { at: "new" } | { at: "session"; id: string; item?: string };
 
 export function parseRoute(search: string): Route {
   const q = new URLSearchParams(search);
   const id = q.get("session");
-  if (id) return { at: "session", id };
+  if (id) return { at: "session", id, item: q.get("item") ?? undefined };
   return q.has("new") ? { at: "new" } : { at: "list" };
 }
 
 export function pathOf(r: Route): string {
-  if (r.at === "session") return `/?session=${encodeURIComponent(r.id)}`;
+  if (r.at === "session")
+    return `/?session=${encodeURIComponent(r.id)}${r.item ? `&item=${encodeURIComponent(r.item)}` : ""}`;
   return r.at === "new" ? "/?new" : "/";
 }
 

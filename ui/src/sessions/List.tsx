@@ -8,13 +8,19 @@ import { useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import type { SessionStatus } from "../wire/types";
+import { Found } from "./Found";
 import { groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
+
+let typed = ""; // into the search field; a phone shows the list again after a session
 
 export function List({ current, onKeys }: { current?: string; onKeys: () => void }) {
   const sessions = useStore((s) => s.sessions);
   const listed = useStore((s) => s.listed);
-  const [filter, setFilter] = useState("");
+  const [filter, setFilter] = useState(typed);
+  useEffect(() => {
+    typed = filter;
+  }, [filter]);
   const now = useNow(30_000);
   const [archive, setArchive] = useState(false);
   const archived = useMemo(() => [...sessions.values()].filter((s) => s.archived).length, [sessions]);
@@ -50,8 +56,8 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
             id="filter"
             type="search"
             className="field min-h-8 border-line py-1 text-sm"
-            placeholder="Filter  /"
-            aria-label="Filter sessions"
+            placeholder="Search  /"
+            aria-label="Search sessions"
             value={filter}
             onChange={(e) => setFilter(e.target.value)}
             onKeyDown={(e) => {
@@ -68,7 +74,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
         {listed && sessions.size === 0 && <p className="px-4 py-2 text-muted">No sessions yet.</p>}
         {sessions.size > 0 && shown.length === 0 && (
           <p className="px-4 py-2 text-muted">
-            {filter.trim() ? `Nothing matches “${filter}”.` : "All sessions are archived."}
+            {filter.trim() ? `No title matches “${filter}”.` : "All sessions are archived."}
           </p>
         )}
         {shown.map((g) => (
@@ -92,6 +98,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
             </ul>
           </section>
         ))}
+        {filter.trim() !== "" && <Found typed={filter} />}
         {archived > 0 && (
           <button
             type="button"

@@ -17,9 +17,24 @@ import { TurnEnd } from "./TurnEnd";
  * One row of the stream. An unchanged row is the same object and is not
  * rendered again.
  */
-export const Row = memo(function Row({ row, dir, session }: { row: RowData; dir: string; session: string }) {
+export const Row = memo(function Row({
+  row,
+  dir,
+  session,
+  marked = false,
+}: {
+  row: RowData;
+  dir: string;
+  session: string;
+  marked?: boolean; // the user came from a search for this row
+}) {
   return (
-    <div data-row={row.kind} data-key={row.key} className="mx-auto w-full max-w-[52rem] px-4">
+    <div
+      data-row={row.kind}
+      data-key={row.key}
+      aria-current={marked ? "location" : undefined}
+      className={`mx-auto w-full max-w-[52rem] px-4 ${marked ? "border-l-2 border-accent bg-tint" : ""}`}
+    >
       <div
         style={row.depth > 0 ? { marginLeft: row.depth * 28 - 16, paddingLeft: 12 } : undefined}
         className={`${row.kind === "prose" ? "py-2" : "py-0.5"} ${row.depth > 0 ? "border-l" : ""}`}

@@ -16,6 +16,7 @@ import { loadOlder, useStore } from "../model/store";
 import { count, type Transcript } from "../model/transcript";
 import { plain } from "../text/visible";
 import { EndFollower, scrolls } from "./end";
+import { useItem } from "./item";
 import { Row } from "./Row";
 
 const tailKept = 40; // rows left outside the virtual list after it was extended
@@ -32,11 +33,13 @@ export function Stream({
   dir,
   session,
   title,
+  item,
 }: {
   transcript: Transcript;
   dir: string;
   session: string;
   title: string; // the title, which is already shown above
+  item?: string; // id of the item to show first
 }) {
   const rows = useRows(transcript);
   const scroller = useRef<HTMLElement>(null);
@@ -138,13 +141,15 @@ export function Stream({
     return () => window.removeEventListener("keydown", key);
   }, [toEnd]);
 
-  const scrollTo = (i: number) => {
+  const scrollTo = (i: number, align: "start" | "center" = "start") => {
     if (i < 0) return;
     end.leave();
     setLeftAt(things);
-    if (i < settled) list.current?.scrollToIndex(i, { align: "start" });
-    else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView();
+    if (i < settled) list.current?.scrollToIndex(i, { align });
+    else (tail.current?.children[i - settled] as HTMLElement | undefined)?.scrollIntoView({ block: align });
   };
+
+  const marked = useItem(item, transcript, rows, session, (i) => scrollTo(i, "center"));
 
   // Jump at once. With smooth scrolling, the browser would scroll through all
   // rows in between; the list would measure them and then scroll back.
@@ -179,11 +184,11 @@ export function Stream({
             bufferSize={600}
             shift={shifted}
           >
-            {(row) => <Row key={row.key} row={row} dir={dir} session={session} />}
+            {(row) => <Row key={row.key} row={row} dir={dir} session={session} marked={row.key === marked} />}
           </Virtualizer>
           <div ref={tail}>
             {rows.slice(settled).map((row) => (
-              <Row key={row.key} row={row} dir={dir} session={session} />
+              <Row key={row.key} row={row} dir={dir} session={session} marked={row.key === marked} />
             ))}
           </div>
         </div>

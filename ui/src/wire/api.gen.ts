@@ -456,6 +456,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the items of all sessions
+         * @description Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+         */
+        get: operations["search"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/create": {
         parameters: {
             query?: never;
@@ -2910,6 +2930,47 @@ export interface components {
          * @enum {string}
          */
         Scope: "read" | "send" | "approve" | "admin";
+        SearchHit: {
+            /**
+             * Format: date-time
+             * @description When the item was completed, to the millisecond.
+             */
+            at: string;
+            /** @description Kind of agent. */
+            cliType: string;
+            /** @description Id of the item, as in its upserts. The output of a tool call belongs to the item of the call. */
+            itemId: string;
+            /**
+             * @description prompt: a message of the user. answer: a message of the agent. command: a tool call or its output. diff: changes to files.
+             * @enum {string}
+             */
+            kind: "prompt" | "answer" | "command" | "diff";
+            /** @description Absolute path of the directory that the agent works in. */
+            projectDir: string;
+            /**
+             * Format: int64
+             * @description Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item.
+             */
+            seq: number;
+            /** @description Id of the session. */
+            sessionId: string;
+            /** @description Text around the first match, on one line of at most about 240 bytes: the texts of all parts, one after another. */
+            snippet: components["schemas"]["SnippetPart"][];
+            /** @description Title of the session. */
+            title: string;
+            /** @description Id of the turn. */
+            turnId?: string;
+        };
+        SearchPage: {
+            /** @description Whether the server finds nothing, because its setting search is false or it could not open its search index. */
+            disabled?: boolean;
+            /** @description The items that match, newest first. */
+            hits: components["schemas"]["SearchHit"][];
+            /** @description Whether the server is still adding earlier sessions to its search index. Their items may be missing; repeat the request later. */
+            indexing?: boolean;
+            /** @description Position for the parameter before of the next page. Absent on the last page. */
+            next?: string;
+        };
         SendAnswer: {
             /** @description true: the prompt waits for the running turn to end. */
             queued?: boolean;
@@ -3530,6 +3591,12 @@ export interface components {
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
         } & {
             [key: string]: unknown;
+        };
+        SnippetPart: {
+            /** @description Whether this part matches the query. */
+            match?: boolean;
+            /** @description Text to append; in a frame whose name ends in complete, the complete text. */
+            text: string;
         };
         /** @description The last frame of a stream that the server ends. To continue, resume after seq. */
         StreamEndFrame: {
@@ -6883,6 +6950,110 @@ export interface operations {
             };
             /** @description Not Found: INVALID_REQUEST */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    search: {
+        parameters: {
+            query: {
+                /** @description Words that the item contains, in any order: at most 32 in 1000 bytes. Quotation marks enclose a phrase. A final * finds all words that begin like this one, if it has at least two letters. Punctuation separates words, and a word that contains it is a phrase. Chinese, Japanese and Korean text is found as it is written. */
+                q: string;
+                /** @description Kinds of items, separated by commas: prompt, answer, command (tool calls and their outputs), diff (changes to files). Default: all kinds. */
+                kind?: string;
+                /** @description Kind of agent. Default: all kinds. */
+                cliType?: string;
+                /** @description Id of a project. Default: all projects. */
+                projectId?: string;
+                /** @description Absolute path of a project's directory, instead of its id. */
+                projectDir?: string;
+                /** @description Earliest time of an item, as in 2026-01-31T12:00:00Z. Default: no limit. */
+                since?: string;
+                /** @description Latest time of an item. Default: no limit. */
+                until?: string;
+                /** @description Position before which the page begins: next of the page before. Default: the first page. */
+                before?: string;
+                /** @description Maximum number of items on the page, at most 100. Default: 20. */
+                limit?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchPage"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -11,12 +11,13 @@ import {
   parseProfiles,
   parseProjects,
   parseRules,
+  parseSearch,
   parseSessions,
   parseStatus,
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
+import type { Agent, Options, Profile, Project, Rule, RuleFields, SearchPage, SessionStatus } from "./types";
 
 export { ApiError };
 
@@ -222,6 +223,13 @@ export const api = {
    */
   suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
     parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
+  /** Finds items of all sessions. `before` is the next of the page before. */
+  search: async (q: string, kind: string, before?: string): Promise<SearchPage> => {
+    const p = new URLSearchParams({ q });
+    if (kind) p.set("kind", kind);
+    if (before) p.set("before", before);
+    return parseSearch(await call("GET", `/api/search?${p}`));
+  },
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

@@ -17,6 +17,8 @@ import type {
   ResolvedOption,
   Rule,
   RuleFields,
+  SearchHit,
+  SearchPage,
   SessionStatus,
   Upsert,
   Usage,
@@ -515,4 +517,30 @@ export function parseProfiles(v: unknown): Profile[] {
         }
       : undefined,
   );
+}
+
+const searchKinds = ["prompt", "answer", "command", "diff"] as const;
+
+/** Parses a page of search results. */
+export function parseSearch(v: unknown): SearchPage {
+  const o = isObj(v) ? v : {};
+  return {
+    hits: list(o.hits, parseHit),
+    next: optStr(o.next),
+    indexing: o.indexing === true,
+    disabled: o.disabled === true,
+  };
+}
+
+function parseHit(v: unknown): SearchHit | undefined {
+  if (!isObj(v) || !str(v.sessionId) || !str(v.itemId)) return undefined;
+  return {
+    sessionId: str(v.sessionId),
+    itemId: str(v.itemId),
+    title: str(v.title),
+    projectDir: str(v.projectDir),
+    kind: oneOf(v.kind, searchKinds, "answer"),
+    at: str(v.at),
+    snippet: list(v.snippet, (p) => (isObj(p) ? { text: str(p.text), match: p.match === true } : undefined)),
+  };
 }

@@ -155,3 +155,24 @@ export type Agent = With<
 > & { config: ConfigOption[] };
 
 export type Project = Schemas["Project"];
+
+/** The kind of an item that a search finds. */
+export type SearchKind = "prompt" | "answer" | "command" | "diff";
+
+/** An item that matches a search. */
+export interface SearchHit {
+  sessionId: string;
+  itemId: string;
+  title: string;
+  projectDir: string;
+  kind: SearchKind;
+  at: string;
+  snippet: { text: string; match: boolean }[];
+}
+
+export interface SearchPage {
+  hits: SearchHit[];
+  next?: string; // position of the next page
+  indexing: boolean; // earlier sessions may be missing
+  disabled: boolean; // the server keeps no search index
+}

@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// An indexer adds the finished items of all sessions to the search index. It
+// reads the log behind the sessions, so no session waits for it. The index has
+// the position up to which it has each session, so the indexer adds every item
+// once, also after a crash.
+type indexer struct {
+	index     store.SearchIndex
+	catalogue store.Catalogue
+	log       runnel.Log
+	feed      *feed
+	dir       string // the data directory; "" if unknown
+	ctx       context.Context
+	logger    *slog.Logger
+
+	behind atomic.Bool // sessions that changed before the start may be missing from the index
+
+	// The rest belongs to the goroutine that calls run.
+	at      map[string]int64    // position up to which the index has each session
+	changed map[string]struct{} // sessions that changed since the start
+	backlog []string            // sessions that changed before the start
+	deleted map[string]struct{} // sessions in the index that the catalogue lacks
+	version int64               // of the feed
+}
+
+const (
+	// indexDelay is how long the indexer waits after a change, because more
+	// changes may follow.
+	indexDelay = 500 * time.Millisecond
+	// After an error the indexer tries again after indexRetry, and doubles the
+	// pause each time up to maxIndexRetry.
+	indexRetry    = time.Second
+	maxIndexRetry = time.Minute
+	// The bounds of what one transaction adds.
+	indexEvents = 5000
+	indexItems  = 100
+	indexBytes  = 512 << 10
+)
+
+// startIndexer starts the indexer if there is an index.
+func (g *Gateway) startIndexer() {
+	if g.cfg.Search == nil {
+		return
+	}
+	g.indexer = &indexer{
+		index: g.cfg.Search, catalogue: g.cfg.Catalogue, log: g.cfg.Log, feed: g.feed,
+		dir: g.cfg.DataDir, ctx: g.ctx, logger: g.cfg.Logger, version: -1,
+	}
+	g.indexer.behind.Store(true)
+	g.work.Go(g.indexer.run)
+}
+
+// run indexes until the context ends.
+func (x *indexer) run() {
+	retry := indexRetry
+	for x.ctx.Err() == nil {
+		err := x.round()
+		if err != nil {
+			x.failed(err, retry)
+			x.pause(retry)
+			retry = min(2*retry, maxIndexRetry)
+			continue
+		}
+		retry = indexRetry
+		if len(x.backlog) > 0 {
+			continue
+		}
+		select {
+		case <-x.feed.changed(x.version):
+			x.pause(indexDelay)
+		case <-x.ctx.Done():
+		}
+	}
+}
+
+func (x *indexer) failed(err error, retry time.Duration) {
+	if x.ctx.Err() != nil {
+		return
+	}
+	level := slog.LevelDebug // reported before
+	if retry == indexRetry {
+		level = slog.LevelWarn
+	}
+	x.logger.Log(x.ctx, level, "the search index is not up to date; the server tries again", slog.Any("error", err))
+	if errors.Is(err, store.ErrConflict) {
+		x.at = nil // the index was made again
+	}
+}
+
+// round indexes the sessions that have changed, and then one session of the
+// backlog.
+func (x *indexer) round() error {
+	if x.at == nil {
+		if err := x.compare(); err != nil {
+			return err
+		}
+	}
+	ids, version := x.feed.changesAfter(x.version)
+	for _, id := range ids {
+		x.changed[id] = struct{}{}
+	}
+	x.version = version
+	for id := range x.changed {
+		if err := x.update(id); err != nil {
+			return err
+		}
+		delete(x.changed, id)
+	}
+	if n := len(x.backlog); n > 0 {
+		if err := x.update(x.backlog[n-1]); err != nil {
+			return err
+		}
+		x.backlog = x.backlog[:n-1]
+	}
+	if len(x.backlog) > 0 {
+		return nil
+	}
+	x.behind.Store(false)
+	return x.forget()
+}
+
+// compare compares the index with the log.
+func (x *indexer) compare() error {
+	x.behind.Store(true)
+	_, version := x.feed.changesAfter(-1) // before the log is read
+	at, err := x.index.Indexed(x.ctx)
+	if err != nil {
+		return err
+	}
+	recs, err := x.catalogue.Sessions(x.ctx, store.SessionFilter{Dead: true, Trim: Described}) // newest first
+	if err != nil {
+		return err
+	}
+	var heads map[string]int64
+	if log, ok := x.log.(store.HeadLister); ok {
+		if heads, err = log.Heads(x.ctx); err != nil {
+			return err
+		}
+	}
+	x.at, x.version, x.backlog = at, version, nil
+	x.changed, x.deleted = make(map[string]struct{}), make(map[string]struct{})
+	for id := range at {
+		x.deleted[id] = struct{}{}
+	}
+	for _, rec := range slices.Backward(recs) { // round takes the last one first
+		delete(x.deleted, rec.ID)
+		if heads == nil || heads[rec.ID] > at[rec.ID] {
+			x.backlog = append(x.backlog, rec.ID)
+		}
+	}
+	return nil
+}
+
+// forget removes the deleted sessions from the index.
+func (x *indexer) forget() error {
+	if len(x.deleted) == 0 {
+		return nil
+	}
+	ids := slices.Collect(maps.Keys(x.deleted))
+	if err := x.index.Forget(x.ctx, ids...); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		delete(x.at, id)
+	}
+	clear(x.deleted)
+	return nil
+}
+
+// errNearlyFull means that the index may not use the rest of the disk.
+var errNearlyFull = errors.New("the disk has less than 64 MiB of free space")
+
+// update adds the items of a session that the index lacks.
+func (x *indexer) update(id string) error {
+	rec, err := x.catalogue.Session(x.ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		x.deleted[id] = struct{}{}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if x.dir != "" && diskFull(x.dir) {
+		return errNearlyFull
+	}
+	s := store.SearchSession{ID: id, CLIType: rec.CLIType, ProjectID: projectID(rec.ProjectDir)}
+	var batch []store.SearchItem
+	start, events, bytes, last := time.Now(), 0, 0, x.at[id]
+	add := func() error {
+		if err := x.index.AddItems(x.ctx, s, x.at[id], last, batch...); err != nil {
+			return err
+		}
+		x.at[id], batch, events, bytes = last, nil, 0, 0
+		x.pause(time.Since(start)) // leaves time for other work
+		start = time.Now()
+		return nil
+	}
+	for ev, err := range x.log.Read(x.ctx, id, last) {
+		if err != nil {
+			return err
+		}
+		events, last = events+1, ev.Seq
+		for _, it := range searchItems(ev) {
+			batch, bytes = append(batch, it), bytes+len(it.Text)
+		}
+		if events >= indexEvents || len(batch) >= indexItems || bytes >= indexBytes {
+			if err := add(); err != nil {
+				return err
+			}
+		}
+	}
+	if last == x.at[id] {
+		return nil
+	}
+	return add()
+}
+
+func (x *indexer) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-x.ctx.Done():
+	}
+}
