@@ -71,6 +71,7 @@ type sessions struct {
 	refuse   func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
 	made     budget                                               // new sessions, by credential
 	sent     budget                                               // uploaded bytes, by credential
+	imports  imports
 }
 
 func (s *sessions) routes() []route {

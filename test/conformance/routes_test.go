@@ -5,6 +5,7 @@ package conformance
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -110,6 +111,8 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	switch op.OperationID {
 	case "exportSession":
 		path += "?format=jsonl"
+	case "importSession":
+		return c.with("Content-Type", "application/octet-stream"), path + "?projectDir=" + url.QueryEscape(r.project), "{}\n"
 	case "upload":
 		return c.with("Content-Type", "application/octet-stream"), path + "?name=a.txt", "text"
 	case "sendPrompt":
