@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Fork a session
-         * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+         * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
          */
         post: operations["forkSession"];
         delete?: never;
@@ -1626,6 +1626,22 @@ export interface components {
         };
         /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
+        ForkAnswer: {
+            /** @description Kind of agent. */
+            cliType: string;
+            /** @description Text for the beginning of the first prompt, at most about 64 KiB: it quotes the turns that the agent does not know. The client lets the user edit it. Absent if the agent itself continues from a copy of its conversation. */
+            draft?: string;
+            /** @description The session's resolved options by name, each with its source. */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
+            /** @description Id of the session. */
+            sessionId: string;
+        };
+        ForkRequest: {
+            /** @description Turn after which the new session continues. It must have ended. Default: the last turn, and then the agent must be able to copy its conversation. */
+            turnId?: string;
+        };
         FunctionCallItem: {
             /** @description Arguments of the call, any JSON value. */
             arguments: unknown;
@@ -8262,7 +8278,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Empty"];
+                "application/json": components["schemas"]["ForkRequest"];
             };
         };
         responses: {
@@ -8274,7 +8290,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreateAnswer"];
+                    "application/json": components["schemas"]["ForkAnswer"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
