@@ -187,6 +187,16 @@ export const api = {
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
+  /**
+   * Creates a session that continues after a turn. The draft is the beginning
+   * of its first prompt; it is empty if the agent itself goes back to the turn.
+   */
+  async fork(id: string, turnId: string): Promise<{ sessionId: string; draft: string }> {
+    const v = (await post(`${session(id)}/fork`, { turnId })) as { sessionId?: unknown; draft?: unknown };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
+    return { sessionId: v.sessionId, draft: typeof v.draft === "string" ? v.draft : "" };
+  },
   rename: async (id: string, title: string): Promise<SessionStatus | undefined> =>
     parseStatus(await post(`${session(id)}/rename`, { title })),
   archive: async (id: string, archived: boolean): Promise<SessionStatus | undefined> =>
