@@ -6,6 +6,7 @@ import { keepLogin, keyChanges, login } from "./key";
 import {
   type ItemsPage,
   parseAgents,
+  parseConversations,
   parseItems,
   parseJSON,
   parseProfiles,
@@ -16,7 +17,17 @@ import {
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
+import type {
+  Agent,
+  Conversation,
+  ConversationPage,
+  Options,
+  Profile,
+  Project,
+  Rule,
+  RuleFields,
+  SessionStatus,
+} from "./types";
 
 export { ApiError };
 
@@ -161,6 +172,20 @@ export const api = {
   items: async (id: string, before: number, limit: number): Promise<ItemsPage> =>
     parseItems(await call("GET", `${session(id)}/items?before=${before}&limit=${limit}`)),
   load: (id: string) => post(`${session(id)}/load`, {}),
+  /** Returns a page of the conversations that agents have stored. */
+  conversations: async (after?: string): Promise<ConversationPage> =>
+    parseConversations(
+      await call("GET", `/api/conversations${after ? `?after=${encodeURIComponent(after)}` : ""}`),
+    ),
+  /** Makes a stored conversation a session, and returns the session's id. */
+  async open(c: Conversation): Promise<string> {
+    const v = (await post(`${session(`${c.cliType}:${c.agentSessionId}`)}/load`, {})) as {
+      sessionId?: unknown;
+    };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
+    return v.sessionId;
+  },
   async send(
     id: string,
     content: string,

@@ -154,3 +154,21 @@ export type Agent = With<
 > & { config: ConfigOption[] };
 
 export type Project = Schemas["Project"];
+
+/** A conversation that an agent of the server's machine has stored. */
+export interface Conversation {
+  cliType: string;
+  agentSessionId: string;
+  sessionId?: string; // absent if it is not a session yet
+  projectDir: string;
+  title: string;
+  lastMessage?: string;
+  updatedAt: string;
+}
+
+export interface ConversationPage {
+  conversations: Conversation[];
+  next?: string;
+  checking: string[]; // kinds of agents that are still being asked
+  disabled: boolean;
+}
