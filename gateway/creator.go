@@ -75,54 +75,6 @@ func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runne
 	return st, err
 }
 
-// Fork creates a session that continues from a copy of another session. It
-// fails with TURN_IN_PROGRESS while a turn of that session runs.
-func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
-	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
-		return st, err
-	}
-	e, err := g.lock(ctx, ref) // no turn starts while the log is copied
-	if err != nil {
-		return Status{}, err
-	}
-	defer g.unlock(e)
-	from, _ := e.snapshot()
-	p, err := g.opener.providers.Choose(from.CLIType)
-	if err != nil {
-		return Status{}, err
-	}
-	if err := runnel.Require(p, runnel.CapSessionFork); err != nil {
-		return Status{}, err
-	}
-	if turn := e.session.Status().Turn; turn != "" {
-		return Status{}, inProgress(from.ID, turn)
-	}
-	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the agent of the copy starts there
-		return Status{}, err
-	}
-	res, err := g.opener.options(ctx, from)
-	if err != nil {
-		return Status{}, err
-	}
-	rec, err := newRecord(g.cfg.Sealer, p, from.ProjectDir, runnel.Options{}, res)
-	if err != nil {
-		return Status{}, err
-	}
-	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil {
-		return Status{}, err
-	}
-	rec.Title, rec.Options, rec.ModelID = from.Title, optionsOfCopy(from.Options), from.ModelID
-	res.Options.Fork = true
-	n := newSession{
-		provider: p, res: res, rec: rec,
-		fill: func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) },
-	}
-	if err := g.creator.create(ctx, n); err != nil {
-		return Status{}, err
-	}
-	return g.Status(ctx, rec.ID)
-}
-
 // A creator creates sessions.
 type creator struct {
 	opener   *opener

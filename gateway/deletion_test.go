@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -123,6 +124,9 @@ func TestDeletionRemovesFilesOfTheSessionOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := g.Kill(t.Context(), other); err != nil { // an ended session still has its uploads
+		t.Fatal(err)
+	}
 	freed := remove(t, g, id)
 	if freed.Uploads != 2 || freed.Captured != info.Size() || freed.FreedBytes <= info.Size()+own.Size+byPath.Size {
 		t.Errorf("deleted: %+v", freed)
@@ -211,4 +215,48 @@ type findable struct {
 func (f *findable) Find(_ context.Context, id string) (runnel.Conversation, error) {
 	f.asked = append(f.asked, id)
 	return runnel.Conversation{AgentSessionID: id, File: f.file}, nil
+}
+
+// fullCatalogue is a catalogue that can refuse to change records.
+type fullCatalogue struct {
+	store.Catalogue
+	full atomic.Bool
+}
+
+func (c *fullCatalogue) PutSession(ctx context.Context, s store.Session) error {
+	if c.full.Load() {
+		return errors.New("no space")
+	}
+	return c.Catalogue.PutSession(ctx, s)
+}
+
+// A deletion keeps an upload that another session has just used, even if the
+// record of that session is not written yet.
+func TestDeletionKeepsUploadOfUnwrittenRecord(t *testing.T) {
+	d := newDisk(t)
+	cat := &fullCatalogue{Catalogue: d.cat}
+	g := d.open(t, func(c *Config) {
+		c.Providers, c.DataDir, c.Catalogue = []runnel.Provider{&printing{}}, canonical(t.TempDir()), cat
+	})
+	defer closeIt(t, g)
+	defer cat.full.Store(false)
+	id, other := d.create(t, g), d.create(t, g)
+	up, err := g.Upload(bytes.NewBufferString("shared"), "a.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []string{id, other} {
+		cat.full.Store(session == other)
+		sent, err := g.Send(t.Context(), session, Prompt{Text: "text", Attachments: []attach.Ref{{Upload: up.ID}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ends(t, sent)
+	}
+	if freed := remove(t, g, id); freed.Uploads != 0 {
+		t.Errorf("deleted: %+v", freed)
+	}
+	if _, err := os.Stat(up.Path); err != nil {
+		t.Error(err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -38,7 +39,7 @@ type keptCare struct {
 func (k keptCare) in(options json.RawMessage) json.RawMessage {
 	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads}) // withOptions keeps absent members
 	if err != nil {
-		return options // unreachable: both values marshal
+		return options // unreachable: all values marshal
 	}
 	data, err := withOptions(options, changes)
 	if err != nil {
@@ -88,7 +89,7 @@ func (h Housekeeping) Rename(ctx context.Context, ref, title string) (Status, er
 // without spaces at both ends.
 func (h Housekeeping) checkTitle(title string) (string, error) {
 	if len(title) > MaxChosenTitle {
-		return "", runnel.Fail(runnel.InvalidRequest, "title: is too long; it may have at most 200 bytes")
+		return "", runnel.Fail(runnel.InvalidRequest, fmt.Sprintf("title: is too long; it may have at most %d bytes", MaxChosenTitle))
 	}
 	title = strings.TrimSpace(title)
 	if strings.ContainsFunc(title, unicode.IsControl) {

@@ -71,6 +71,7 @@ type sessions struct {
 	refuse   func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
 	made     budget                                               // new sessions, by credential
 	sent     budget                                               // uploaded bytes, by credential
+	imports  imports
 }
 
 func (s *sessions) routes() []route {
@@ -109,7 +110,7 @@ func (s *sessions) routes() []route {
 			summary: "Switch a session's debug capture on or off", about: "While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.",
 			fails: []runnel.Code{runnel.SessionDead, runnel.Overloaded}}, s.setCapture),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
-			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
+			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
 			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.", required: true}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
@@ -240,14 +241,6 @@ func (s *sessions) setCapture(r *http.Request, in captureRequest) (gateway.Captu
 		return gateway.Capture{}, reply.Invalid("on: is missing; want true or false")
 	}
 	return gateway.CapturesOf(s.gw).Set(r.Context(), r.PathValue("id"), *in.On)
-}
-
-func (s *sessions) fork(r *http.Request, _ reply.Empty) (createAnswer, error) {
-	if err := s.maySession(r); err != nil {
-		return createAnswer{}, err
-	}
-	st, err := s.gw.Fork(r.Context(), r.PathValue("id"))
-	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
 }
 
 func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {

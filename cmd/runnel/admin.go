@@ -106,6 +106,12 @@ func (ad *admin) send(ctx context.Context, client *http.Client, method, path str
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return ad.answer(client, req)
+}
+
+// answer sends a request with this admin's credential. It returns a response
+// that reports an error as that error.
+func (ad *admin) answer(client *http.Client, req *http.Request) (*http.Response, error) {
 	if ad.token != "" {
 		req.Header.Set("Authorization", "Bearer "+ad.token)
 	}
@@ -134,6 +140,24 @@ func (ad *admin) download(ctx context.Context, path string, w io.Writer) error {
 	defer res.Body.Close()
 	if _, err := io.Copy(w, res.Body); err != nil {
 		return fmt.Errorf("copy the server's answer: %w", err)
+	}
+	return nil
+}
+
+// upload sends a file of any length and decodes the response into out.
+func (ad *admin) upload(ctx context.Context, path string, file io.Reader, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, ad.base+path, file)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	res, err := ad.answer(&http.Client{Transport: ad.client.Transport}, req) // a large file may take longer than adminTimeout
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("read the server's answer: %w", err)
 	}
 	return nil
 }

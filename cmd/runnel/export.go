@@ -2,12 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +37,7 @@ removed when the events were stored. It needs the running server.`,
 				if file != "" {
 					return writeNew(file, write)
 				}
-				return write(a.shown())
+				return a.show(write)
 			})
 		},
 	}
@@ -64,13 +64,15 @@ func writeNew(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// shown returns a writer for a file whose content is foreign text: standard
-// output, without control characters if it is a terminal.
-func (a *app) shown() io.Writer {
-	if a.terminal(a.out) {
-		return &cleanLines{out: bufio.NewWriter(a.out)}
+// show calls write with a writer for foreign text: standard output, without
+// control characters if it is a terminal.
+func (a *app) show(write func(io.Writer) error) error {
+	if !a.terminal(a.out) {
+		return write(a.out)
 	}
-	return a.out
+	clean := &cleanLines{out: bufio.NewWriter(a.out)}
+	err := write(clean)
+	return errors.Join(err, clean.Close())
 }
 
 // cleanLines makes lines safe to print on a terminal.
@@ -81,12 +83,22 @@ type cleanLines struct {
 
 func (c *cleanLines) Write(p []byte) (int, error) {
 	c.part = append(c.part, p...)
-	end := strings.LastIndexByte(string(c.part), '\n') + 1
-	for line := range strings.Lines(string(c.part[:end])) {
-		if _, err := c.out.WriteString(termtext.Clean(strings.TrimSuffix(line, "\n")) + "\n"); err != nil {
+	end := bytes.LastIndexByte(c.part, '\n') + 1
+	for line := range bytes.Lines(c.part[:end]) {
+		if _, err := c.out.WriteString(termtext.Clean(string(bytes.TrimSuffix(line, []byte("\n")))) + "\n"); err != nil {
 			return 0, err
 		}
 	}
 	c.part = c.part[end:]
 	return len(p), c.out.Flush()
+}
+
+// Close prints the last line if it has no newline, such as after an interrupted
+// download.
+func (c *cleanLines) Close() error {
+	if _, err := c.out.WriteString(termtext.Clean(string(c.part))); err != nil {
+		return err
+	}
+	c.part = nil
+	return c.out.Flush()
 }

@@ -52,7 +52,11 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		return r.get(t, "/api/session/"+r.ended+"/items?after=0&limit=5")
 	},
 	"exportSession": func(t *testing.T, r *routes) answer { return r.get(t, "/api/session/"+r.ended+"/export?format=jsonl") },
-	"followEvents":  followEvents,
+	"importSession": func(t *testing.T, r *routes) answer {
+		export := r.get(t, "/api/session/"+r.ended+"/export?format=jsonl")
+		return r.with("Content-Type", "application/octet-stream").post(t, "/api/session/import?projectDir="+url.QueryEscape(r.project), string(export.body))
+	},
+	"followEvents": followEvents,
 	"sendPrompt": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/session/"+r.session(t, nil)+"/send", object{"content": script(object{"text": "x"}), "opts": object{"later": 1}})
 	},
@@ -239,6 +243,10 @@ func boundAnswers() map[string]boundAnswer {
 			bound.post(t, op.path, body(r)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
 		}}
 	}
+	all["importSession"] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
+		_, path, body := r.request(op, r.ended)
+		bound.with("Content-Type", "application/octet-stream").do(t, op.method, path, body).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
+	}}
 	for _, id := range []string{"listAgents", "docs", "me", "upload"} {
 		all[id] = boundAnswer{"as described, about no project but its own", func(t *testing.T, r *routes, op operation, bound client) {
 			c, path, body := r.request(op, r.ended)

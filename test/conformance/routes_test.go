@@ -5,6 +5,7 @@ package conformance
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -110,6 +111,8 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	switch op.OperationID {
 	case "exportSession":
 		path += "?format=jsonl"
+	case "importSession":
+		return c.with("Content-Type", "application/octet-stream"), path + "?projectDir=" + url.QueryEscape(r.project), "{}\n"
 	case "upload":
 		return c.with("Content-Type", "application/octet-stream"), path + "?name=a.txt", "text"
 	case "sendPrompt":
@@ -253,9 +256,13 @@ func (r *routes) bodyRows(tab *table, op operation) {
 	}
 	schema := op.body(r.d)
 	if schema == nil { // a file
-		tab.add(op.name(), "the file has more than 10 MiB", "413 PAYLOAD_TOO_LARGE", func(t *testing.T) {
+		what, most := "the file", 10
+		if op.OperationID == "importSession" {
+			what, most = "a line of the file", 32
+		}
+		tab.add(op.name(), fmt.Sprintf("%s has more than %d MiB", what, most), "413 PAYLOAD_TOO_LARGE", func(t *testing.T) {
 			c, path, _ := r.request(op, r.ended)
-			r.refused(t, op, c.post(t, path, make([]byte, 10<<20+1)), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
+			r.refused(t, op, c.post(t, path, make([]byte, most<<20+1)), http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		})
 		tab.add(op.name(), "the media type is application/json", "415 INVALID_REQUEST", func(t *testing.T) {
 			c, path, _ := r.request(op, r.ended)

@@ -684,6 +684,25 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
+  it("continues after an earlier turn in a session of its own", async () => {
+    await login();
+    const id = await session(page, server, "text");
+    await page.goto(addressOf(server, id));
+    await ended();
+    const here = page.getByRole("button", { name: "Continue from here in a new session" });
+    await expectAccessible(page);
+    await here.first().click();
+    const field = page.getByRole("textbox", { name: "Prompt" });
+    await page.waitForURL((url) => !url.search.includes(id));
+    await expect.poll(() => field.inputValue()).toContain("User:\n> text\n");
+    await field.press("End");
+    await field.fill(`text ${await field.inputValue()}`); // a draft can be edited
+    await page.keyboard.press("Enter");
+    await ended();
+    await page.getByRole("heading", { name: /This continues an earlier conversation/, level: 2 }).waitFor();
+    expectQuiet(watch);
+  });
+
   it("says keys, has no trap and shows the focus", async () => {
     await login();
     await page.keyboard.press("?");

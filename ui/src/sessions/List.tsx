@@ -8,6 +8,7 @@ import { useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import type { SessionStatus } from "../wire/types";
+import { Elsewhere } from "./Elsewhere";
 import { Found } from "./Found";
 import { groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
@@ -109,6 +110,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
             <Archive size={14} aria-hidden /> Archived ({archived})
           </button>
         )}
+        {listed && <Elsewhere filter={filter} now={now} />}
       </div>
     </nav>
   );

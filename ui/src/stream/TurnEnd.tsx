@@ -1,11 +1,15 @@
+import { GitBranch } from "lucide-react";
 import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { byFile, countChanges } from "../model/diff";
-import { attempt, complain, sendPrompt, uploadsOf, useStore } from "../model/store";
+import { save } from "../model/keep";
+import { go } from "../model/routes";
+import { attempt, complain, learn, sendPrompt, uploadsOf, useStore } from "../model/store";
 import type { Turn } from "../model/transcript";
 import { absolute, between, cost, count, duration, plural } from "../text/format";
 import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
+import { api } from "../wire/http";
 import type { AgentFile, Change } from "../wire/types";
 import { Counts, Diff } from "./Diff";
 
@@ -63,6 +67,7 @@ export const TurnEnd = memo(function TurnEnd({
             {plural(files, "file")} changed <Counts n={countChanges(changes)} />
           </button>
         )}
+        <Fork session={session} turn={turn.id} />
       </div>
       {shown && (
         <Dialog title={`${plural(files, "file")} changed in this turn`} onClose={() => setShown(false)} wide>
@@ -72,6 +77,33 @@ export const TurnEnd = memo(function TurnEnd({
     </footer>
   );
 });
+
+/** Continues after a turn in a session of its own. */
+function Fork({ session, turn }: { session: string; turn: string }) {
+  const [busy, setBusy] = useState(false);
+  const fork = async () => {
+    setBusy(true);
+    await attempt(async () => {
+      const { sessionId, draft } = await api.fork(session, turn);
+      if (draft) save(`draft.${sessionId}`, draft);
+      learn(await api.status(sessionId));
+      go({ at: "session", id: sessionId });
+    });
+    setBusy(false);
+  };
+  return (
+    <button
+      type="button"
+      className="quiet -my-1 ml-auto"
+      disabled={busy}
+      onClick={fork}
+      aria-label="Continue from here in a new session"
+      title="Continue from here in a new session"
+    >
+      <GitBranch size={14} aria-hidden />
+    </button>
+  );
+}
 
 function Failure({ turn, session }: { turn: Turn; session: string }) {
   const [busy, setBusy] = useState(false);

@@ -496,6 +496,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import an exported session
+         * @description Requires the scope send. The body is what GET /api/session/{id}/export?format=jsonl returned, unchanged. Creates a session with the same items, under a new id. A notice (SESSION_IMPORTED) at its end names the exported session. The agent does not know the imported turns: the first prompt begins a new conversation of the agent. A file that no export can have written is refused with INVALID_REQUEST, and the message names the line. The file may have at most 1 GiB, and counts towards max-upload-mib-per-credential.
+         */
+        post: operations["importSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/list": {
         parameters: {
             query?: never;
@@ -695,7 +715,7 @@ export interface paths {
         put?: never;
         /**
          * Fork a session
-         * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+         * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
          */
         post: operations["forkSession"];
         delete?: never;
@@ -1728,6 +1748,22 @@ export interface components {
         };
         /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
+        ForkAnswer: {
+            /** @description Kind of agent. */
+            cliType: string;
+            /** @description Text for the beginning of the first prompt, at most about 64 KiB: it quotes the turns that the agent does not know. The client lets the user edit it. Absent if the agent itself continues from a copy of its conversation. */
+            draft?: string;
+            /** @description The session's resolved options by name, each with its source. */
+            resolved?: {
+                [key: string]: components["schemas"]["ResolvedOption"];
+            };
+            /** @description Id of the session. */
+            sessionId: string;
+        };
+        ForkRequest: {
+            /** @description Turn after which the new session continues. It must have ended. Default: the last turn, and then the agent must be able to copy its conversation. */
+            turnId?: string;
+        };
         FunctionCallItem: {
             /** @description Arguments of the call, any JSON value. */
             arguments: unknown;
@@ -1833,6 +1869,24 @@ export interface components {
              * @description First line in the old text, counted from 1.
              */
             oldStart: number;
+        };
+        Imported: {
+            /** @description Kind of agent. */
+            cliType: string;
+            /**
+             * Format: int64
+             * @description Number of imported events.
+             */
+            events: number;
+            /** @description Id that the exported session had. */
+            from: string;
+            /** @description Id of the new session. */
+            sessionId: string;
+            /**
+             * Format: int64
+             * @description Number of imported turns.
+             */
+            turns: number;
         };
         InitData: {
             /** @description Id of the item. All events and messages about the item have the same itemId. */
@@ -7267,6 +7321,145 @@ export interface operations {
             };
         };
     };
+    importSession: {
+        parameters: {
+            query: {
+                /** @description Absolute path of the directory of the new session. */
+                projectDir: string;
+                /** @description Kind of agent of the new session. Default: the one that the file names. */
+                cliType?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Imported"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     listSessions: {
         parameters: {
             query?: {
@@ -8595,7 +8788,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Empty"];
+                "application/json": components["schemas"]["ForkRequest"];
             };
         };
         responses: {
@@ -8607,7 +8800,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreateAnswer"];
+                    "application/json": components["schemas"]["ForkAnswer"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */

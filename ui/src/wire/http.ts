@@ -6,6 +6,7 @@ import { keepLogin, keyChanges, login } from "./key";
 import {
   type ItemsPage,
   parseAgents,
+  parseConversations,
   parseItems,
   parseJSON,
   parseProfiles,
@@ -17,7 +18,18 @@ import {
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Profile, Project, Rule, RuleFields, SearchPage, SessionStatus } from "./types";
+import type {
+  Agent,
+  Conversation,
+  ConversationPage,
+  Options,
+  Profile,
+  Project,
+  Rule,
+  RuleFields,
+  SearchPage,
+  SessionStatus,
+} from "./types";
 
 export { ApiError };
 
@@ -162,6 +174,20 @@ export const api = {
   items: async (id: string, before: number, limit: number): Promise<ItemsPage> =>
     parseItems(await call("GET", `${session(id)}/items?before=${before}&limit=${limit}`)),
   load: (id: string) => post(`${session(id)}/load`, {}),
+  /** Returns a page of the conversations that agents have stored. */
+  conversations: async (after?: string): Promise<ConversationPage> =>
+    parseConversations(
+      await call("GET", `/api/conversations${after ? `?after=${encodeURIComponent(after)}` : ""}`),
+    ),
+  /** Makes a stored conversation a session, and returns the session's id. */
+  async open(c: Conversation): Promise<string> {
+    const v = (await post(`${session(`${c.cliType}:${c.agentSessionId}`)}/load`, {})) as {
+      sessionId?: unknown;
+    };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
+    return v.sessionId;
+  },
   async send(
     id: string,
     content: string,
@@ -188,6 +214,16 @@ export const api = {
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
+  /**
+   * Creates a session that continues after a turn. The draft is the beginning
+   * of its first prompt; it is empty if the agent itself goes back to the turn.
+   */
+  async fork(id: string, turnId: string): Promise<{ sessionId: string; draft: string }> {
+    const v = (await post(`${session(id)}/fork`, { turnId })) as { sessionId?: unknown; draft?: unknown };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
+    return { sessionId: v.sessionId, draft: typeof v.draft === "string" ? v.draft : "" };
+  },
   rename: async (id: string, title: string): Promise<SessionStatus | undefined> =>
     parseStatus(await post(`${session(id)}/rename`, { title })),
   archive: async (id: string, archived: boolean): Promise<SessionStatus | undefined> =>

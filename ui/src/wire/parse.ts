@@ -9,6 +9,8 @@ import type {
   Change,
   Choice,
   ConfigOption,
+  Conversation,
+  ConversationPage,
   Entry,
   Frame,
   Hunk,
@@ -423,6 +425,29 @@ const strings = (v: unknown): Record<string, string> =>
 
 export function parseSessions(v: unknown): SessionStatus[] {
   return isObj(v) ? list(v.sessions, parseStatus) : [];
+}
+
+export function parseConversations(v: unknown): ConversationPage {
+  if (!isObj(v)) return { conversations: [], checking: [], disabled: false };
+  return {
+    conversations: list(v.conversations, parseConversation),
+    next: optStr(v.next),
+    checking: list(v.checking, optStr),
+    disabled: v.disabled === true,
+  };
+}
+
+function parseConversation(v: unknown): Conversation | undefined {
+  if (!isObj(v) || !str(v.cliType) || !str(v.agentSessionId)) return undefined;
+  return {
+    cliType: str(v.cliType),
+    agentSessionId: str(v.agentSessionId),
+    sessionId: optStr(v.sessionId),
+    projectDir: str(v.projectDir),
+    title: str(v.title),
+    lastMessage: optStr(v.lastMessage),
+    updatedAt: str(v.updatedAt),
+  };
 }
 
 export function parseAgents(v: unknown): Agent[] {

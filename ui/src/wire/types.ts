@@ -176,3 +176,21 @@ export interface SearchPage {
   indexing: boolean; // earlier sessions may be missing
   disabled: boolean; // the server keeps no search index
 }
+
+/** A conversation that an agent of the server's machine has stored. */
+export interface Conversation {
+  cliType: string;
+  agentSessionId: string;
+  sessionId?: string; // absent if it is not a session yet
+  projectDir: string;
+  title: string;
+  lastMessage?: string;
+  updatedAt: string;
+}
+
+export interface ConversationPage {
+  conversations: Conversation[];
+  next?: string;
+  checking: string[]; // kinds of agents that are still being asked
+  disabled: boolean;
+}

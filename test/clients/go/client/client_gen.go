@@ -2915,6 +2915,27 @@ type FinalItem struct {
 	union json.RawMessage
 }
 
+// ForkAnswer defines model for ForkAnswer.
+type ForkAnswer struct {
+	// CliType Kind of agent.
+	CliType string `json:"cliType"`
+
+	// Draft Text for the beginning of the first prompt, at most about 64 KiB: it quotes the turns that the agent does not know. The client lets the user edit it. Absent if the agent itself continues from a copy of its conversation.
+	Draft *string `json:"draft,omitempty"`
+
+	// Resolved The session's resolved options by name, each with its source.
+	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+}
+
+// ForkRequest defines model for ForkRequest.
+type ForkRequest struct {
+	// TurnId Turn after which the new session continues. It must have ended. Default: the last turn, and then the agent must be able to copy its conversation.
+	TurnId *string `json:"turnId,omitempty"`
+}
+
 // FunctionCallItem defines model for FunctionCallItem.
 type FunctionCallItem struct {
 	// Arguments Arguments of the call, any JSON value.
@@ -3034,6 +3055,24 @@ type Hunk struct {
 
 	// OldStart First line in the old text, counted from 1.
 	OldStart int64 `json:"oldStart"`
+}
+
+// Imported defines model for Imported.
+type Imported struct {
+	// CliType Kind of agent.
+	CliType string `json:"cliType"`
+
+	// Events Number of imported events.
+	Events int64 `json:"events"`
+
+	// From Id that the exported session had.
+	From string `json:"from"`
+
+	// SessionId Id of the new session.
+	SessionId string `json:"sessionId"`
+
+	// Turns Number of imported turns.
+	Turns int64 `json:"turns"`
 }
 
 // InitData defines model for InitData.
@@ -5400,6 +5439,15 @@ type CreateSessionParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ImportSessionParams defines parameters for ImportSession.
+type ImportSessionParams struct {
+	// ProjectDir Absolute path of the directory of the new session.
+	ProjectDir string `form:"projectDir" json:"projectDir"`
+
+	// CliType Kind of agent of the new session. Default: the one that the file names.
+	CliType *string `form:"cliType,omitempty" json:"cliType,omitempty"`
+}
+
 // ListSessionsParams defines parameters for ListSessions.
 type ListSessionsParams struct {
 	// ProjectId Id of a project, or * for all projects. Either projectId or projectDir is required.
@@ -5542,7 +5590,7 @@ type CancelTurnJSONRequestBody = Empty
 type SetCaptureJSONRequestBody = CaptureRequest
 
 // ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
-type ForkSessionJSONRequestBody = Empty
+type ForkSessionJSONRequestBody = ForkRequest
 
 // KillSessionJSONRequestBody defines body for KillSession for application/json ContentType.
 type KillSessionJSONRequestBody = Empty
@@ -8546,6 +8594,15 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSession(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ImportSessionWithBody Import an exported session
+	//
+	// Requires the scope send. The body is what GET /api/session/{id}/export?format=jsonl returned, unchanged. Creates a session with the same items, under a new id. A notice (SESSION_IMPORTED) at its end names the exported session. The agent does not know the imported turns: the first prompt begins a new conversation of the agent. A file that no export can have written is refused with INVALID_REQUEST, and the message names the line. The file may have at most 1 GiB, and counts towards max-upload-mib-per-credential.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/import (the `ImportSession` operationId).
+	ImportSessionWithBody(ctx context.Context, params *ImportSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListSessions List sessions
 	//
 	// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
@@ -8669,7 +8726,7 @@ type ClientInterface interface {
 
 	// ForkSessionWithBody Fork a session
 	//
-	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8678,7 +8735,7 @@ type ClientInterface interface {
 
 	// ForkSession Fork a session
 	//
-	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9564,6 +9621,25 @@ func (c *Client) CreateSession(ctx context.Context, params *CreateSessionParams,
 	return c.Client.Do(req)
 }
 
+// ImportSessionWithBody Import an exported session
+//
+// Requires the scope send. The body is what GET /api/session/{id}/export?format=jsonl returned, unchanged. Creates a session with the same items, under a new id. A notice (SESSION_IMPORTED) at its end names the exported session. The agent does not know the imported turns: the first prompt begins a new conversation of the agent. A file that no export can have written is refused with INVALID_REQUEST, and the message names the line. The file may have at most 1 GiB, and counts towards max-upload-mib-per-credential.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/import (the `ImportSession` operationId).
+func (c *Client) ImportSessionWithBody(ctx context.Context, params *ImportSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportSessionRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListSessions List sessions
 //
 // Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
@@ -9837,7 +9913,7 @@ func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSes
 
 // ForkSessionWithBody Fork a session
 //
-// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9856,7 +9932,7 @@ func (c *Client) ForkSessionWithBody(ctx context.Context, id string, params *For
 
 // ForkSession Fork a session
 //
-// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11441,6 +11517,70 @@ func NewCreateSessionRequestWithBody(server string, params *CreateSessionParams,
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewImportSessionRequestWithBody constructs an http.Request for the ImportSession method, with any body, and a specified content type
+func NewImportSessionRequestWithBody(server string, params *ImportSessionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/import")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.CliType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cliType", *params.CliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -13208,6 +13348,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/create (the `CreateSession` operationId).
 	CreateSessionWithResponse(ctx context.Context, params *CreateSessionParams, body CreateSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSessionResponse, error)
 
+	// ImportSessionWithBodyWithResponse Import an exported session
+	//
+	// Requires the scope send. The body is what GET /api/session/{id}/export?format=jsonl returned, unchanged. Creates a session with the same items, under a new id. A notice (SESSION_IMPORTED) at its end names the exported session. The agent does not know the imported turns: the first prompt begins a new conversation of the agent. A file that no export can have written is refused with INVALID_REQUEST, and the message names the line. The file may have at most 1 GiB, and counts towards max-upload-mib-per-credential.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/import (the `ImportSession` operationId).
+	ImportSessionWithBodyWithResponse(ctx context.Context, params *ImportSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportSessionResponse, error)
+
 	// ListSessionsWithResponse List sessions
 	//
 	// Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
@@ -13345,7 +13494,7 @@ type ClientWithResponsesInterface interface {
 
 	// ForkSessionWithBodyWithResponse Fork a session
 	//
-	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13354,7 +13503,7 @@ type ClientWithResponsesInterface interface {
 
 	// ForkSessionWithResponse Fork a session
 	//
-	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16551,6 +16700,138 @@ func (r CreateSessionResponse) ContentType() string {
 	return ""
 }
 
+// ImportSessionResponse429Headers the declared response headers of an HTTP 429 response for ImportSession
+type ImportSessionResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ImportSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Imported
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ImportSessionResponse429Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ImportSessionResponse) GetJSON201() *Imported {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ImportSessionResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ImportSessionResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ImportSessionResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ImportSessionResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r ImportSessionResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ImportSessionResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ImportSessionResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ImportSessionResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ImportSessionResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ImportSessionResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ImportSessionResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ImportSessionResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListSessionsResponse429Headers the declared response headers of an HTTP 429 response for ListSessions
 type ListSessionsResponse429Headers struct {
 	RetryAfter *int
@@ -17849,7 +18130,7 @@ type ForkSessionResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON201 the response for an HTTP 201 `application/json` response
-	JSON201 *CreateAnswer
+	JSON201 *ForkAnswer
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *Error
 	// JSON401 the response for an HTTP 401 `application/json` response
@@ -17887,7 +18168,7 @@ type ForkSessionResponse struct {
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r ForkSessionResponse) GetJSON201() *CreateAnswer {
+func (r ForkSessionResponse) GetJSON201() *ForkAnswer {
 	return r.JSON201
 }
 
@@ -20328,6 +20609,21 @@ func (c *ClientWithResponses) CreateSessionWithResponse(ctx context.Context, par
 	return ParseCreateSessionResponse(rsp)
 }
 
+// ImportSessionWithBodyWithResponse Import an exported session
+//
+// Requires the scope send. The body is what GET /api/session/{id}/export?format=jsonl returned, unchanged. Creates a session with the same items, under a new id. A notice (SESSION_IMPORTED) at its end names the exported session. The agent does not know the imported turns: the first prompt begins a new conversation of the agent. A file that no export can have written is refused with INVALID_REQUEST, and the message names the line. The file may have at most 1 GiB, and counts towards max-upload-mib-per-credential.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/import (the `ImportSession` operationId).
+func (c *ClientWithResponses) ImportSessionWithBodyWithResponse(ctx context.Context, params *ImportSessionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportSessionResponse, error) {
+	rsp, err := c.ImportSessionWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportSessionResponse(rsp)
+}
+
 // ListSessionsWithResponse List sessions
 //
 // Requires the scope read. Lists the sessions of one project or of all projects, newest activity first.
@@ -20555,7 +20851,7 @@ func (c *ClientWithResponses) ExportSessionWithResponse(ctx context.Context, id 
 
 // ForkSessionWithBodyWithResponse Fork a session
 //
-// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -20570,7 +20866,7 @@ func (c *ClientWithResponses) ForkSessionWithBodyWithResponse(ctx context.Contex
 
 // ForkSessionWithResponse Fork a session
 //
-// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs.
+// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23676,6 +23972,129 @@ func ParseCreateSessionResponse(rsp *http.Response) (*CreateSessionResponse, err
 	return response, nil
 }
 
+// ParseImportSessionResponse parses an HTTP response from a ImportSessionWithResponse call
+func ParseImportSessionResponse(rsp *http.Response) (*ImportSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Imported
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ImportSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListSessionsResponse parses an HTTP response from a ListSessionsWithResponse call
 func ParseListSessionsResponse(rsp *http.Response) (*ListSessionsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24876,7 +25295,7 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest CreateAnswer
+		var dest ForkAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/store"
+)
+
+// Fork creates a session that continues from a copy of another session. It
+// fails with TURN_IN_PROGRESS while a turn of that session runs.
+func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
+	f, err := ForksOf(g).After(ctx, ref, "")
+	return f.Status, err
+}
+
+// Forks creates sessions that continue other sessions of a Gateway.
+type Forks struct{ g *Gateway }
+
+// ForksOf returns the forks of g.
+func ForksOf(g *Gateway) Forks { return Forks{g} }
+
+// A Forked is a session that continues another one.
+type Forked struct {
+	Status
+
+	// Draft is the beginning of the session's first prompt: it quotes the
+	// turns that the agent does not know. It is empty if the agent itself
+	// continues from a copy of its conversation.
+	Draft string
+}
+
+// After creates a session that continues a session after one of its turns, or
+// after the last one if turn is "".
+//
+// After the last turn, the agent continues from a copy of its conversation, and
+// the session has the earlier events. An agent that cannot do that, or that
+// would have to forget later turns, begins a new conversation in an empty
+// session; see [Forked.Draft]. Without a turn, After instead fails with
+// UNSUPPORTED_CAPABILITY if the agent cannot copy its conversation.
+//
+// After fails with TURN_IN_PROGRESS if the turn has not ended, or if turn is ""
+// and a turn runs.
+func (f Forks) After(ctx context.Context, ref, turn string) (Forked, error) {
+	g := f.g
+	e, err := g.lock(ctx, ref) // no turn starts while the log is read
+	if err != nil {
+		return Forked{}, err
+	}
+	defer g.unlock(e)
+	from, _ := e.snapshot()
+	p, err := g.opener.providers.Choose(from.CLIType)
+	if err != nil {
+		return Forked{}, err
+	}
+	draft, err := f.draft(ctx, e, p, turn)
+	if err != nil {
+		return Forked{}, err
+	}
+	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
+		return Forked{st, draft}, err
+	}
+	st, err := f.create(ctx, from, p, draft == "")
+	if err != nil {
+		return Forked{}, err
+	}
+	return Forked{st, draft}, nil
+}
+
+// draft returns the draft for a fork after a turn of e, or "" if the agent can
+// continue from a copy of its conversation; e.sending is held.
+func (f Forks) draft(ctx context.Context, e *entry, p runnel.Provider, turn string) (string, error) {
+	running := e.session.Status().Turn
+	able := runnel.Require(p, runnel.CapSessionFork)
+	if turn == "" {
+		if able == nil && running != "" {
+			return "", inProgress(e.rec.ID, running)
+		}
+		return "", able
+	}
+	q := newQuotation(turn)
+	for ev, err := range f.g.cfg.Log.Read(ctx, e.rec.ID, 0) {
+		if err != nil {
+			return "", storeError(err)
+		}
+		q.add(ev)
+	}
+	switch {
+	case !q.begun:
+		return "", runnel.Fail(runnel.InvalidRequest, "turnId: the session has no such turn")
+	case !q.ended:
+		return "", inProgress(e.rec.ID, turn)
+	case q.last && able == nil && running == "" && e.session.Status().AgentSessionID != "":
+		return "", nil
+	}
+	return q.text(), nil
+}
+
+// create creates a session with the settings of from. If whole is set, it has
+// the events of from, and its agent continues from a copy of its conversation.
+func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider, whole bool) (Status, error) {
+	g := f.g
+	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the agent of the copy starts there
+		return Status{}, err
+	}
+	res, err := g.opener.options(ctx, from)
+	if err != nil {
+		return Status{}, err
+	}
+	rec, err := newRecord(g.cfg.Sealer, p, from.ProjectDir, runnel.Options{}, res)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := g.opener.limits.mayStart(credentialOf(ctx)); err != nil {
+		return Status{}, err
+	}
+	rec.Title, rec.Options, rec.ModelID = from.Title, optionsOfCopy(from.Options), from.ModelID
+	n := newSession{provider: p, res: res, rec: rec}
+	if whole {
+		n.res.Options.Fork = true
+		n.fill = func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) }
+	} else {
+		n.res.Options.Resume = ""
+	}
+	if err := g.creator.create(ctx, n); err != nil {
+		return Status{}, err
+	}
+	return g.Status(ctx, rec.ID)
+}
