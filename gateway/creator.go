@@ -94,8 +94,8 @@ func (g *Gateway) Fork(ctx context.Context, ref string) (Status, error) {
 	if err := runnel.Require(p, runnel.CapSessionFork); err != nil {
 		return Status{}, err
 	}
-	if turn := e.session.Status().Turn; turn != "" {
-		return Status{}, inProgress(from.ID, turn)
+	if st := e.session.Status(); st.Turn != "" && !st.Followed { // the copy of a followed turn is closed
+		return Status{}, inProgress(from.ID, st.Turn)
 	}
 	if err := g.opener.projects.recheck(from.ProjectDir); err != nil { // the agent of the copy starts there
 		return Status{}, err

@@ -107,7 +107,8 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use.
 //
-// Four goroutines run until Close: one writes the catalogue (recordWriter), one
+// Five goroutines run until Close: one searches for conversations that other
+// processes write (follows), one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
 // (reaper) and one prewarms agents (prewarm.Pool).
 // Short-lived goroutines count uses of rules, open and close sessions, copy and
@@ -131,6 +132,8 @@ type Gateway struct {
 
 	checkpoints *checkpoints
 	roster      *roster
+	writers     *writers
+	follows     *follows
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -179,19 +182,25 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
 	}
 	g.creator = &creator{g.opener, g.sessions}
+	g.writers = newWriters(g.opener.providers)
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
-	g.importer = &importer{opener: g.opener, sessions: g.sessions}
+	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers}
+	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
+	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
 	g.stored = openConversations(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
-	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
+	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
 		r := &reaper{cfg.IdleTimeout, g.ctx, g.sessions, g.records, g.feed, g.uploads, g.requests, cfg.Logger}
 		g.work.Go(r.run)
+	}
+	if slices.ContainsFunc(cfg.Providers, func(p runnel.Provider) bool { _, ok := p.(runnel.Follower); return ok }) {
+		g.work.Go(g.follows.watch)
 	}
 	if cfg.Prewarm > 0 {
 		g.work.Go(func() { g.pool.Run(g.opener.lastKeys) })
@@ -219,7 +228,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Go(g.pool.Close)
 		for _, e := range entries {
 			all.Go(func() {
-				if !handOver || !e.session.Detach(ctx) {
+				if !handOver && !e.followed() || !e.session.Detach(ctx) { // another process continues a followed turn
 					_ = e.session.Close()
 				}
 			})

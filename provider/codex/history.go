@@ -122,11 +122,16 @@ func (a *asker) noServers() (map[string]any, error) {
 // turns returns one page of a thread's turns, oldest first, and the cursor of
 // the next page. The cursor is nil after the last page.
 func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, error) {
+	return a.listed(thread, cursor, "asc", page)
+}
+
+// listed is turns for an order (asc or desc) and a number of turns.
+func (a *asker) listed(thread string, cursor *string, order string, limit int) ([]nativeTurn, *string, error) {
 	var r struct {
 		Data []nativeTurn `json:"data"`
 		Next *string      `json:"nextCursor"`
 	}
-	err := a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
+	err := a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": limit, "sortDirection": order, "itemsView": "full"}, &r)
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
 		return nil, nil, nil // 0.169.0 returns this for a thread without turns
 	}
@@ -206,7 +211,7 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 	}
 	t.out.Begin(time.Unix(native.StartedAt, 0))
 	tn := h.begin(native, all)
-	tn.interrupted = native.wasCancelled()
+	tn.interrupted, tn.unfinished = native.wasCancelled(), native.Status == "inProgress"
 	for _, m := range moments(all) {
 		t.out.Begin(milli(m.at, t.out.At()))
 		h.item(tn, m)
@@ -268,6 +273,9 @@ func (h *historian) item(main *turn, m moment) {
 		if c := r.pieces[m.item.ID]; c != nil && c.called {
 			c.output.Append(r.out, m.item.Output) // the end of the turn cancels it, as in a live session
 		}
+		return
+	}
+	if m.end && main.unfinished && m.item.Status == "inProgress" {
 		return
 	}
 	if m.end {
