@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // A follows follows conversations that processes outside of Runnel write: what
@@ -76,7 +76,10 @@ func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error 
 	}
 	fs.active[rec.ID] = f
 	fs.mu.Unlock()
-	if err := fs.catchUp(ctx, f, p); err != nil {
+	if err = fs.mark(ctx, e, true); err == nil {
+		err = fs.catchUp(ctx, f, p)
+	}
+	if err != nil {
 		fs.forget(f)
 		leave()
 		return err
@@ -89,6 +92,18 @@ func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error 
 		fs.run(f)
 	}()
 	return nil
+}
+
+// mark stores in the session's record whether the turns that its log leaves
+// open belong to a process outside of Runnel. It is stored before such a turn
+// begins, and before a turn of the session's own begins.
+func (fs *follows) mark(ctx context.Context, e *entry, following bool) error {
+	rec, _ := e.snapshot()
+	if keptOf(rec.Options).Following == following {
+		return nil
+	}
+	e.change(func() { e.edit(func(k *keptCare) { k.Following = following }) })
+	return fs.opener.records.write(context.WithoutCancel(ctx), e)
 }
 
 // hold keeps the session open until it is released.
@@ -246,6 +261,9 @@ func (fs *follows) finish(ctx context.Context, e *entry, cut bool) {
 	}
 	f.close()
 	fs.forget(f)
+	if err := fs.mark(ctx, e, false); err != nil {
+		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "end of a follow not stored", slog.String("session", e.session.ID()), slog.String("error", err.Error()))
+	}
 }
 
 // leave ends a follow and leaves its turns as they are, because the session was
@@ -389,7 +407,7 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 		writer = &list[0]
 	}
 	if err = fs.begin(ctx, e, writer); err != nil {
-		return errors.Join(err, e.session.Unfollow(ctx))
+		return errors.Join(err, e.session.Unfollow(ctx), fs.mark(ctx, e, false))
 	}
 	if writer == nil {
 		fs.finish(ctx, e, false)
@@ -397,13 +415,11 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// isFollowed reports whether the open turns of a log may be those of a process
-// outside of Runnel: their ids were made from the agent's own ids.
-func isFollowed(p runnel.Provider, open []runnel.OpenTurn) bool {
-	if _, ok := p.(runnel.Follower); !ok || len(open) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(open, func(t runnel.OpenTurn) bool { return newKeptTurn(t.Turn).isOurs() })
+// isFollowed reports whether the turns that a log left open belong to a process
+// outside of Runnel.
+func isFollowed(p runnel.Provider, rec store.Session) bool {
+	_, ok := p.(runnel.Follower)
+	return ok && keptOf(rec.Options).Following
 }
 
 // free returns CONVERSATION_IN_USE if a process outside of the session has its
@@ -413,7 +429,7 @@ func (fs *follows) free(ctx context.Context, e *entry) error {
 	list := fs.writers.of(ctx, e)
 	if len(list) == 0 {
 		fs.finish(ctx, e, false)
-		return nil
+		return fs.mark(ctx, e, false)
 	}
 	if err := fs.begin(ctx, e, &list[0]); err != nil && !errors.Is(err, errNotFollowed) {
 		fs.opener.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "conversation not followed", slog.String("session", e.session.ID()), slog.String("error", err.Error()))

@@ -175,7 +175,7 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
-		if isFollowed(p, st.Open) {
+		if len(st.Open) > 0 && isFollowed(p, rec) {
 			return r.follows.resume(ctx, id)
 		}
 		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}

@@ -172,6 +172,8 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			if len(user) != 1 || user[0].Message == nil || user[0].Message.Origin != "user" {
 				t.Errorf("while the model is busy: %+v", user)
 			}
+			s.crash()
+			s.launch()
 			s.model.Gate("one").Open()
 			s.shows(session, "First, in the terminal.", first)
 			if err := first.Wait(); err != nil {
@@ -190,6 +192,12 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			third := term.start(s, agent, c.AgentSessionID, play(fakemodel.Step{Text: "Third, in the terminal.", Blocks: []fakemodel.Block{term.waits(s)}}, fakemodel.Step{Text: "Never.", Hold: "two"}))
 			s.shows(session, "Third, in the terminal.", third)
 			<-s.model.Gate("two").Reached()
+			s.restart()
+			s.shows(session, "Third, in the terminal.", third)
+			var p problem
+			if code := s.call("POST", "/api/session/"+session+"/cancel", map[string]any{}, &p); code != http.StatusConflict || p.Error.Type != "CONVERSATION_IN_USE" {
+				t.Errorf("cancel: %d %+v", code, p)
+			}
 			pid := s.inUse().Writer.PID
 			s.refused(session, map[string]any{"content": "text"}, pid)
 			if code := s.call("POST", "/api/session/"+session+"/load", map[string]any{"takeOver": true}, nil); code != http.StatusOK {
