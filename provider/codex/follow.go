@@ -138,7 +138,7 @@ func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, erro
 		return nil, err
 	}
 	evs = f.unseen(tn, evs)
-	f.ending = without(whole, f.emitted[tn.ID], nil)
+	f.ending = newEvents(whole, f.emitted[tn.ID], nil)
 	return evs, nil
 }
 
@@ -175,7 +175,7 @@ const followedTurns = 2
 func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 	f.ending = nil
 	has := make(map[string]int)
-	out := without(evs, f.emitted[tn.ID], has)
+	out := newEvents(evs, f.emitted[tn.ID], has)
 	if tn.Status == "inProgress" {
 		f.emitted[tn.ID] = has
 	} else {
@@ -185,9 +185,9 @@ func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 	return out
 }
 
-// without returns the events that are not among had, which has the number of
+// newEvents returns the events that are not among had, which has the number of
 // equal events. It adds the numbers of all events to has.
-func without(evs []event.Event, had, has map[string]int) []event.Event {
+func newEvents(evs []event.Event, had, has map[string]int) []event.Event {
 	if has == nil {
 		has = make(map[string]int)
 	}
