@@ -23,6 +23,7 @@ type liveTurn struct {
 	asked       map[string]*question // pending approvals by id
 	overdue     time.Time            // deadline of a cancelled turn; zero: not cancelled
 	enforced    bool                 // the session is stopping the agent to end the turn
+	followed    bool                 // a process outside of the session runs it; see Session.Follow
 }
 
 // facts is the state of the conversation that belongs to no turn, as last
@@ -72,6 +73,10 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[struct{}]{err: s.release()}
 	case importMsg:
 		m.reply <- answer[struct{}]{err: s.imports(m.evs)}
+	case followMsg:
+		m.reply <- answer[struct{}]{err: s.follow(m.evs)}
+	case unfollowMsg:
+		m.reply <- answer[struct{}]{err: s.unfollow()}
 	case detachMsg:
 		if s.opening != nil && len(s.live) > 0 { // a prompt waits for the new agent
 			s.departing = append(s.departing, m.reply)
@@ -217,7 +222,7 @@ func (s *Session) stageAll(lt *liveTurn, evs []event.Event) {
 
 // annotate stages the notices that Config.Annotate returns for an event.
 func (s *Session) annotate(lt *liveTurn, ev event.Event) {
-	if s.cfg.Annotate == nil || !lt.rules.started || lt.rules.ended {
+	if s.cfg.Annotate == nil || lt.followed || !lt.rules.started || lt.rules.ended {
 		return
 	}
 	for _, n := range s.cfg.Annotate(ev) {
@@ -301,7 +306,7 @@ func (s *Session) prompt(lt *liveTurn) {
 // withdraws their approvals, and ends a turn whose prompt was not sent yet.
 func (s *Session) cancel(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
-		if lt.rules.cancelling {
+		if lt.rules.cancelling || lt.followed {
 			continue
 		}
 		lt.rules.cancelling = true
@@ -392,6 +397,7 @@ func (s *Session) status() Status {
 	}
 	for _, lt := range s.live {
 		st.Activity, st.Turn, st.TurnSettings = event.ActivityWorking, lt.rules.turn, lt.chosen
+		st.Followed = lt.followed
 		for _, a := range lt.rules.asked {
 			if !lt.asked[a.ID].judging() {
 				st.Pending = append(st.Pending, a)
@@ -441,6 +447,7 @@ func (s *Session) fail(lt *liveTurn, err *Error) {
 // beginClose begins to close the session: it cancels the turns and stops the
 // agent.
 func (s *Session) beginClose(now time.Time) {
+	_ = s.unfollow()
 	s.cancel(now)
 	for _, lt := range s.live {
 		lt.enforced, lt.overdue = true, now.Add(s.cfg.InterruptGrace+closeGrace)

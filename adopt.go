@@ -245,6 +245,9 @@ func errPromptLost() error {
 // session. It reports false and changes nothing if no turn runs, if a turn is
 // being cancelled, or if the agent cannot be detached.
 func (s *Session) detach() bool {
+	if s.opening == nil && len(s.closing) == 0 && s.leave() {
+		return true
+	}
 	if len(s.live) == 0 || s.link == nil || s.link.closing || s.opening != nil || len(s.closing) > 0 {
 		return false
 	}

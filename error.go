@@ -27,6 +27,7 @@ const (
 	WorkingRootInaccessible Code = "WORKING_ROOT_INACCESSIBLE"
 	WorkingRootConflict     Code = "WORKING_ROOT_CONFLICT"
 	TurnInProgress          Code = "TURN_IN_PROGRESS"
+	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
 	SessionDead             Code = "SESSION_DEAD"
 	PayloadTooLarge         Code = "PAYLOAD_TOO_LARGE"

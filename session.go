@@ -92,6 +92,11 @@ type Config struct {
 	// closed.
 	Adopt bool
 
+	// Follow keeps the turns open that the log left open, because a process
+	// outside of the session runs them; see [Session.Follow]. Default: they are
+	// closed.
+	Follow bool
+
 	// InterruptGrace is the time that an agent has to end a turn after Cancel.
 	// Then the session stops the agent. Default: 2 s.
 	InterruptGrace time.Duration
@@ -167,6 +172,7 @@ type Status struct {
 	Activity       event.Activity
 	State          event.SessionState
 	Turn           string // the running turn
+	Followed       bool   // a process outside of the session runs that turn; see [Session.Follow]
 	Head           int64  // position of the newest event
 	Pending        []event.Approval
 	AgentSessionID string
@@ -286,7 +292,11 @@ func openSession(ctx context.Context, p Provider, opt Options, cfg Config) (*Ses
 			return s, nil
 		}
 	}
-	if err := s.reconcile(ctx); err != nil {
+	begin := s.reconcile
+	if cfg.Follow {
+		begin = s.resumeFollowed
+	}
+	if err := begin(ctx); err != nil {
 		s.stop()
 		return nil, Safe(err)
 	}

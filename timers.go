@@ -31,7 +31,7 @@ func (s *Session) due() time.Time {
 
 // stalls returns when lt will count as stalled; zero if it cannot now.
 func (s *Session) stalls(lt *liveTurn) time.Time {
-	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || len(lt.rules.asked) > 0 || len(lt.rules.running) > 0 || lt.rules.cancelling {
+	if s.cfg.StallTimeout <= 0 || lt.prompt != nil || lt.followed || len(lt.rules.asked) > 0 || len(lt.rules.running) > 0 || lt.rules.cancelling {
 		return time.Time{}
 	}
 	return lt.lastEventAt.Add(s.cfg.StallTimeout)

@@ -38,6 +38,12 @@ func (g *Gateway) Boot(ctx context.Context, ref string, force bool) (Status, Boo
 	if st.Turn != "" && force {
 		return Status{}, Boot{}, inProgress(st.ID, st.Turn)
 	}
+	if st.Turn == "" || st.Followed {
+		if err := g.follows.free(ctx, e); err != nil {
+			return Status{}, Boot{}, err
+		}
+		st = e.session.Status()
+	}
 	rec, _ := e.snapshot()
 	boot, err := g.opener.plan(ctx, e, st, force)
 	if err != nil || !boot.Started {

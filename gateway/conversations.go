@@ -43,6 +43,8 @@ func openConversations(cfg Config) *conversations.Index {
 type Conversation struct {
 	conversations.Conversation
 	SessionID string `json:"sessionId,omitempty" doc:"Id of the newest session that continues the conversation. Absent if the conversation is not a session yet."`
+
+	Writer *runnel.Writer `json:"writer,omitempty" doc:"A process outside of Runnel that has the conversation open, such as the agent in a terminal. Absent if there is none, or if a writer cannot be known."`
 }
 
 // A ConversationPage is a part of the list of conversations.
@@ -99,8 +101,9 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 		if err != nil {
 			return out, storeError(err)
 		}
-		out.Conversations = append(out.Conversations, Conversation{found, session})
+		out.Conversations = append(out.Conversations, Conversation{Conversation: found, SessionID: session})
 	}
+	c.g.writers.mark(ctx, out.Conversations)
 	return out, nil
 }
 

@@ -51,6 +51,8 @@ type entry struct {
 	stored   int64            // approximate size of the session's events, in bytes
 	runs     *runnel.Options  // options of the running agent; nil: unknown, because an earlier server process started it
 
+	writer *runnel.Writer // process outside of Runnel whose writing the session follows; nil: none
+
 	archived bool // equals archived in the stored options of rec
 	oneTurn  bool // the running turn has its own settings, which must not become the session's
 
@@ -342,4 +344,12 @@ func (e *entry) send(ctx context.Context, in runnel.Input, set runnel.Settings, 
 	e.govern(in.Turn, rules)
 	_, err := e.session.SendWith(ctx, in, set)
 	return err
+}
+
+// followed reports whether the session follows a process outside of Runnel that
+// writes its conversation.
+func (e *entry) followed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.writer != nil
 }

@@ -70,7 +70,11 @@ func (f Forks) After(ctx context.Context, ref, turn string) (Forked, error) {
 // draft returns the draft for a fork after a turn of e, or "" if the agent can
 // continue from a copy of its conversation; e.sending is held.
 func (f Forks) draft(ctx context.Context, e *entry, p runnel.Provider, turn string) (string, error) {
-	running := e.session.Status().Turn
+	st := e.session.Status()
+	running := st.Turn
+	if st.Followed {
+		running = "" // the copy of a followed turn is closed
+	}
 	able := runnel.Require(p, runnel.CapSessionFork)
 	if turn == "" {
 		if able == nil && running != "" {
@@ -90,7 +94,7 @@ func (f Forks) draft(ctx context.Context, e *entry, p runnel.Provider, turn stri
 		return "", runnel.Fail(runnel.InvalidRequest, "turnId: the session has no such turn")
 	case !q.ended:
 		return "", inProgress(e.rec.ID, turn)
-	case q.last && able == nil && running == "" && e.session.Status().AgentSessionID != "":
+	case q.last && able == nil && running == "" && st.AgentSessionID != "":
 		return "", nil
 	}
 	return q.text(), nil

@@ -113,13 +113,14 @@ func (c *Config) setDefaults() error {
 
 // A Gateway is safe for concurrent use.
 //
-// Five goroutines run until Close: one writes the catalogue (recordWriter), one
+// Six goroutines run until Close: one writes the catalogue (recordWriter), one
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
-// (reaper), one prewarms agents (prewarm.Pool) and one adds items to the search
-// index (indexer). With Config.Retention, a sixth one deletes old sessions
-// (Retention). Short-lived goroutines count uses of rules, open and close sessions, copy and
-// list conversations, start the turns of queued prompts and probe agents. Close
-// waits for all of them.
+// (reaper), one prewarms agents (prewarm.Pool), one adds items to the search
+// index (indexer) and one searches for conversations that other processes write
+// (follows). With Config.Retention, a seventh one deletes old sessions
+// (Retention). Short-lived goroutines count uses of rules, open and close
+// sessions, copy and list conversations, start the turns of queued prompts and
+// probe agents. Close waits for all of them.
 type Gateway struct {
 	cfg      Config
 	sessions *sessions
@@ -140,6 +141,8 @@ type Gateway struct {
 	roster      *roster
 	expired     deletionHook
 	indexer     *indexer // nil if Config.Search is not set
+	writers     *writers
+	follows     *follows
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc
@@ -188,13 +191,16 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
 	}
 	g.creator = &creator{g.opener, g.sessions}
+	g.writers = newWriters(g.opener.providers)
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
-	g.importer = &importer{opener: g.opener, sessions: g.sessions}
+	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers}
+	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
+	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
 	g.stored = openConversations(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
-	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg}).run(ctx); err != nil {
+	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
 	g.startIndexer()
@@ -205,6 +211,9 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	if cfg.Retention != (RetentionPolicy{}) {
 		g.work.Go(func() { RetentionOf(g).run(g.ctx) })
+	}
+	if slices.ContainsFunc(cfg.Providers, func(p runnel.Provider) bool { _, ok := p.(runnel.Follower); return ok }) {
+		g.work.Go(g.follows.watch)
 	}
 	if cfg.Prewarm > 0 {
 		g.work.Go(func() { g.pool.Run(g.opener.lastKeys) })
@@ -232,7 +241,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 		all.Go(g.pool.Close)
 		for _, e := range entries {
 			all.Go(func() {
-				if !handOver || !e.session.Detach(ctx) {
+				if !handOver && !e.followed() || !e.session.Detach(ctx) { // another process continues a followed turn
 					_ = e.session.Close()
 				}
 			})

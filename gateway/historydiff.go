@@ -142,6 +142,10 @@ func (n *historyDiff) historyHas(ev event.Event) {
 		}
 		return
 	}
+	if k := n.byID[ev.Turn]; k != nil && !k.ended && n.turns[ev.Turn] == nil {
+		n.drop() // the log has the beginning of this turn
+		n.next, n.matched = max(n.next, k.index+1), true
+	}
 	n.begun = n.begun || len(n.logged) > 0 && n.logged[0].id == ev.Turn
 	t := n.turns[ev.Turn]
 	if t == nil {
@@ -153,7 +157,7 @@ func (n *historyDiff) historyHas(ev event.Event) {
 	if !t.ended {
 		return
 	}
-	if k := n.match(t); k != nil {
+	if k := n.match(t); k != nil && k.ended {
 		n.next, n.matched = max(n.next, k.index+1), true
 		n.rests = append(n.rests, n.rest(k, t)...)
 		n.drop()

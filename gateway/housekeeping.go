@@ -31,13 +31,14 @@ func HousekeepingOf(g *Gateway) Housekeeping { return Housekeeping{g} }
 type keptCare struct {
 	ChosenTitle string `json:"chosenTitle,omitzero"` // title that a client chose; "": none
 	Archived    bool   `json:"archived,omitzero"`
+	Following   bool   `json:"following,omitzero"` // the turns that the log left open belong to a process outside of Runnel
 
 	Uploads []string `json:"uploads,omitzero"` // ids of the uploads that its prompts have attached and that may still exist, newest last
 }
 
 // in returns the stored options with k in the place of what they have.
 func (k keptCare) in(options json.RawMessage) json.RawMessage {
-	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads}) // withOptions keeps absent members
+	changes, err := json.Marshal(map[string]any{"chosenTitle": k.ChosenTitle, "archived": k.Archived, "uploads": k.Uploads, "following": k.Following}) // withOptions keeps absent members
 	if err != nil {
 		return options // unreachable: all values marshal
 	}
@@ -49,14 +50,14 @@ func (k keptCare) in(options json.RawMessage) json.RawMessage {
 }
 
 // optionsOfCopy returns the stored options for a copy of a session. The copy is
-// neither captured nor archived. It shares the original's uploads.
+// neither captured nor archived nor followed. It shares the original's uploads.
 func optionsOfCopy(options json.RawMessage) json.RawMessage {
 	k := keptOf(options)
 	if k.keptCapture != (keptCapture{}) {
 		options = keptCapture{}.in(options)
 	}
-	if k.Archived {
-		k.Archived = false
+	if k.Archived || k.Following {
+		k.Archived, k.Following = false, false
 		options = k.keptCare.in(options)
 	}
 	return options

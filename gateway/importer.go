@@ -50,10 +50,8 @@ func (g *Gateway) Load(ctx context.Context, ref, file string) (Status, error) {
 		return Status{}, err
 	}
 	defer g.unlock(e)
-	if !copied {
-		if err := g.importer.refresh(ctx, e, file); err != nil {
-			return Status{}, err
-		}
+	if err := g.follows.loaded(ctx, e, file, copied); err != nil {
+		return Status{}, err
 	}
 	return e.status(), nil
 }
@@ -70,6 +68,7 @@ func (g *Gateway) Resolve(ctx context.Context, ref, dir string) (string, error) 
 type importer struct {
 	opener   *opener
 	sessions *sessions
+	writers  *writers
 	group    singleflight.Group // running copies, by conversation
 }
 
@@ -222,6 +221,9 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	}
 	e := &entry{rec: rec} // folds the events into the record, as for an open session
 	events := m.history(ctx, h, p.Name(), rec.ID, c)
+	if file == "" && m.writers.inUse(ctx, p, c) { // Load follows the conversation, which adds the events
+		events = func(func(event.Event, error) bool) {}
+	}
 	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
 		for ev, err := range events {
 			if err == nil {

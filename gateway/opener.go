@@ -61,6 +61,16 @@ func (o *opener) record(ctx context.Context, id string) (store.Session, error) {
 // towards the limits of credential, which is an id. open fails with
 // SESSION_DEAD if the session was ended.
 func (o *opener) open(id, credential string) (*entry, error) {
+	return o.openWith(id, credential, runnel.Config{Dormant: true})
+}
+
+// reopen opens a session whose open turns belong to a process outside of
+// Runnel.
+func (o *opener) reopen(id string) (*entry, error) {
+	return o.openWith(id, "", runnel.Config{Dormant: true, Follow: true})
+}
+
+func (o *opener) openWith(id, credential string, cfg runnel.Config) (*entry, error) {
 	ctx := WithCredential(o.ctx, credential)
 	rec, err := o.record(ctx, id)
 	if err != nil {
@@ -83,7 +93,7 @@ func (o *opener) open(id, credential string) (*entry, error) {
 	if err != nil {
 		return nil, storeError(err)
 	}
-	return o.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true})
+	return o.start(ctx, p, res, rec, len(waiting), cfg)
 }
 
 // start opens a session for the credential of ctx. The caller adds it to the

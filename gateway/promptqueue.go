@@ -23,6 +23,7 @@ type promptQueue struct {
 	sessions  *sessions
 	projects  projects
 	renew     func(context.Context, *entry) error  // resolves the options of a session whose agent is about to start
+	inUse     func(context.Context, *entry) error  // fails while another process has the conversation open
 	recall    func(dir string, t *turnRules) error // reads the profile of a turn
 }
 
@@ -164,6 +165,9 @@ func (q *promptQueue) next(ctx context.Context, e *entry, next store.Queued) err
 // it checks the project directory again and resolves the options again, because
 // both may have changed since the prompt was queued.
 func (q *promptQueue) send(ctx context.Context, e *entry, p queuedPrompt) error {
+	if err := q.inUse(ctx, e); err != nil {
+		return err
+	}
 	if !e.session.Status().AgentAlive {
 		rec, _ := e.snapshot()
 		if err := q.projects.recheck(rec.ProjectDir); err != nil {
@@ -193,7 +197,7 @@ func passing(err error) bool {
 		return true // the user may correct the file
 	}
 	switch runnel.CodeOf(err) {
-	case runnel.TurnInProgress, runnel.SessionDead, runnel.StoreUnavailable, runnel.Overloaded, runnel.RateLimited, runnel.Internal:
+	case runnel.TurnInProgress, runnel.ConversationInUse, runnel.SessionDead, runnel.StoreUnavailable, runnel.Overloaded, runnel.RateLimited, runnel.Internal:
 		return true
 	}
 	return false

@@ -25,6 +25,7 @@ type recovery struct {
 	sessions *sessions
 	queue    *promptQueue
 	cfg      *Config
+	follows  *follows
 }
 
 func (r *recovery) run(ctx context.Context) error {
@@ -173,6 +174,9 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		st, err := r.cfg.Log.State(ctx, id)
 		if err != nil {
 			return err
+		}
+		if len(st.Open) > 0 && isFollowed(p, rec) {
+			return r.follows.resume(ctx, id)
 		}
 		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}
 		if own, err := r.opener.ownOptions(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {

@@ -122,6 +122,15 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	st := e.session.Status()
 	rec, waiting := e.snapshot()
 	busy := st.Turn != "" || waiting > 0
+	if st.Turn == "" || st.Followed {
+		if err := g.follows.free(ctx, e); err != nil {
+			return Sent{}, err
+		}
+		if st.Followed {
+			st = e.session.Status()
+			busy = st.Turn != "" || waiting > 0
+		}
+	}
 	if st.Turn == "" && waiting > 0 {
 		g.queue.start(e) // an error may have stopped the queue
 	}
@@ -237,6 +246,9 @@ func (g *Gateway) Cancel(ctx context.Context, ref string) error {
 		return err
 	}
 	defer g.sessions.release(e)
+	if err := g.follows.checkCancel(e); err != nil {
+		return err
+	}
 	return e.session.Cancel(ctx)
 }
 

@@ -44,6 +44,8 @@ type Status struct {
 
 	Capture *Capture `json:"capture,omitempty" doc:"The session's debug capture. Absent in lists, and if the session never had one."`
 
+	Writer *runnel.Writer `json:"writer,omitempty" doc:"A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile."`
+
 	LastLine         string           `json:"lastLine,omitempty" doc:"One line of text from the newest activity, for lists."`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error" doc:"Outcome of the newest turn that has ended."`
 	PendingApprovals []event.Approval `json:"pendingApprovals" doc:"Approvals that wait for an answer."`
@@ -183,7 +185,7 @@ func (e *entry) status() Status {
 	if st.Config == nil {
 		st.Config = e.reported.config
 	}
-	st.Files = slices.Clone(e.reported.files)
+	st.Files, st.Writer = slices.Clone(e.reported.files), e.writer
 	st.Resolved = shownResolved(e.resolved, st, live.TurnSettings)
 	return st
 }

@@ -60,7 +60,7 @@ func (h *harness) routes() []route {
 		repeatable(h.commands, route{path: "/api/harness/session/create", scope: auth.Send, bound: true, name: "harnessCreate", summary: "Create a session", about: "Starts an agent in a directory.",
 			fails: agentFails(runnel.UnsupportedCLIType)}, h.create),
 		handleJSON(route{path: "/api/harness/session/boot", scope: auth.Send, bound: true, name: "harnessBoot", summary: "Start or resume a session's agent", about: "Starts the agent now, so that the next prompt does not wait for the start. Without force, a running agent restarts only if its options have changed and no turn runs. With force, the request fails with TURN_IN_PROGRESS while a turn runs.",
-			fails: agentFails(sessionFails(runnel.TurnInProgress)...)}, h.boot),
+			fails: agentFails(sessionFails(runnel.TurnInProgress, runnel.ConversationInUse)...)}, h.boot),
 		handle(route{path: "/api/harness/session/list", scope: auth.Read, bound: true, name: "harnessList", summary: "List sessions", about: "Lists the sessions that have not been ended, of one directory or of all directories, newest activity first.",
 			params: []param{{name: "projectRoot", doc: "Absolute path of the directory. Default: all directories."}}, fails: []runnel.Code{runnel.WorkingRootInaccessible}}, h.list),
 		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Get session status"}, h.status),

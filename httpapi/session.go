@@ -35,6 +35,7 @@ type (
 	}
 	loadRequest struct {
 		ViewFilePath string `json:"viewFilePath,omitempty" doc:"Path of the agent's own transcript file to import. Default: the server searches for the file."`
+		TakeOver     bool   `json:"takeOver,omitempty" doc:"Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false."`
 	}
 	listAnswer struct {
 		Sessions []gateway.Status `json:"sessions" doc:"The sessions, newest activity first."`
@@ -80,7 +81,7 @@ func (s *sessions) routes() []route {
 			summary: "Create a session", about: "Starts an agent in a directory.", fails: agentFails(runnel.UnsupportedCLIType)}, s.create),
 		handleJSON(route{path: "/api/session/{id}/load", scope: auth.Send, name: "loadSession",
 			summary: "Open a session", about: "Reopens an ended session, and imports the turns that were added to the agent's conversation outside Runnel. The response does not contain the history; read it with GET /api/session/{id}/items or on a stream.",
-			fails: agentFails(runnel.TurnInProgress)}, s.load),
+			fails: agentFails(runnel.TurnInProgress, runnel.ConversationInUse)}, s.load),
 		{method: http.MethodGet, status: http.StatusOK, out: listAnswer{}, serve: s.listSessions,
 			path: "/api/session/list", scope: auth.Read, bound: true, name: "listSessions", summary: "List sessions", about: "Lists the sessions of one project or of all projects, newest activity first.",
 			params: []param{
@@ -144,7 +145,11 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 }
 
 func (s *sessions) load(r *http.Request, in loadRequest) (createAnswer, error) {
-	st, err := s.gw.Load(r.Context(), r.PathValue("id"), in.ViewFilePath)
+	load := s.gw.Load
+	if in.TakeOver {
+		load = gateway.TakeoversOf(s.gw).Take
+	}
+	st, err := load(r.Context(), r.PathValue("id"), in.ViewFilePath)
 	return createAnswer{SessionID: st.SessionID, CLIType: st.CLIType, Resolved: st.Resolved}, err
 }
 

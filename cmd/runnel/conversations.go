@@ -128,6 +128,7 @@ func (f finder) conversations(ctx context.Context, recs []store.Session, file st
 			all.Checking = page.Checking
 		}
 		if q.After = page.Next; q.After == "" {
+			gateway.WritersOf(ctx, f.app.providers, all.Conversations)
 			return all, nil
 		}
 	}

@@ -134,7 +134,11 @@ func (a *app) printSessions(rows []listedRow, all bool) error {
 	}
 	for _, r := range rows {
 		if c := r.conversation; r.session == nil {
-			t.add(cell(c.AgentSessionID), cell(c.CLIType), "elsewhere", when(c.UpdatedAt), cell(c.ProjectDir), cell(oneLine(c.Title, 60)))
+			state := "elsewhere"
+			if c.Writer != nil {
+				state = "in use"
+			}
+			t.add(cell(c.AgentSessionID), cell(c.CLIType), state, when(c.UpdatedAt), cell(c.ProjectDir), cell(oneLine(c.Title, 60)))
 			continue
 		}
 		s := r.session

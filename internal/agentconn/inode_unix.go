@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// inode returns the number of the file in its file system.
-func inode(st fs.FileInfo) uint64 {
+// Inode returns the number of the file in its file system.
+func Inode(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
 		return s.Ino
 	}

@@ -89,7 +89,7 @@ func (w *walk) entry(root *os.Root, dir string, e fs.DirEntry, below []string) b
 	if err != nil || !st.Mode().IsRegular() {
 		return true
 	}
-	return w.yield(runnel.StoredFile{Path: filepath.Join(dir, e.Name()), Size: st.Size(), ModTime: st.ModTime(), Inode: inode(st)}, nil)
+	return w.yield(runnel.StoredFile{Path: filepath.Join(dir, e.Name()), Size: st.Size(), ModTime: st.ModTime(), Inode: Inode(st)}, nil)
 }
 
 // Ends are the complete lines at both ends of a file.

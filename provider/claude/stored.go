@@ -34,6 +34,9 @@ type entry struct {
 		Type        string  `json:"type"`
 		Prompt      content `json:"prompt"`
 		CommandMode string  `json:"commandMode"`
+		Identity    struct {
+			ModelID string `json:"modelId"`
+		} `json:"identity"`
 	} `json:"attachment"`
 
 	// entries about the conversation

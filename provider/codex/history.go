@@ -124,14 +124,19 @@ func (a *asker) noServers() (map[string]any, error) {
 // turns returns one page of a thread's turns, oldest first, and the cursor of
 // the next page. The cursor is nil after the last page.
 func (a *asker) turns(thread string, cursor *string) ([]nativeTurn, *string, error) {
+	return a.listed(thread, cursor, "asc", pages[0])
+}
+
+// listed is turns for an order (asc or desc) and a maximum number of turns.
+func (a *asker) listed(thread string, cursor *string, order string, limit int) ([]nativeTurn, *string, error) {
 	var r struct {
 		Data []nativeTurn `json:"data"`
 		Next *string      `json:"nextCursor"`
 	}
 	var err error
-	for _, page := range pages {
+	for _, most := range pages {
 		r.Data, r.Next = nil, nil
-		err = a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": page, "sortDirection": "asc", "itemsView": "full"}, &r)
+		err = a.ask(methodTurns, map[string]any{"threadId": thread, "cursor": cursor, "limit": min(limit, most), "sortDirection": order, "itemsView": "full"}, &r)
 		if !errors.Is(err, errTooLarge) {
 			break
 		}
@@ -226,7 +231,7 @@ func (h *historian) turn(native nativeTurn) ([]event.Event, error) {
 		t.out.Notice("", event.LevelWarning, "HISTORY_TOO_LARGE", "The conversation is so large that the work of some subagents was left out.")
 	}
 	tn := h.begin(native, all)
-	tn.interrupted = native.wasCancelled()
+	tn.interrupted, tn.unfinished = native.wasCancelled(), native.Status == "inProgress"
 	for _, m := range moments(all) {
 		t.out.Begin(milli(m.at, t.out.At()))
 		h.item(tn, m)
@@ -288,6 +293,9 @@ func (h *historian) item(main *turn, m moment) {
 		if c := r.pieces[m.item.ID]; c != nil && c.called {
 			c.output.Append(r.out, m.item.Output) // the end of the turn cancels it, as in a live session
 		}
+		return
+	}
+	if m.end && main.unfinished && m.item.Status == "inProgress" {
 		return
 	}
 	if m.end {

@@ -29,6 +29,7 @@ type asker struct {
 		Send(line []byte, after int64) error
 	}
 	lines *jsonl.Reader
+	stop  func() // stops the app-server; may be called more than once
 	peer  jsonrpc.Peer
 	took  int64 // memory that the decoded answers took in all, in bytes
 }
@@ -38,32 +39,44 @@ type asker struct {
 // in the folder for temporary files either, where other users can put such
 // settings.
 func (p *Provider) query(ctx context.Context, opt runnel.Options, do func(a *asker) error) error {
-	opt = p.program.Configured(opt)
-	path, args, err := p.executable(opt)
+	a, err := p.start(ctx, opt)
 	if err != nil {
 		return err
 	}
-	path, managed := native(path)
-	process, err := agentconn.Ask(ctx, path, append(environ(os.Environ(), opt), managed...), mark, args...)
-	if err != nil {
-		return runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
-	}
-	stop := context.AfterFunc(ctx, func() { process.Stop(context.WithoutCancel(ctx), proc.Now) })
-	defer func() {
-		stop()
-		process.Stop(context.WithoutCancel(ctx), proc.Now)
-	}()
-	a := &asker{process: process, lines: jsonl.NewReader(process.Stdout(), maxStored)}
-	if err = a.ask(methodInitialize, initializeParams(), nil); err == nil {
-		err = a.send(jsonrpc.NewNotification(methodInitialized, nil))
-	}
-	if err == nil {
+	defer a.stop()
+	defer context.AfterFunc(ctx, a.stop)()
+	if err = a.initialize(); err == nil {
 		err = do(a)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
+}
+
+// start starts an app-server for requests. The caller stops it.
+func (p *Provider) start(ctx context.Context, opt runnel.Options) (*asker, error) {
+	opt = p.program.Configured(opt)
+	path, args, err := p.executable(opt)
+	if err != nil {
+		return nil, err
+	}
+	path, managed := native(path)
+	process, err := agentconn.Ask(ctx, path, append(environ(os.Environ(), opt), managed...), mark, args...)
+	if err != nil {
+		return nil, runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
+	}
+	a := &asker{process: process, lines: jsonl.NewReader(process.Stdout(), maxStored)}
+	a.stop = func() { process.Stop(context.WithoutCancel(ctx), proc.Now) }
+	return a, nil
+}
+
+// initialize performs the handshake.
+func (a *asker) initialize() error {
+	if err := a.ask(methodInitialize, initializeParams(), nil); err != nil {
+		return err
+	}
+	return a.send(jsonrpc.NewNotification(methodInitialized, nil))
 }
 
 func (a *asker) send(m jsonrpc.Message, err error) error {

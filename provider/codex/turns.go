@@ -28,6 +28,7 @@ type turn struct {
 	ordinal     int  // its position among the turns of the conversation
 	began       bool // the agent reported its start
 	interrupted bool // the user interrupted it
+	unfinished  bool // it is stored, and another process runs it
 	stops       int  // number of interrupts sent for it
 	usage       usage
 	questions   translate.Asked

@@ -1,44 +1,123 @@
 package codex
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
-// writer describes the process that has a conversation open, for an error.
-// Codex holds a lock on a file while it writes a conversation, and /proc/locks
-// contains the process id of the lock's owner.
-func writer(home, thread string) string {
-	const unknown = "another Codex on this machine"
-	if !token.MatchString(thread) || strings.Contains(thread, "/") {
-		return unknown
-	}
-	st, err := os.Stat(filepath.Join(home, "thread-writer-locks", thread+".lock"))
-	if err != nil {
-		return unknown
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !ok {
-		return unknown
-	}
+// lockFolder has a file for each conversation that a process has open. Codex
+// holds a lock on the file while it may write the conversation.
+func lockFolder(home string) string { return filepath.Join(home, "thread-writer-locks") }
+
+// maxLocks bounds the files in lockFolder that are read.
+const maxLocks = 4096
+
+// lockOwners returns the processes that hold locks on files, by the inode of
+// the file. /proc/locks has the process id of each lock's owner.
+func lockOwners() (map[string]int, error) {
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		return unknown
+		return nil, err
 	}
+	owners := make(map[string]int)
 	for line := range strings.Lines(string(locks)) {
 		// A line has this form:
 		//
 		//	1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
 		f := strings.Fields(line)
-		if len(f) < 6 || !strings.HasSuffix(f[5], ":"+strconv.FormatUint(sys.Ino, 10)) {
+		if len(f) < 6 || f[1] != "FLOCK" || f[3] != "WRITE" {
 			continue
 		}
 		if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
-			return unknown + ", process " + f[4]
+			owners[f[5][strings.LastIndexByte(f[5], ':')+1:]] = pid
 		}
 	}
+	return owners, nil
+}
+
+// ownerOf returns the process that holds the lock of a conversation, or 0.
+func ownerOf(home, thread string, owners map[string]int) int {
+	if !token.MatchString(thread) || strings.Contains(thread, "/") {
+		return 0
+	}
+	st, err := os.Lstat(filepath.Join(lockFolder(home), thread+".lock"))
+	if err != nil {
+		return 0
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return owners[strconv.FormatUint(sys.Ino, 10)]
+}
+
+// writer describes the process that has a conversation open, for an error.
+func writer(home, thread string) string {
+	const unknown = "another Codex on this machine"
+	owners, err := lockOwners()
+	if err != nil {
+		return unknown
+	}
+	if pid := ownerOf(home, thread, owners); pid > 0 {
+		return unknown + ", process " + strconv.Itoa(pid)
+	}
 	return unknown
+}
+
+// Writers implements [runnel.WriterFinder].
+func (p *Provider) Writers(ctx context.Context) (list []runnel.Writer, known bool) {
+	home := p.home()
+	root, err := agentconn.OpenFolder(lockFolder(home))
+	if err != nil {
+		return nil, false
+	}
+	defer root.Close()
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, false
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(maxLocks) // what can be read
+	owners, err := lockOwners()
+	if err != nil {
+		return nil, false
+	}
+	for _, name := range names {
+		thread, isLock := strings.CutSuffix(name, ".lock")
+		if !isLock || ctx.Err() != nil {
+			continue
+		}
+		if pid := ownerOf(home, thread, owners); pid > 0 {
+			if w, ok := agentconn.RunningWriter(thread, pid, "", runnel.WriterDescriptors); ok {
+				list = append(list, w)
+			}
+		}
+	}
+	return list, true
+}
+
+// stopTime is how long StopWriter waits for the process to exit.
+const stopTime = 5 * time.Second
+
+// StopWriter implements [runnel.WriterStopper]. It stops only the process that
+// the system names as the owner of the conversation's lock.
+func (p *Provider) StopWriter(ctx context.Context, w runnel.Writer) error {
+	ctx, stop := context.WithTimeout(ctx, stopTime)
+	defer stop()
+	err := agentconn.StopWriter(ctx, w.PID, func() bool {
+		owners, err := lockOwners()
+		return err == nil && ownerOf(p.home(), w.AgentSessionID, owners) == w.PID
+	})
+	if err != nil {
+		return runnel.Fail(runnel.ConversationInUse, "Codex, process "+strconv.Itoa(w.PID)+", did not leave the conversation. Close it there, or fork the session.", err)
+	}
+	return nil
 }

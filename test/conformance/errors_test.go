@@ -193,6 +193,7 @@ func (e *errorCodes) provoked() map[string][]provocation {
 			id, _ := e.running(t)
 			return e.post(t, to(id, "send"), object{"content": "text"})
 		}}},
+		"CONVERSATION_IN_USE": {{what: "an agent in a terminal has the conversation open", test: "test/e2e.TestTerminalIsFollowedAndTakenOver"}},
 		"APPROVAL_GONE": {{what: "the approval was answered", ask: func(t *testing.T) answer {
 			id, approval := e.asking(t)
 			path := to(id, "approvals/"+approval["id"].(string))

@@ -6,6 +6,7 @@ import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { Files } from "./FileList";
 import { accepted, useFiles } from "./files";
+import { InUse } from "./InUse";
 import { Pills } from "./Settings";
 
 const twice = 1500; // ms within which a second Escape stops the turn
@@ -84,6 +85,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   };
 
   if (s.state === "dead") return <Ended s={s} onReload={onReload} />;
+  if (s.writer) return <InUse s={s} writer={s.writer} onReload={onReload} />;
   return (
     <form
       className="shrink-0 border-t bg-bg pb-[max(8px,env(safe-area-inset-bottom))]"

@@ -1430,6 +1430,8 @@ export interface components {
              * @description Time of the last change.
              */
             updatedAt?: string;
+            /** @description A process outside of Runnel that has the conversation open, such as the agent in a terminal. Absent if there is none, or if a writer cannot be known. */
+            writer?: components["schemas"]["Writer"];
         };
         ConversationPage: {
             /** @description Kinds of agents whose conversations are still being read. Their conversations may be missing or outdated; repeat the request later. */
@@ -1581,7 +1583,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -2108,6 +2110,8 @@ export interface components {
             sessions: components["schemas"]["SessionStatus"][];
         };
         LoadRequest: {
+            /** @description Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false. */
+            takeOver?: boolean;
             /** @description Path of the agent's own transcript file to import. Default: the server searches for the file. */
             viewFilePath?: string;
         };
@@ -2436,6 +2440,8 @@ export interface components {
             turnId?: string;
             /** @description Warnings for people: what the server ignored or left out. */
             warnings?: string[];
+            /** @description A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile. */
+            writer?: components["schemas"]["Writer"];
         };
         /**
          * @description Author of a message.
@@ -3460,6 +3466,8 @@ export interface components {
             title: string;
             /** @description Id of the running turn. Absent if no turn runs. */
             turnId?: string;
+            /** @description A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile. */
+            writer?: components["schemas"]["Writer"];
         };
         /** @description The status of a session that the client has subscribed to, or of any session after sessions:subscribe. The server sends it once, and whenever it changes. */
         SessionStatusMessage: {
@@ -4295,6 +4303,18 @@ export interface components {
              */
             type: "usage_updated";
         };
+        Writer: {
+            /**
+             * Format: int64
+             * @description Id of the process. Absent with the source recent.
+             */
+            pid?: number;
+            /**
+             * @description How the writer is known. registry: the agent lists its running processes. descriptors: the process holds the lock of the conversation. recent: the conversation's file was changed in the last 30 seconds.
+             * @enum {string}
+             */
+            source: "registry" | "descriptors" | "recent";
+        };
     };
     responses: never;
     parameters: never;
@@ -4696,7 +4716,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5340,7 +5360,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9262,7 +9282,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
+            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9732,7 +9752,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -173,7 +173,7 @@ export const api = {
   /** Returns the page of a session's history that ends before a position. */
   items: async (id: string, before: number, limit: number): Promise<ItemsPage> =>
     parseItems(await call("GET", `${session(id)}/items?before=${before}&limit=${limit}`)),
-  load: (id: string) => post(`${session(id)}/load`, {}),
+  load: (id: string, takeOver?: boolean) => post(`${session(id)}/load`, { takeOver }),
   /** Returns a page of the conversations that agents have stored. */
   conversations: async (after?: string): Promise<ConversationPage> =>
     parseConversations(
@@ -184,6 +184,12 @@ export const api = {
     const v = (await post(`${session(`${c.cliType}:${c.agentSessionId}`)}/load`, {})) as {
       sessionId?: unknown;
     };
+    if (typeof v.sessionId !== "string")
+      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
+    return v.sessionId;
+  },
+  async fork(id: string): Promise<string> {
+    const v = (await post(`${session(id)}/fork`, {})) as { sessionId?: unknown };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;

@@ -24,6 +24,7 @@ import type {
   SessionStatus,
   Upsert,
   Usage,
+  Writer,
 } from "./types";
 
 type Obj = Record<string, unknown>;
@@ -364,6 +365,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
             isObj(f) && str(f.path) ? { path: str(f.path), kind: str(f.kind) } : undefined,
           ),
     resolved: v.resolved === undefined ? undefined : parseResolved(v.resolved),
+    writer: parseWriter(v.writer),
     lastLine: optStr(v.lastLine),
     lastTurn:
       v.lastTurn === undefined
@@ -373,6 +375,14 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     queued: num(v.queued),
     createdAt: str(v.createdAt),
     lastActiveAt: str(v.lastActiveAt),
+  };
+}
+
+function parseWriter(v: unknown): Writer | undefined {
+  if (!isObj(v)) return undefined;
+  return {
+    pid: typeof v.pid === "number" ? v.pid : undefined,
+    source: oneOf(v.source, ["registry", "descriptors", "recent"], "recent"),
   };
 }
 

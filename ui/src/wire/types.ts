@@ -67,6 +67,9 @@ export type SessionStatus = Omit<
   resolved?: ResolvedOption[]; // by name
 };
 
+/** A process outside of Runnel that has a conversation open. */
+export type Writer = Schemas["Writer"];
+
 /** The resolved value of an option and its sources, strongest first. */
 export interface ResolvedOption {
   name: string;

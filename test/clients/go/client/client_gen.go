@@ -440,6 +440,7 @@ const (
 	ErrorTypeAGENTSTALLED            ErrorType = "AGENT_STALLED"
 	ErrorTypeAPPROVALGONE            ErrorType = "APPROVAL_GONE"
 	ErrorTypeATTACHMENTFAILURE       ErrorType = "ATTACHMENT_FAILURE"
+	ErrorTypeCONVERSATIONINUSE       ErrorType = "CONVERSATION_IN_USE"
 	ErrorTypeFORBIDDEN               ErrorType = "FORBIDDEN"
 	ErrorTypeFORBIDDENORIGIN         ErrorType = "FORBIDDEN_ORIGIN"
 	ErrorTypeINTERNAL                ErrorType = "INTERNAL"
@@ -482,6 +483,8 @@ func (e ErrorType) Valid() bool {
 	case ErrorTypeAPPROVALGONE:
 		return true
 	case ErrorTypeATTACHMENTFAILURE:
+		return true
+	case ErrorTypeCONVERSATIONINUSE:
 		return true
 	case ErrorTypeFORBIDDEN:
 		return true
@@ -1989,6 +1992,27 @@ func (e UsageUpdatedEventType) Valid() bool {
 	}
 }
 
+// Defines values for WriterSource.
+const (
+	WriterSourceDescriptors WriterSource = "descriptors"
+	WriterSourceRecent      WriterSource = "recent"
+	WriterSourceRegistry    WriterSource = "registry"
+)
+
+// Valid indicates whether the value is a known member of the WriterSource enum.
+func (e WriterSource) Valid() bool {
+	switch e {
+	case WriterSourceDescriptors:
+		return true
+	case WriterSourceRecent:
+		return true
+	case WriterSourceRegistry:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StreamTurnParamsOnDisconnect.
 const (
 	StreamTurnParamsOnDisconnectCancel StreamTurnParamsOnDisconnect = "cancel"
@@ -2550,6 +2574,9 @@ type Conversation struct {
 
 	// UpdatedAt Time of the last change.
 	UpdatedAt *time.Time `json:"updatedAt,omitempty"`
+
+	// Writer A process outside of Runnel that has the conversation open, such as the agent in a terminal. Absent if there is none, or if a writer cannot be known.
+	Writer *Writer `json:"writer,omitempty"`
 }
 
 // ConversationPage defines model for ConversationPage.
@@ -3319,6 +3346,9 @@ type ListAnswer struct {
 
 // LoadRequest defines model for LoadRequest.
 type LoadRequest struct {
+	// TakeOver Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false.
+	TakeOver *bool `json:"takeOver,omitempty"`
+
 	// ViewFilePath Path of the agent's own transcript file to import. Default: the server searches for the file.
 	ViewFilePath *string `json:"viewFilePath,omitempty"`
 }
@@ -3697,6 +3727,9 @@ type OptionsAnswer struct {
 
 	// Warnings Warnings for people: what the server ignored or left out.
 	Warnings *[]string `json:"warnings,omitempty"`
+
+	// Writer A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile.
+	Writer *Writer `json:"writer,omitempty"`
 }
 
 // OptionsAnswerDelegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
@@ -4553,6 +4586,9 @@ type SessionStatus struct {
 
 	// TurnId Id of the running turn. Absent if no turn runs.
 	TurnId *string `json:"turnId,omitempty"`
+
+	// Writer A process outside of Runnel that has the conversation open, such as the agent in a terminal. What it adds appears in the session. Prompts fail with CONVERSATION_IN_USE meanwhile.
+	Writer *Writer `json:"writer,omitempty"`
 }
 
 // SessionStatusDelegation Who decides whether the agent may start subagents: the gates (governed) or the agent itself.
@@ -5366,6 +5402,18 @@ type UsageUpdatedEvent struct {
 
 // UsageUpdatedEventType defines model for UsageUpdatedEvent.Type.
 type UsageUpdatedEventType string
+
+// Writer defines model for Writer.
+type Writer struct {
+	// Pid Id of the process. Absent with the source recent.
+	Pid *int64 `json:"pid,omitempty"`
+
+	// Source How the writer is known. registry: the agent lists its running processes. descriptors: the process holds the lock of the conversation. recent: the conversation's file was changed in the last 30 seconds.
+	Source WriterSource `json:"source"`
+}
+
+// WriterSource How the writer is known. registry: the agent lists its running processes. descriptors: the process holds the lock of the conversation. recent: the conversation's file was changed in the last 30 seconds.
+type WriterSource string
 
 // ListAgentsParams defines parameters for ListAgents.
 type ListAgentsParams struct {

@@ -1,0 +1,211 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
+)
+
+// Follow implements [runnel.Follower]. While the conversation changes, an
+// app-server reads its newest turns.
+func (p *Provider) Follow(ctx context.Context, ref runnel.Conversation) (runnel.Following, error) {
+	c, err := p.Find(ctx, ref.AgentSessionID)
+	if err != nil {
+		return nil, err
+	}
+	return &following{provider: p, thread: c.AgentSessionID, file: c.File, over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
+}
+
+const (
+	// settle is how long after a change of the conversation's file the
+	// conversation is read again: Codex writes its database later.
+	settle = 2 * time.Second
+
+	// keepAsker is how long the app-server runs after the last change.
+	keepAsker = 30 * time.Second
+
+	// recheck is how often the newest file of the conversation is looked up. A
+	// revert to an earlier turn starts another file.
+	recheck = 5 * time.Second
+)
+
+// A following reads the turns of a conversation that have changed.
+type following struct {
+	provider *Provider
+	thread   string
+	file     string
+	found    time.Time // when file was looked up
+	state    fs.FileInfo
+	changed  time.Time // when a change of the file was last seen
+	asker    *asker    // nil if no app-server runs
+
+	over    map[string]bool           // native ids of turns that ended and were returned
+	emitted map[string]map[string]int // events of other turns that were returned, by native id
+	ending  []event.Event             // end of the last turn, if its process stores nothing more
+}
+
+// Next implements [runnel.Following].
+func (f *following) Next(ctx context.Context) ([]event.Event, error) {
+	first := len(f.over) == 0 && len(f.emitted) == 0
+	if !f.hasChanged(ctx) && !first {
+		if time.Since(f.changed) > keepAsker {
+			f.Close()
+		}
+		return nil, nil
+	}
+	if f.asker == nil {
+		var err error
+		if f.asker, err = f.provider.start(context.WithoutCancel(ctx), runnel.Options{}); err != nil {
+			return nil, err
+		}
+		if err := f.asker.initialize(); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	defer context.AfterFunc(ctx, f.asker.stop)()
+	evs, err := f.read()
+	if err != nil {
+		f.Close()
+		return nil, historyFault(err)
+	}
+	return evs, nil
+}
+
+// hasChanged reports whether the conversation may have changed since the last
+// call.
+func (f *following) hasChanged(ctx context.Context) bool {
+	now := time.Now()
+	if now.Sub(f.found) > recheck {
+		f.found = now
+		if c, err := f.provider.Find(ctx, f.thread); err == nil {
+			f.file = c.File
+		}
+	}
+	st, err := os.Lstat(f.file)
+	if err != nil {
+		return false
+	}
+	if f.state == nil || !os.SameFile(st, f.state) || st.Size() != f.state.Size() || !st.ModTime().Equal(f.state.ModTime()) {
+		f.state, f.changed = st, now
+	}
+	return now.Sub(f.changed) < settle
+}
+
+// read returns the new events of the turns that have not ended before.
+func (f *following) read() (all []event.Event, err error) {
+	turns, err := f.newest()
+	if err != nil {
+		return nil, err
+	}
+	h := newHistorian(f.thread, f.asker.turns)
+	for i, tn := range turns {
+		if i == len(turns)-1 && isUnfinished(tn) {
+			evs, err := f.unfinished(h, tn)
+			return append(all, evs...), err
+		}
+		evs, err := h.turn(tn)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f.unseen(tn, evs)...)
+	}
+	return all, nil
+}
+
+// isUnfinished reports whether the process of a stored turn did not store its
+// end. Another app-server (0.169.0) calls such a turn interrupted.
+func isUnfinished(tn nativeTurn) bool {
+	return tn.Status == "inProgress" || tn.Status == "interrupted" && tn.EndedAt == 0
+}
+
+// unfinished returns the new events of the turn that the other process runs,
+// and sets ending.
+func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, error) {
+	whole, err := newHistorian(f.thread, f.asker.turns).turn(tn)
+	if err != nil {
+		return nil, err
+	}
+	tn.Status = "inProgress"
+	evs, err := h.turn(tn)
+	if err != nil {
+		return nil, err
+	}
+	evs = f.unseen(tn, evs)
+	f.ending = newEvents(whole, f.emitted[tn.ID], nil)
+	return evs, nil
+}
+
+// newest returns the turns that have not ended before, oldest first.
+func (f *following) newest() (turns []nativeTurn, err error) {
+	limit := followedTurns
+	if len(f.over) == 0 {
+		limit = pages[0]
+	}
+	var cursor *string
+	for {
+		page, next, err := f.asker.listed(f.thread, cursor, "desc", limit)
+		if err != nil {
+			return nil, err
+		}
+		known := slices.IndexFunc(page, func(tn nativeTurn) bool { return f.over[tn.ID] })
+		if known >= 0 {
+			page = page[:known]
+		}
+		turns = append(turns, page...)
+		if known >= 0 || next == nil || cursor != nil && *next == *cursor {
+			slices.Reverse(turns)
+			return turns, nil
+		}
+		cursor = next
+	}
+}
+
+// followedTurns is the number of turns in one response while a conversation is
+// followed.
+const followedTurns = 2
+
+// unseen returns the events of a turn that were not returned before.
+func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
+	f.ending = nil
+	has := make(map[string]int)
+	out := newEvents(evs, f.emitted[tn.ID], has)
+	if tn.Status == "inProgress" {
+		f.emitted[tn.ID] = has
+	} else {
+		f.over[tn.ID] = true
+		delete(f.emitted, tn.ID)
+	}
+	return out
+}
+
+// newEvents returns the events that are not among had, which has the number of
+// equal events. It adds the numbers of all events to has.
+func newEvents(evs []event.Event, had, has map[string]int) []event.Event {
+	if has == nil {
+		has = make(map[string]int)
+	}
+	return slices.DeleteFunc(evs, func(ev event.Event) bool {
+		data, _ := json.Marshal(ev.Body) // an event that does not marshal is new each time, and the session refuses it
+		key := event.Type(ev.Body) + string(data)
+		has[key]++
+		return has[key] <= had[key]
+	})
+}
+
+// Finish implements [runnel.Following].
+func (f *following) Finish() []event.Event { return f.ending }
+
+// Close implements [runnel.Following].
+func (f *following) Close() {
+	if f.asker != nil {
+		f.asker.stop()
+		f.asker = nil
+	}
+}

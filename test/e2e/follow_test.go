@@ -1,0 +1,213 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/fakemodel"
+	"github.com/runnel-dev/runnel/internal/realagents"
+	"github.com/runnel-dev/runnel/upsert"
+)
+
+// problem is the answer to a request that fails.
+type problem struct {
+	Error struct {
+		Type    string
+		Details struct {
+			Choices []string
+			Writer  struct {
+				PID    int
+				Source string
+			}
+		}
+	}
+}
+
+// start starts a prompt in the terminal and does not wait for its end. id
+// is the conversation to continue; "" begins a new one.
+func (term terminal) start(s *server, agent realagents.Binary, id, text string) *exec.Cmd {
+	s.t.Helper()
+	argv := term.begins
+	if id != "" {
+		argv = append(argv[:len(argv):len(argv)], term.continues(id)...)
+	}
+	cmd := exec.Command(agent.Path, argv...)
+	cmd.Dir, cmd.Env, cmd.Stdin = s.home.Project, s.env, strings.NewReader(text)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+	return cmd
+}
+
+// until waits until holds returns true. what describes the condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(waitTimeout); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("timeout: %s", what)
+		}
+	}
+}
+
+// inUse returns the conversation that a list shows as in use.
+func (s *server) inUse() (found gateway.Conversation) {
+	s.t.Helper()
+	until(s.t, "a conversation in use", func() bool {
+		var page gateway.ConversationPage
+		s.call("GET", "/api/conversations", nil, &page)
+		for _, c := range page.Conversations {
+			if c.Writer != nil {
+				found = c
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// refused sends a prompt that must be refused because the conversation is in
+// use.
+func (s *server) refused(session string, body map[string]any, pid int) {
+	s.t.Helper()
+	var p problem
+	if code := s.call("POST", "/api/session/"+session+"/send", body, &p); code != http.StatusConflict || p.Error.Type != "CONVERSATION_IN_USE" || p.Error.Details.Writer.PID != pid || fmt.Sprint(p.Error.Details.Choices) != "[wait takeOver fork]" {
+		s.t.Fatalf("a prompt to a conversation in use: %d %+v, want CONVERSATION_IN_USE by %d", code, p, pid)
+	}
+}
+
+// waits returns a call of a tool that ends at once.
+func (term terminal) waits(s *server) fakemodel.Block {
+	if s.agent == "codex" {
+		return fakemodel.Call("exec_command", map[string]any{"cmd": "true"})
+	}
+	return fakemodel.Call("Bash", map[string]any{"command": "true", "description": "nothing"})
+}
+
+// shows waits until a session has a message of the agent with this text. The
+// process that wrote it must still run.
+func (s *server) shows(session, text string, writer *exec.Cmd) {
+	s.t.Helper()
+	until(s.t, text, func() bool {
+		for _, u := range s.items(session) {
+			if u.Message != nil && u.Message.Content == text {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// settled waits until a session has no writer and no running turn.
+func (s *server) settled(session string) {
+	s.t.Helper()
+	until(s.t, "the end of the writer", func() bool {
+		var st gateway.Status
+		s.call("GET", "/api/session/"+session+"/status", nil, &st)
+		return st.Writer == nil && st.TurnID == ""
+	})
+}
+
+// equalsCopy compares the items of a session with those of a copy that another
+// server makes of the same conversation.
+func (s *server) equalsCopy(session, ref string) {
+	s.t.Helper()
+	other := *s
+	other.data = filepath.Join(s.t.TempDir(), "data")
+	binary, err := build()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	token := exec.Command(binary, "token", "create", "e2e", "--scope", "read,send,approve", "--data", other.data)
+	token.Env = s.env
+	secret, err := token.Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	other.token = strings.TrimSpace(string(secret))
+	other.start(binary)
+	defer other.stop()
+	got, want := s.items(session), other.items(other.load(ref))
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(upsert.Upsert{}, "EmittedAt", "Seq", "SessionID", "StartedAt", "SourceTimestamp"), cmpopts.EquateEmpty()); d != "" {
+		s.t.Errorf("followed and copied differ:\n%s", d)
+	}
+}
+
+// A conversation that runs in a terminal is found, and refuses prompts until
+// the terminal's process has ended or the user takes the conversation over.
+func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
+	for name, source := range map[string]string{"claude-code": "registry", "codex": "descriptors"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent, term := realagents.Find(t, name), terminals[name]
+			s := serve(t, agent)
+			held := func(gate, text string) string { return play(fakemodel.Step{Text: text, Hold: gate}) }
+
+			first := term.start(s, agent, "", held("one", "First, in the terminal."))
+			<-s.model.Gate("one").Reached()
+			c := s.inUse()
+			if c.SessionID != "" || c.Writer.PID == 0 || string(c.Writer.Source) != source {
+				t.Errorf("listed: %+v, %+v", c, c.Writer)
+			}
+			session := s.load(name + ":" + c.AgentSessionID)
+			s.refused(session, map[string]any{"content": "text"}, c.Writer.PID)
+			s.refused(session, map[string]any{"content": "text", "queue": true}, c.Writer.PID)
+			user := s.items(session)
+			if len(user) != 1 || user[0].Message == nil || user[0].Message.Origin != "user" {
+				t.Errorf("while the model is busy: %+v", user)
+			}
+			s.crash()
+			s.launch()
+			s.model.Gate("one").Open()
+			s.shows(session, "First, in the terminal.", first)
+			if err := first.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			s.settled(session)
+			d := &sse{s, session, "0", make(map[string]string)}
+			if got := d.turn(play(fakemodel.Step{Text: "Second, here."}), ignore); got.Status != "completed" {
+				t.Fatalf("when the terminal is gone: %+v", got)
+			}
+			if code := s.call("POST", "/api/session/"+session+"/kill", map[string]any{}, nil); code != http.StatusOK { // Codex refuses two writers itself
+				t.Fatal(code)
+			}
+			s.load(session)
+
+			third := term.start(s, agent, c.AgentSessionID, play(fakemodel.Step{Text: "Third, in the terminal.", Blocks: []fakemodel.Block{term.waits(s)}}, fakemodel.Step{Text: "Never.", Hold: "two"}))
+			s.shows(session, "Third, in the terminal.", third)
+			<-s.model.Gate("two").Reached()
+			s.restart()
+			s.shows(session, "Third, in the terminal.", third)
+			var p problem
+			if code := s.call("POST", "/api/session/"+session+"/cancel", map[string]any{}, &p); code != http.StatusConflict || p.Error.Type != "CONVERSATION_IN_USE" {
+				t.Errorf("cancel: %d %+v", code, p)
+			}
+			pid := s.inUse().Writer.PID
+			s.refused(session, map[string]any{"content": "text"}, pid)
+			if code := s.call("POST", "/api/session/"+session+"/load", map[string]any{"takeOver": true}, nil); code != http.StatusOK {
+				t.Fatalf("take over: %d", code)
+			}
+			d.after = s.lastSeq(session)
+			if got := d.turn(play(fakemodel.Step{Text: "Fourth, here."}), ignore); got.Status != "completed" {
+				t.Fatalf("after the takeover: %+v", got)
+			}
+			s.equalsCopy(session, name+":"+c.AgentSessionID)
+		})
+	}
+}
