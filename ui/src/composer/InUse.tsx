@@ -49,7 +49,7 @@ export function InUse({ s, writer, onReload }: { s: SessionStatus; writer: Write
           type="button"
           className="button primary"
           disabled={busy}
-          title="Write here although the other program has the conversation open. Codex is asked to exit there; another agent may then write a branch."
+          title="Write here although the other program has the conversation open. It is asked to exit, or what it writes from then on may become a branch."
           onClick={() => void choose(() => api.load(s.sessionId, true))}
         >
           Take over
