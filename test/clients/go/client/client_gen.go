@@ -1446,6 +1446,30 @@ func (e Scope) Valid() bool {
 	}
 }
 
+// Defines values for SearchHitKind.
+const (
+	SearchHitKindAnswer  SearchHitKind = "answer"
+	SearchHitKindCommand SearchHitKind = "command"
+	SearchHitKindDiff    SearchHitKind = "diff"
+	SearchHitKindPrompt  SearchHitKind = "prompt"
+)
+
+// Valid indicates whether the value is a known member of the SearchHitKind enum.
+func (e SearchHitKind) Valid() bool {
+	switch e {
+	case SearchHitKindAnswer:
+		return true
+	case SearchHitKindCommand:
+		return true
+	case SearchHitKindDiff:
+		return true
+	case SearchHitKindPrompt:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for SessionAppendEntryType.
 const (
 	SessionAppendEntryTypeSessionAppend SessionAppendEntryType = "session:append"
@@ -4353,6 +4377,57 @@ type RulesAnswer struct {
 // Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
 type Scope string
 
+// SearchHit defines model for SearchHit.
+type SearchHit struct {
+	// At When the item was completed, to the millisecond.
+	At time.Time `json:"at"`
+
+	// CliType Kind of agent.
+	CliType string `json:"cliType"`
+
+	// ItemId Id of the item, as in its upserts. The output of a tool call belongs to the item of the call.
+	ItemId string `json:"itemId"`
+
+	// Kind prompt: a message of the user. answer: a message of the agent. command: a tool call or its output. diff: changes to files.
+	Kind SearchHitKind `json:"kind"`
+
+	// ProjectDir Absolute path of the directory that the agent works in.
+	ProjectDir string `json:"projectDir"`
+
+	// Seq Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item.
+	Seq int64 `json:"seq"`
+
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+
+	// Snippet Text around the first match, on one line of at most about 240 bytes: the texts of all parts, one after another.
+	Snippet []SnippetPart `json:"snippet"`
+
+	// Title Title of the session.
+	Title string `json:"title"`
+
+	// TurnId Id of the turn.
+	TurnId *string `json:"turnId,omitempty"`
+}
+
+// SearchHitKind prompt: a message of the user. answer: a message of the agent. command: a tool call or its output. diff: changes to files.
+type SearchHitKind string
+
+// SearchPage defines model for SearchPage.
+type SearchPage struct {
+	// Disabled Whether the server finds nothing, because its setting search is false or it could not open its search index.
+	Disabled *bool `json:"disabled,omitempty"`
+
+	// Hits The items that match, newest first.
+	Hits []SearchHit `json:"hits"`
+
+	// Indexing Whether the server is still adding earlier sessions to its search index. Their items may be missing; repeat the request later.
+	Indexing *bool `json:"indexing,omitempty"`
+
+	// Next Position for the parameter before of the next page. Absent on the last page.
+	Next *string `json:"next,omitempty"`
+}
+
 // SendAnswer defines model for SendAnswer.
 type SendAnswer struct {
 	// Queued true: the prompt waits for the running turn to end.
@@ -4713,6 +4788,15 @@ type Settings struct {
 	// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
 	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// SnippetPart defines model for SnippetPart.
+type SnippetPart struct {
+	// Match Whether this part matches the query.
+	Match *bool `json:"match,omitempty"`
+
+	// Text Text to append; in a frame whose name ends in complete, the complete text.
+	Text string `json:"text"`
 }
 
 // StreamEndFrame The last frame of a stream that the server ends. To continue, resume after seq.
@@ -5479,6 +5563,36 @@ type PreviewRetentionParams struct {
 
 	// MaxMib Size instead of the setting, in MiB. Default, if olderThan is absent: the setting.
 	MaxMib *int64 `form:"maxMib,omitempty" json:"maxMib,omitempty"`
+}
+
+// SearchParams defines parameters for Search.
+type SearchParams struct {
+	// Q Words that the item contains, in any order: at most 32 in 1000 bytes. Quotation marks enclose a phrase. A final * finds all words that begin like this one, if it has at least two letters. Punctuation separates words, and a word that contains it is a phrase. Chinese, Japanese and Korean text is found as it is written.
+	Q string `form:"q" json:"q"`
+
+	// Kind Kinds of items, separated by commas: prompt, answer, command (tool calls and their outputs), diff (changes to files). Default: all kinds.
+	Kind *string `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// CliType Kind of agent. Default: all kinds.
+	CliType *string `form:"cliType,omitempty" json:"cliType,omitempty"`
+
+	// ProjectId Id of a project. Default: all projects.
+	ProjectId *string `form:"projectId,omitempty" json:"projectId,omitempty"`
+
+	// ProjectDir Absolute path of a project's directory, instead of its id.
+	ProjectDir *string `form:"projectDir,omitempty" json:"projectDir,omitempty"`
+
+	// Since Earliest time of an item, as in 2026-01-31T12:00:00Z. Default: no limit.
+	Since *string `form:"since,omitempty" json:"since,omitempty"`
+
+	// Until Latest time of an item. Default: no limit.
+	Until *string `form:"until,omitempty" json:"until,omitempty"`
+
+	// Before Position before which the page begins: next of the page before. Default: the first page.
+	Before *string `form:"before,omitempty" json:"before,omitempty"`
+
+	// Limit Maximum number of items on the page, at most 100. Default: 20.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // CreateSessionParams defines parameters for CreateSession.
@@ -8624,6 +8738,13 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 	DeleteRule(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// Search Search the items of all sessions
+	//
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	//
+	// Corresponds with GET /api/search (the `Search` operationId).
+	Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CreateSessionWithBody Create a session
 	//
 	// Requires the scope send. Starts an agent in a directory.
@@ -9621,6 +9742,23 @@ func (c *Client) ExplainRules(ctx context.Context, body ExplainRulesJSONRequestB
 // Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 func (c *Client) DeleteRule(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteRuleRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Search Search the items of all sessions
+//
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+//
+// Corresponds with GET /api/search (the `Search` operationId).
+func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSearchRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11514,6 +11652,152 @@ func NewDeleteRuleRequest(server string, id string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewSearchRequest constructs an http.Request for the Search method
+func NewSearchRequest(server string, params *SearchParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/search")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "q", params.Q, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.CliType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "cliType", *params.CliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ProjectId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectId", *params.ProjectId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ProjectDir != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", *params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Since != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Until != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "until", *params.Until, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Before != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "before", *params.Before, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCreateSessionRequest calls the generic CreateSession builder with application/json body
 func NewCreateSessionRequest(server string, params *CreateSessionParams, body CreateSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -13377,6 +13661,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with DELETE /api/rules/{id} (the `DeleteRule` operationId).
 	DeleteRuleWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteRuleResponse, error)
+
+	// SearchWithResponse Search the items of all sessions
+	//
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/search (the `Search` operationId).
+	SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error)
 
 	// CreateSessionWithBodyWithResponse Create a session
 	//
@@ -16582,6 +16875,103 @@ func (r DeleteRuleResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeleteRuleResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SearchResponse429Headers the declared response headers of an HTTP 429 response for Search
+type SearchResponse429Headers struct {
+	RetryAfter *int
+}
+
+type SearchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SearchPage
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SearchResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SearchResponse) GetJSON200() *SearchPage {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r SearchResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r SearchResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r SearchResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r SearchResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r SearchResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r SearchResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SearchResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SearchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SearchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SearchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SearchResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -20627,6 +21017,21 @@ func (c *ClientWithResponses) DeleteRuleWithResponse(ctx context.Context, id str
 	return ParseDeleteRuleResponse(rsp)
 }
 
+// SearchWithResponse Search the items of all sessions
+//
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/search (the `Search` operationId).
+func (c *ClientWithResponses) SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error) {
+	rsp, err := c.Search(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSearchResponse(rsp)
+}
+
 // CreateSessionWithBodyWithResponse Create a session
 //
 // Requires the scope send. Starts an agent in a directory.
@@ -23853,6 +24258,94 @@ func ParseDeleteRuleResponse(rsp *http.Response) (*DeleteRuleResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers DeleteRuleResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSearchResponse parses an HTTP response from a SearchWithResponse call
+func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SearchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SearchPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SearchResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
