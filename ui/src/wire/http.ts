@@ -12,11 +12,21 @@ import {
   parseProjects,
   parseRules,
   parseSessions,
+  parseSessionUsage,
   parseStatus,
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
-import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
+import type {
+  Agent,
+  Options,
+  Profile,
+  Project,
+  Rule,
+  RuleFields,
+  SessionStatus,
+  SessionUsage,
+} from "./types";
 
 export { ApiError };
 
@@ -222,6 +232,8 @@ export const api = {
    */
   suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
     parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
+  usage: async (session: string): Promise<SessionUsage> =>
+    parseSessionUsage(await call("GET", `/api/usage?sessionId=${encodeURIComponent(session)}&limit=1`)),
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };
