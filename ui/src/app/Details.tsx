@@ -13,6 +13,7 @@ import type { ResolvedOption, SessionStatus } from "../wire/types";
 import { CopyButton } from "./Copy";
 import { Dialog } from "./Dialog";
 import { Rules } from "./Rules";
+import { Totals } from "./Totals";
 
 /**
  * The panel with facts about a session, its usage and all files that it
@@ -95,6 +96,7 @@ export function Details({
           )}
         </section>
       )}
+      <Totals session={s.sessionId} ended={transcript.turns.filter((t) => t.ended).length} />
       <section>
         <h3 className="mb-1 flex items-baseline gap-2 text-sm font-semibold">
           Changed files <Counts n={countChanges(changes)} />

@@ -14,10 +14,14 @@ import {
   parseRules,
   parseSearch,
   parseSessions,
+  parseSessionUsage,
   parseStatus,
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
+
+<<<<<<< ours
+
 import type {
   Agent,
   Conversation,
@@ -30,6 +34,25 @@ import type {
   SearchPage,
   SessionStatus,
 } from "./types";
+
+||||||| base
+
+import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
+
+=======
+
+import type {
+  Agent,
+  Options,
+  Profile,
+  Project,
+  Rule,
+  RuleFields,
+  SessionStatus,
+  SessionUsage,
+} from "./types";
+
+>>>>>>> theirs
 
 export { ApiError };
 
@@ -272,6 +295,8 @@ export const api = {
     if (before) p.set("before", before);
     return parseSearch(await call("GET", `/api/search?${p}`));
   },
+  usage: async (session: string): Promise<SessionUsage> =>
+    parseSessionUsage(await call("GET", `/api/usage?sessionId=${encodeURIComponent(session)}&limit=1`)),
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

@@ -22,6 +22,7 @@ import type {
   SearchHit,
   SearchPage,
   SessionStatus,
+  SessionUsage,
   Upsert,
   Usage,
   Writer,
@@ -520,6 +521,19 @@ function ruleFields(v: unknown): RuleFields | undefined {
 /** Parses the rules that would decide calls like the one of an approval. */
 export function parseSuggestedRules(v: unknown): RuleFields[] {
   return isObj(v) ? list(v.suggestedRules, ruleFields) : [];
+}
+
+export function parseSessionUsage(v: unknown): SessionUsage {
+  const total = isObj(v) && isObj(v.total) ? v.total : {};
+  const usage = isObj(total.usage) ? total.usage : {};
+  return {
+    turns: num(total.turns),
+    unpricedTurns: num(total.unpricedTurns),
+    costUsd: num(total.costUsd),
+    inputTokens:
+      num(usage.inputTokens) + num(usage.cacheReadInputTokens) + num(usage.cacheCreationInputTokens),
+    outputTokens: num(usage.outputTokens),
+  };
 }
 
 export function parseRules(v: unknown): Rule[] {

@@ -133,6 +133,15 @@ export interface RuleFields {
   note?: string;
 }
 
+/** What the agent of a session reported about all of its turns. */
+export interface SessionUsage {
+  turns: number; // with reported usage
+  unpricedTurns: number; // among turns, those without a reported cost
+  costUsd: number;
+  inputTokens: number; // including those of the cache
+  outputTokens: number;
+}
+
 /** A stored rule. */
 export interface Rule extends RuleFields {
   id: number;
