@@ -60,6 +60,10 @@ func SearchOf(g *Gateway) Search { return Search{g} }
 // sessions were deleted and their items are still in the index.
 const searchPages = 5
 
+// searchTime limits how long a search may take. A few searches run at a time,
+// so one that takes longer would block the others.
+const searchTime = 10 * time.Second
+
 // Query returns the items that q selects, newest first. Also dead and archived
 // sessions are searched. If ctx is from [WithProject], only sessions of that
 // project are.
@@ -80,11 +84,16 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 	}
 	page.Indexing = s.g.indexer.behind.Load()
 	sessions := make(map[string]*Status)
+	limited, stop := context.WithTimeout(ctx, searchTime)
+	defer stop()
 	for range searchPages {
-		found, err := s.g.cfg.Search.Search(ctx, store.SearchQuery{
+		found, err := s.g.cfg.Search.Search(limited, store.SearchQuery{
 			Text: q.Text, Kinds: q.Kinds, CLIType: q.CLIType, ProjectID: f.ProjectID,
 			Since: q.Since, Until: q.Until, Before: q.Before, Limit: q.Limit,
 		})
+		if limited.Err() != nil && ctx.Err() == nil {
+			return SearchPage{}, runnel.Fail(runnel.Timeout, "the search took longer than 10 seconds; search for rarer words, or give a kind, a folder or a time")
+		}
 		if err != nil {
 			return SearchPage{}, storeError(err)
 		}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/store/sqlite"
@@ -194,6 +196,35 @@ func TestSearchIndexIsRebuiltWhileTheServerRuns(t *testing.T) {
 	}
 	d.ends(t, send(t, g, one, "text zebra three"))
 	x.finds(t, g, t.Context(), prompts, "prompt: text zebra three", "prompt: text zebra two", "prompt: text zebra one")
+}
+
+// slowSearch is an index whose searches take longer than anybody waits.
+type slowSearch struct{ store.SearchIndex }
+
+func (slowSearch) Search(ctx context.Context, _ store.SearchQuery) (store.SearchPage, error) {
+	<-ctx.Done()
+	return store.SearchPage{}, ctx.Err()
+}
+
+func (slowSearch) Indexed(context.Context) (map[string]int64, error) { return nil, nil }
+
+func TestSearchTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		g := d.open(t, func(c *Config) { c.Search = slowSearch{} })
+		defer closeIt(t, g)
+		began := time.Now()
+		_, err := SearchOf(g).Query(t.Context(), SearchQuery{Text: "word", Limit: 1})
+		wantCode(t, err, runnel.Timeout)
+		if took := time.Since(began); took != searchTime {
+			t.Errorf("it took %v", took)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := SearchOf(g).Query(ended, SearchQuery{Text: "word", Limit: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that has left gets %v", err)
+		}
+	})
 }
 
 func TestSearchIsDisabledWithoutAnIndex(t *testing.T) {

@@ -465,7 +465,7 @@ export interface paths {
         };
         /**
          * Search the items of all sessions
-         * @description Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+         * @description Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
          */
         get: operations["search"];
         put?: never;
@@ -7157,6 +7157,15 @@ export interface operations {
             };
             /** @description Service Unavailable: STORE_UNAVAILABLE */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -20,8 +20,6 @@ import {
 } from "./parse";
 import { proof } from "./proof";
 
-<<<<<<< ours
-
 import type {
   Agent,
   Conversation,
@@ -33,26 +31,8 @@ import type {
   RuleFields,
   SearchPage,
   SessionStatus,
-} from "./types";
-
-||||||| base
-
-import type { Agent, Options, Profile, Project, Rule, RuleFields, SessionStatus } from "./types";
-
-=======
-
-import type {
-  Agent,
-  Options,
-  Profile,
-  Project,
-  Rule,
-  RuleFields,
-  SessionStatus,
   SessionUsage,
 } from "./types";
-
->>>>>>> theirs
 
 export { ApiError };
 

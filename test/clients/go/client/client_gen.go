@@ -8740,7 +8740,7 @@ type ClientInterface interface {
 
 	// Search Search the items of all sessions
 	//
-	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 	//
 	// Corresponds with GET /api/search (the `Search` operationId).
 	Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9754,7 +9754,7 @@ func (c *Client) DeleteRule(ctx context.Context, id string, reqEditors ...Reques
 
 // Search Search the items of all sessions
 //
-// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 //
 // Corresponds with GET /api/search (the `Search` operationId).
 func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13664,7 +13664,7 @@ type ClientWithResponsesInterface interface {
 
 	// SearchWithResponse Search the items of all sessions
 	//
-	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16903,6 +16903,8 @@ type SearchResponse struct {
 	JSON500 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Error
 	// Headers429 the parsed response headers for an HTTP 429 response
@@ -16942,6 +16944,11 @@ func (r SearchResponse) GetJSON500() *Error {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r SearchResponse) GetJSON503() *Error {
 	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r SearchResponse) GetJSON504() *Error {
+	return r.JSON504
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -21019,7 +21026,7 @@ func (c *ClientWithResponses) DeleteRuleWithResponse(ctx context.Context, id str
 
 // SearchWithResponse Search the items of all sessions
 //
-// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24333,6 +24340,13 @@ func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Error
