@@ -47,13 +47,13 @@ func hide(hidden bool) {
 	}
 }
 
-// bothWays runs a test with an output that this process reads directly, and
+// bothWays runs a test with an output that this process keeps itself, and
 // with one that the supervisor relays.
 func bothWays(t *testing.T, f func(t *testing.T)) {
-	if !splices() {
-		t.Error("this system has no splice, so all tests run with a relay")
+	if !peeks() {
+		t.Error("this system does not count what sockets have shown, so all tests run with a relay")
 	}
-	for name, hidden := range map[string]bool{"direct": true, "relayed": false} {
+	for name, hidden := range map[string]bool{"kept": true, "relayed": false} {
 		t.Run(name, func(t *testing.T) {
 			hide(hidden)
 			t.Cleanup(func() { hide(true) })
