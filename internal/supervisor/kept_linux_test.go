@@ -132,6 +132,65 @@ func successor(t *testing.T, dir string) (*exec.Cmd, io.Reader) {
 	return testServer(t, dir, "successor", dir)
 }
 
+// A server is killed between two steps of kept.take, or in the middle of one.
+// The next server has every byte once.
+func TestServerKilledWithinTakeLosesNothing(t *testing.T) {
+	const size, part = 790, 300 // the agent prints 100 lines
+	for name, step := range map[string]struct{ shown, copied, taken int }{
+		"before":                 {},
+		"after it saw output":    {shown: size},
+		"while it copied output": {shown: size, copied: part},
+		"after it copied output": {shown: size, copied: size},
+		"while it took output":   {shown: size, copied: size, taken: part},
+		"after it took output":   {shown: size, copied: size, taken: size},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+			a := start(t, roleCommand("flood", "100", "stay"), k)
+			out := a.(*child).output.(*kept)
+			first := make([]byte, size)
+			until(t, "all is printed", func() (all bool) {
+				_ = out.raw.Control(func(socket uintptr) {
+					_ = countShown(int(socket))
+					n, _ := receive(int(socket), first, unix.MSG_PEEK)
+					all = n == size
+				})
+				return all
+			})
+			_ = out.raw.Control(func(fd uintptr) {
+				socket, buf := int(fd), make([]byte, size)
+				_ = countShown(socket)
+				if step.shown > 0 {
+					_, _ = receive(socket, buf, unix.MSG_PEEK)
+				}
+				_, _ = unix.Pwrite(out.spool, buf[:step.copied], 0)
+				if step.taken > 0 {
+					_, _ = receive(socket, buf[:step.taken], 0)
+				}
+			})
+			if err := a.Send([]byte("end\n"), 0); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the end is printed", func() (all bool) {
+				_ = out.raw.Control(func(socket uintptr) {
+					n, _ := unix.IoctlGetInt(int(socket), unix.SIOCINQ)
+					all = n == size-step.taken+len("end\n")
+				})
+				return all
+			})
+			if !a.Detach() {
+				t.Fatal("not detached")
+			}
+			next, b := attach(t, k)
+			next.CloseInput() // ends the agent
+			rest, err := io.ReadAll(next.Stdout())
+			if got := append(printed(b), rest...); err != nil || string(got) != string(first)+"end\n" {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}
+
 // A supervisor does not wake while the server reads the agent's output.
 func TestSupervisorSleepsWhileServerReads(t *testing.T) {
 	a := start(t, roleCommand("drip", "300"), Takeover{})

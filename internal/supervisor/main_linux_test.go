@@ -70,13 +70,16 @@ func play(role string, args []string) {
 		code, _ := strconv.Atoi(args[0])
 		fmt.Fprintln(os.Stderr, "last words")
 		os.Exit(code)
-	case "flood": // lines, then exit
+	case "flood": // lines, then exit, or repeat what it reads
 		n, _ := strconv.Atoi(args[0])
 		w := bufio.NewWriter(os.Stdout)
 		for i := range n {
 			fmt.Fprintf(w, "line %d\n", i)
 		}
 		_ = w.Flush()
+		if len(args) > 1 {
+			_, _ = io.Copy(os.Stdout, os.Stdin)
+		}
 	case "ticker": // prints a line with a number for each line that it reads
 		in := bufio.NewScanner(os.Stdin)
 		for i := 0; in.Scan(); i++ {
