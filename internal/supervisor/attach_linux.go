@@ -55,7 +55,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 		return nil, nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(4 * takeoverTime))
-	g := greeting{Version: version, Nonce: r.Nonce, Direct: canReadDirectly()}
+	g := greeting{Version: version, Nonce: r.Nonce, Keeps: canKeep()}
 	w, files, err := greet(c, g)
 	if err != nil {
 		return nil, nil, err
@@ -65,12 +65,12 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	if !w.Whole {
 		return nil, nil, errors.New("supervisor: the turn was too long to be kept")
 	}
-	notes := io.NewSectionReader(file(files[notesFile]), 0, w.Notes)
+	notes := io.NewSectionReader(file(files[notesFile]), notesStart, w.Notes-notesStart)
 	b, err := readBacklog(bufio.NewReader(notes), file(files[spoolFile]), w.End)
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := openOutput(files, b.From, w.End)
+	out, err := openOutput(files, g.Keeps, b.From, w.End)
 	if err != nil {
 		return nil, nil, err
 	}

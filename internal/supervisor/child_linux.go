@@ -100,13 +100,12 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	}()
 
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	w, files, err := greet(control, greeting{
-		Version: version, Nonce: rand.Text(), Direct: canReadDirectly(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)},
-	})
+	g := greeting{Version: version, Nonce: rand.Text(), Keeps: canKeep(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)}}
+	w, files, err := greet(control, g)
 	defer files.close()
 	var out output
 	if err == nil && w.Failed == nil {
-		out, err = openOutput(files, 0, 0)
+		out, err = openOutput(files, g.Keeps, 0, 0)
 	}
 	ch := newChild(c, control, out)
 	ch.supervisor, ch.reaped = self, reaped

@@ -60,9 +60,7 @@ func greet(c *net.UnixConn, g greeting) (w welcome, files descriptors, err error
 		return w, files, errors.New("supervisor: " + w.Refused)
 	case w.Failed != nil:
 		want = 0
-	case !g.Direct && g.Start == nil:
-		want = pipeRead
-	case !g.Direct:
+	case !g.Keeps && g.Start != nil:
 		want = spoolFile
 	}
 	if len(files) != want {

@@ -47,13 +47,13 @@ func hide(hidden bool) {
 	}
 }
 
-// bothWays runs a test with an output that this process reads directly, and
+// bothWays runs a test with an output that this process keeps itself, and
 // with one that the supervisor relays.
 func bothWays(t *testing.T, f func(t *testing.T)) {
-	if !splices() {
-		t.Error("this system has no splice, so all tests run with a relay")
+	if !peeks() {
+		t.Error("this system does not count what sockets have shown, so all tests run with a relay")
 	}
-	for name, hidden := range map[string]bool{"direct": true, "relayed": false} {
+	for name, hidden := range map[string]bool{"kept": true, "relayed": false} {
 		t.Run(name, func(t *testing.T) {
 			hide(hidden)
 			t.Cleanup(func() { hide(true) })
@@ -70,13 +70,16 @@ func play(role string, args []string) {
 		code, _ := strconv.Atoi(args[0])
 		fmt.Fprintln(os.Stderr, "last words")
 		os.Exit(code)
-	case "flood": // lines, then exit
+	case "flood": // lines, then exit, or repeat what it reads
 		n, _ := strconv.Atoi(args[0])
 		w := bufio.NewWriter(os.Stdout)
 		for i := range n {
 			fmt.Fprintf(w, "line %d\n", i)
 		}
 		_ = w.Flush()
+		if len(args) > 1 {
+			_, _ = io.Copy(os.Stdout, os.Stdin)
+		}
 	case "ticker": // prints a line with a number for each line that it reads
 		in := bufio.NewScanner(os.Stdin)
 		for i := 0; in.Scan(); i++ {

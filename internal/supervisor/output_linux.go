@@ -37,15 +37,16 @@ func (r relayed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// openOutput returns the output that files belong to. A server that takes over
-// passes the position at which the turn began and the one at which the output
-// continues; the server that starts an agent passes zeros.
-func openOutput(files descriptors, begun, end int64) (output, error) {
+// openOutput returns the output that files belong to. With keep this process
+// keeps it. A server that takes over passes the position at which the turn
+// began and the one at which the output continues; the server that starts an
+// agent passes zeros.
+func openOutput(files descriptors, keep bool, begun, end int64) (output, error) {
 	conn, err := inherited(uintptr(files.take(outputFile)))
 	if err != nil {
 		return nil, err
 	}
-	if len(files) < allFiles {
+	if !keep {
 		return relayed{conn}, nil
 	}
 	raw, err := conn.SyscallConn()
@@ -53,8 +54,11 @@ func openOutput(files descriptors, begun, end int64) (output, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &spliced{
-		socket: conn, raw: raw, pipe: [2]int{files.take(pipeRead), files.take(pipeWrite)}, spool: files.take(spoolFile),
-		begun: begun, read: end, end: end,
-	}, nil
+	state, err := mapState(files[notesFile])
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	taken(state).Store(end)
+	return &kept{socket: conn, raw: raw, spool: files.take(spoolFile), state: state, begun: begun, end: end}, nil
 }

@@ -11,43 +11,30 @@ import (
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
-// source is where the agent's output comes from. A server that reads the output
-// directly has the same descriptors, and moves the output from the socket
-// through the pipe to the spool. What the pipe holds precedes what the socket
-// holds. Meanwhile this process only keeps the descriptors: a poller would wake
-// it for each line.
-type source struct {
-	socket *os.File
-	pipe   [2]int // read end and write end; they do not block
+// recoverOutput brings the spool up to date after a server that kept the output
+// itself has disconnected. If that server was killed between the two steps of
+// kept.take, the spool and the socket have the same bytes. The caller holds
+// s.mu.
+func (s *server) recoverOutput() {
+	s.spool.resume(time.Now())
+	socket := int(s.socket.Fd())
+	for twice := min(int64(shown(socket)), s.spool.end-s.spool.taken()); twice > 0; {
+		n, err := receive(socket, make([]byte, min(twice, relaySize)), 0)
+		if n == 0 || err != nil {
+			break // unreachable: it was shown, and only this process reads
+		}
+		twice -= int64(n)
+	}
+	_ = countShown(socket) // what was shown and not copied is shown again
 }
 
-func (s source) fd() int { return int(s.socket.Fd()) }
-
-// open returns the socket for a reader in this process.
-func (s source) open() (*os.File, error) {
+// openSocket returns the agent's output for a reader in this process.
+func (s *server) openSocket() (*os.File, error) {
 	fd, err := unix.FcntlInt(s.socket.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "output"), nil
-}
-
-// recoverOutput brings the spool up to date after a server that moved the
-// output itself has disconnected, even if it was killed between two moves. The
-// caller holds s.mu.
-func (s *server) recoverOutput() {
-	s.spool.resume(time.Now())
-	buf := make([]byte, relaySize)
-	for {
-		n, err := unix.Read(s.source.pipe[0], buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n <= 0 {
-			return
-		}
-		s.spool.add(buf[:n], time.Now())
-	}
 }
 
 // startRelay starts relay unless it is running or the output has ended. The
@@ -56,7 +43,7 @@ func (s *server) startRelay() {
 	if s.relaying != nil || s.drained {
 		return
 	}
-	f, err := s.source.open()
+	f, err := s.openSocket()
 	if err != nil {
 		go s.abandon(proc.Now) // the output cannot be read
 		return

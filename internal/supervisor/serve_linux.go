@@ -45,7 +45,7 @@ var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * 
 // reportTaken. All of them end with the process.
 type server struct {
 	agent  *proc.Process
-	source source
+	socket *os.File // the agent's output. The poller does not watch it: it would wake this process for each line that a server reads
 	trim   *trimmer
 	nonce  string
 	window time.Duration
@@ -56,7 +56,7 @@ type server struct {
 	changed  *sync.Cond // signals a change of control, output, relaying, halted or over
 	spool    *spool
 	control  *net.UnixConn // connection to the connected server, or nil
-	direct   bool          // the connected server reads the agent's output
+	keeps    bool          // the connected server keeps the agent's output itself; see kept
 	output   *net.UnixConn // connection to which relay writes the output, or nil
 	relaying *os.File      // from which relay reads the output; nil if relay is not running
 	halted   bool          // relay must end
@@ -141,10 +141,6 @@ func hello(c *net.UnixConn) (greeting, error) {
 // begin starts the agent.
 func begin(g greeting) (*server, error) {
 	spool, err := newSpool(maxSpool)
-	var pipe [2]int
-	if err == nil {
-		err = unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
-	}
 	if err != nil {
 		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
 	}
@@ -154,8 +150,10 @@ func begin(g greeting) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	socket := agent.StdoutFile()
+	_ = countShown(int(socket.Fd())) // a server keeps the output only if this succeeds; see peeks
 	s := &server{
-		agent: agent, source: source{agent.StdoutFile(), pipe}, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
+		agent: agent, socket: socket, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
 		finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)
@@ -282,8 +280,8 @@ func (s *server) onDisconnect(c *net.UnixConn) {
 	if s.over {
 		return // output that is still being sent or read belongs to the last server
 	}
-	if s.direct {
-		s.direct = false
+	if s.keeps {
+		s.keeps = false
 		s.recoverOutput()
 		s.startRelay()
 	}

@@ -1,12 +1,16 @@
 package supervisor
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// notesStart is the position of the first note in its file.
+var notesStart = int64(os.Getpagesize())
 
 // relaySize is the maximum number of bytes that relay passes on at once.
 const relaySize = 32 << 10
@@ -16,8 +20,9 @@ const relaySize = 32 << 10
 //
 // One file is the agent's output. A position in the file is the position in the
 // output, so its size says how much of the output it has. The file never
-// shrinks, because servers map it; the pages of earlier turns are given back.
-// The notes are the other file: lines to the agent, times and checkpoints.
+// shrinks; the pages of earlier turns are given back. The notes are the other
+// file: lines to the agent, times and checkpoints. They follow a page that the
+// server which keeps the output writes; see taken.
 //
 // The caller of its methods holds the supervisor's lock.
 type spool struct {
@@ -26,9 +31,9 @@ type spool struct {
 	max    int64 // maximum size of the notes, and of the output of a turn
 
 	begun int64 // position in the output at which the last turn began
-	end   int64 // position up to which output was moved here
+	end   int64 // position up to which the output is here
 	lost  int64 // output before this position may be missing
-	noted int64 // size of the notes
+	noted int64 // position at which the notes end
 	gaps  bool  // notes of the turn are missing
 }
 
@@ -48,7 +53,12 @@ func newSpool(max int64) (*spool, error) {
 		output.Close()
 		return nil, err
 	}
-	return &spool{output: output, notes: notes, max: max}, nil
+	s := &spool{output: output, notes: notes, max: max, noted: notesStart}
+	if err := notes.Truncate(notesStart); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // memoryFile returns a new file in memory.
@@ -74,10 +84,10 @@ func (s *spool) whole() bool { return !s.gaps && s.lost <= s.begun && s.end-s.be
 
 // room reports whether n more bytes of output fit.
 func (s *spool) room(n int) bool {
-	return s.whole() && s.end-s.begun+int64(n) <= s.max && s.noted+noteSize <= s.max
+	return s.whole() && s.end-s.begun+int64(n) <= s.max && s.noted+noteSize <= notesStart+s.max
 }
 
-// add moves output of the agent to the spool. If the turn does not fit, the
+// add adds output of the agent. If the turn does not fit, the
 // spool no longer has the whole turn, and keeps nothing until the next begins.
 func (s *spool) add(p []byte, at time.Time) {
 	kept := s.room(len(p))
@@ -93,8 +103,17 @@ func (s *spool) add(p []byte, at time.Time) {
 	s.note(note{what: noteTime, place: s.end, at: at})
 }
 
-// resume continues where a server stopped that moved output to the spool
-// itself.
+// taken returns the position in the output up to which a server has taken the
+// output from the socket; see the function of this name.
+func (s *spool) taken() int64 {
+	var b [8]byte
+	if _, err := s.notes.ReadAt(b[:], 0); err != nil {
+		return s.end // unreachable: the file has a page
+	}
+	return int64(binary.NativeEndian.Uint64(b[:]))
+}
+
+// resume continues where a server stopped that kept the output itself.
 func (s *spool) resume(at time.Time) {
 	if info, err := s.output.Stat(); err == nil {
 		s.end = max(s.end, info.Size())
@@ -110,7 +129,7 @@ func (s *spool) note(n note) {
 		return
 	}
 	b := appendNote(nil, n)
-	if s.noted+int64(len(b)) > s.max {
+	if s.noted+int64(len(b)) > notesStart+s.max {
 		s.gaps = true
 		return
 	}
@@ -129,6 +148,6 @@ func (s *spool) begin(point []byte, after, lost int64, at time.Time) {
 		_ = removePages(int(s.output.Fd()), from, to)
 	}
 	s.begun, s.lost = after, max(s.lost, lost)
-	s.noted, s.gaps = 0, s.notes.Truncate(0) != nil
+	s.noted, s.gaps = notesStart, s.notes.Truncate(notesStart) != nil
 	s.note(note{what: noteBegin, place: after, at: at, p: point})
 }

@@ -14,7 +14,7 @@ import (
 // backlog reads a spool as a server that takes over does.
 func backlog(t *testing.T, s *spool) *Backlog {
 	t.Helper()
-	b, err := readBacklog(bufio.NewReader(io.NewSectionReader(s.notes, 0, s.noted)), s.output, s.end)
+	b, err := readBacklog(bufio.NewReader(io.NewSectionReader(s.notes, notesStart, s.noted-notesStart)), s.output, s.end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestSpoolFreesMemoryOfEarlierTurns(t *testing.T) {
 	}
 }
 
-// Servers map the output, and would fail at a page that no longer exists.
+// A position in the file is the position in the output, for ever.
 func TestOutputCannotShrink(t *testing.T) {
 	s := testSpool(t, 1<<20)
 	s.add(make([]byte, 1<<10), time.Now())

@@ -11,12 +11,12 @@
 //     from there.
 //
 // The agent's output does not pass through the supervisor while a server is
-// connected. The server moves the output from the agent's socket to the spool,
-// a file in memory that both processes hold, and reads it there. The supervisor
-// sleeps until its connection to the server breaks. Then it reads the output
-// itself. Whichever process is killed, at whatever moment, what the agent has
-// printed is in the spool or still in the socket. Where the server cannot do
-// this (see canReadDirectly), the supervisor relays the output.
+// connected. The server reads the agent's socket and keeps what it reads in the
+// spool, a file in memory that both processes hold. The supervisor sleeps until
+// its connection to the server breaks. Then it reads the output itself.
+// Whichever process is killed, at whatever moment, what the agent has printed
+// is in the spool or still in the socket. Where the server cannot do this (see
+// canKeep), the supervisor relays the output.
 //
 // Supervisors exist only on Linux, in a program whose main calls Main.
 // Elsewhere Start runs the agent directly with package proc.
@@ -24,7 +24,7 @@
 // The protocol is in wire.go, the supervisor process in serve_linux.go, its
 // spool in spool_linux.go and backlog.go, and its relay in relay_linux.go. The
 // server's side is in child_linux.go, its reading of the output in
-// spliced_linux.go, and the search for a running supervisor in record_linux.go
+// kept_linux.go, and the search for a running supervisor in record_linux.go
 // and attach_linux.go.
 package supervisor
 

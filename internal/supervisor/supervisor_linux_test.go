@@ -229,7 +229,7 @@ func testServer(t testing.TB, dir, role string, args ...string) (*exec.Cmd, io.R
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = []string{roleVar + "=" + role}
-	if !canReadDirectly() {
+	if !canKeep() {
 		cmd.Env = append(cmd.Env, relayVar+"=1")
 	}
 	cmd.Stderr = os.Stderr

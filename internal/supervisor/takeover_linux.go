@@ -106,11 +106,11 @@ func (s *server) handOver(c *net.UnixConn, g greeting) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awaitLeave()
-	if g.Direct {
+	if g.Keeps {
 		s.stopRelay()
 	}
 	err := s.welcome(c, g)
-	if !s.direct {
+	if !s.keeps {
 		s.startRelay()
 	}
 	return err
@@ -126,16 +126,15 @@ func (s *server) welcome(c *net.UnixConn, g greeting) error {
 	case s.over, s.stopping:
 		return fmt.Errorf("the agent is being ended")
 	}
-	files := []int{outputFile: s.source.fd(), spoolFile: int(s.spool.output.Fd()), notesFile: int(s.spool.notes.Fd()), pipeRead: s.source.pipe[0], pipeWrite: s.source.pipe[1]}
+	files := []int{outputFile: int(s.socket.Fd()), spoolFile: int(s.spool.output.Fd()), notesFile: int(s.spool.notes.Fd())}
 	var output *net.UnixConn
-	if !g.Direct {
+	if !g.Keeps {
 		ours, theirs, err := socketPair()
 		if err != nil {
 			return err
 		}
 		defer theirs.Close()
 		output, files[outputFile] = ours, int(theirs.Fd())
-		files = files[:pipeRead]
 		if g.Start != nil {
 			files = files[:spoolFile]
 		}
@@ -154,7 +153,7 @@ func (s *server) welcome(c *net.UnixConn, g greeting) error {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.control, s.output, s.direct = c, output, g.Direct
+	s.control, s.output, s.keeps = c, output, g.Keeps
 	s.changed.Broadcast()
 	if s.drained && output != nil {
 		output.Close()

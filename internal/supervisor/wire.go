@@ -46,7 +46,7 @@ const (
 type greeting struct {
 	Version int      `json:"version"`
 	Nonce   string   `json:"nonce"`
-	Direct  bool     `json:"direct"`          // the server moves the output to the spool itself; else the supervisor relays it
+	Keeps   bool     `json:"keeps"`           // the server keeps the output itself; else the supervisor relays it
 	Start   *toStart `json:"start,omitempty"` // set only by the server that starts the agent
 }
 
@@ -67,20 +67,17 @@ type welcome struct {
 	Fence   string        `json:"fence,omitempty"`
 	Kept    bool          `json:"kept"`  // the supervisor can be found again
 	Whole   bool          `json:"whole"` // the spool has everything since the last Begin
-	Notes   int64         `json:"notes"` // size of the notes
+	Notes   int64         `json:"notes"` // position at which the notes end in their file
 	End     int64         `json:"end"`   // position in the output up to which the spool has it, and at which the output continues
 	Sent    int64         `json:"sent"`  // bytes of lines sent to the agent so far
 }
 
 // The descriptors of a welcome. It has only the first one if the server that
-// starts the agent does not read the output directly, and the first three if a
-// server that takes over does not.
+// starts the agent does not keep the output itself.
 const (
 	outputFile = iota // socket with the agent's output
-	spoolFile         // the output that was moved, by position; see spool
+	spoolFile         // the output by position; see spool
 	notesFile         // the notes
-	pipeRead          // the pipe through which a server moves the output
-	pipeWrite
 	allFiles
 )
 

@@ -191,12 +191,6 @@ export const api = {
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
   },
-  async fork(id: string): Promise<string> {
-    const v = (await post(`${session(id)}/fork`, {})) as { sessionId?: unknown };
-    if (typeof v.sessionId !== "string")
-      throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
-    return v.sessionId;
-  },
   async send(
     id: string,
     content: string,
@@ -224,10 +218,11 @@ export const api = {
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
   /**
-   * Creates a session that continues after a turn. The draft is the beginning
-   * of its first prompt; it is empty if the agent itself goes back to the turn.
+   * Creates a session that continues after a turn, or after the last one. The
+   * draft is the beginning of its first prompt; it is empty if the agent itself
+   * goes back to the turn.
    */
-  async fork(id: string, turnId: string): Promise<{ sessionId: string; draft: string }> {
+  async fork(id: string, turnId?: string): Promise<{ sessionId: string; draft: string }> {
     const v = (await post(`${session(id)}/fork`, { turnId })) as { sessionId?: unknown; draft?: unknown };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
