@@ -41,7 +41,9 @@ export function InUse({ s, writer, onReload }: { s: SessionStatus; writer: Write
           className="button"
           disabled={busy}
           title="Continue in a copy of this session"
-          onClick={() => void choose(async () => go({ at: "session", id: (await api.fork(s.sessionId)).sessionId }))}
+          onClick={() =>
+            void choose(async () => go({ at: "session", id: (await api.fork(s.sessionId)).sessionId }))
+          }
         >
           Fork
         </button>
