@@ -74,10 +74,11 @@ with --archived) or dead (ended; listed with --all). On a terminal, ids and long
 columns are shortened; commands accept the beginning of an id.
 
 With --all, the list also has the conversations that the agents of this machine
-have stored and that are not sessions. Their STATE is elsewhere, and their ID is
-the agent's own; 'runnel run --agent AGENT --resume ID' continues them. Without
-a running server, the command starts the agents that do not store conversations
-in files of their own, and asks them.`,
+have stored and that are not sessions. Their STATE is elsewhere, or in use
+while another program has them open. Their ID is the agent's own; 'runnel run
+--agent AGENT --resume ID' continues them. Without a running server, the command
+starts the agents that do not store conversations in files of their own, and
+asks them.`,
 		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId // empty'",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -71,6 +72,16 @@ func shownBodies(t *testing.T, evs []event.Event) (out []string) {
 	return out
 }
 
+// age makes a file look as if it was written an hour ago, so that its
+// conversation does not count as in use.
+func age(t *testing.T, path string) {
+	t.Helper()
+	at := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // shows writes the transcript where the agent stores it, and returns what
 // `runnel translate --history` prints for it. It checks that a server that
 // loads it logs the same.
@@ -88,6 +99,7 @@ func (tr *transcript) shows(t *testing.T) []string {
 		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		age(t, path)
 	}
 	path := filepath.Join(config, "projects", filepath.FromSlash(tr.rel))
 	out, errOut, code := callRunnel(nil, "translate", "--agent", "claude-code", "--history", path)

@@ -425,6 +425,7 @@ func TestTranslateHistoryGivesTheServersIDs(t *testing.T) {
 		for _, f := range a.Files {
 			if rel, ok := strings.CutPrefix(f.Name, "stored/"); ok {
 				writeFile(t, filepath.Join(home, "projects", filepath.FromSlash(rel)), f.Data)
+				age(t, filepath.Join(home, "projects", filepath.FromSlash(rel)))
 			}
 		}
 		files, err := filepath.Glob(filepath.Join(home, "projects", "*", "*.jsonl"))
