@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -122,6 +123,8 @@ func cmdUnpack(ts *testscript.TestScript, neg bool, args []string) {
 			path := filepath.Join(ts.MkAbs(args[2]), filepath.FromSlash(name))
 			ts.Check(os.MkdirAll(filepath.Dir(path), 0o700))
 			ts.Check(os.WriteFile(path, f.Data, 0o600))
+			hourAgo := time.Now().Add(-time.Hour) // a new file's conversation counts as in use
+			ts.Check(os.Chtimes(path, hourAgo, hourAgo))
 			n++
 		}
 	}

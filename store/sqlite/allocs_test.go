@@ -26,7 +26,7 @@ func TestDeltaTakesFewAllocationsFromAppendToReader(t *testing.T) {
 	var body event.Body = event.ItemDelta{ItemID: "t:1:0", DeltaContent: "some words"}
 	evs := make([]event.Event, 1)
 	c := runnel.NewCursor(s, "s", head)
-	const golden = 4 // the payload, the reader's signal, and two for each event that the journal moves to the database
+	const golden = 6 // the payload, the text and its body for the tails, the reader's signal, and two for each event that the journal moves to the database
 	got := testing.AllocsPerRun(3000, func() {
 		grown := s.Grown("s", head)
 		evs[0] = event.Event{Session: "s", Seq: head + 1, At: time.Now(), Turn: "t", Body: body}

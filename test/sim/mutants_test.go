@@ -55,7 +55,7 @@ var mutants = []mutant{
 		{"	if gen != d.gen {\n", "	if false {\n"},
 	}},
 	{"drop on overflow", "link.go", [][2]string{{
-		"			case l.in <- a:\n			case <-l.quit:\n				return\n			}\n", "			case l.in <- a:\n			case <-l.quit:\n				return\n			default:\n			}\n",
+		"		case l.ahead <- arrival{ev, err}:\n		case <-l.quit:\n			return\n		}\n", "		case l.ahead <- arrival{ev, err}:\n		case <-l.quit:\n			return\n		default:\n		}\n",
 	}}},
 
 	{"log opened without sync", disks, [][2]string{{"	d.synced, d.visible = len(d.events), len(d.events)\n", "	d.visible = len(d.events)\n"}}},
