@@ -30,7 +30,7 @@ func (rg *rig) searchUntil(n int, query string) gateway.SearchPage {
 		if len(page.Hits) == n {
 			return page
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // no answer reports that an item has been indexed
 	}
 	rg.t.Fatalf("no %d hits for %s", n, query)
 	return gateway.SearchPage{}
