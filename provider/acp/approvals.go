@@ -48,8 +48,8 @@ func (t *translator) question(m jsonrpc.Message) {
 	default:
 		p := translate.DecodeLenient[permission](m.Params)
 		parent := ""
-		if t.session.isOther(p.SessionID) && t.subagentRuns(p.SessionID) {
-			parent = p.SessionID
+		if other := nativeID(p.SessionID); t.session.isOther(p.SessionID) && t.subagentRuns(other) {
+			parent = other
 		}
 		t.turns.askPermission(m, p, parent)
 	}
@@ -79,7 +79,7 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 	tn := ts.startedTurn()
 	a := ts.newApproval(m)
 	tc := translate.DecodeLenient[toolCall](p.call())
-	tc.raw, tc.Status = p.call(), "" // the status belongs to the permission request, not to the call
+	tc.ID, tc.raw, tc.Status = nativeID(tc.ID), p.call(), "" // the status belongs to the permission request, not to the call
 	isNew := tn.calls.byID[tc.ID] == nil
 	var c *call
 	if tc.ID != "" {
@@ -107,7 +107,7 @@ func (ts *turns) askPermission(m jsonrpc.Message, p permission, parent string) {
 		ask.Arguments = descriptionArguments(tc.Title, content)
 	}
 	ask.Choices = a.Question.offerAll(p.Options, tc, &ask, ts.session.q)
-	if len(ask.Arguments) > maxAsking || event.TooDeep(ask.Arguments) {
+	if len(ask.Arguments) > maxAsking || c != nil && c.dropped && !translate.IsObject(tc.RawInput) || event.TooDeep(ask.Arguments) {
 		ts.refuse(a.Question, "its arguments are too large or nested too deep")
 		return
 	}
@@ -171,7 +171,7 @@ func (ts *turns) askValues(m jsonrpc.Message) {
 	a.Question.options = map[string]string{translate.AllowOnce: "accept", translate.Deny: "decline", translate.DenyStop: "cancel"}
 	tn := ts.startedTurn()
 	item := ""
-	if c := tn.calls.byID[e.ToolCallID]; c != nil {
+	if c := tn.calls.byID[nativeID(e.ToolCallID)]; c != nil {
 		item = c.item
 	}
 	tn.ask(a, event.Approval{

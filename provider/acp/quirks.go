@@ -205,7 +205,7 @@ func (q *quirks) parentOf(meta json.RawMessage) string {
 	if q.live.parent == nil || len(meta) == 0 {
 		return ""
 	}
-	return q.live.parent(meta)
+	return nativeID(q.live.parent(meta))
 }
 
 // byName returns the quirks of the known agents, by Agent.Name.

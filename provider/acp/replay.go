@@ -50,7 +50,7 @@ func (r *replay) take(u update, ts *turns) bool {
 func (r *replay) takeUser(u update, ts *turns) {
 	q := ts.session.q.replay
 	if q.prompt != nil && u.MessageID == "" {
-		u.MessageID = q.prompt(u.UpdateMeta)
+		u.MessageID = nativeID(q.prompt(u.UpdateMeta))
 	}
 	bs := blocks(u.Content)
 	if len(bs) == 1 && q.interrupted != nil && q.interrupted(bs[0].Text) {

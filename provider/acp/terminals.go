@@ -36,11 +36,12 @@ func (ts terminals) get(id string) *terminal {
 	return term
 }
 
-// add adds output. It reports whether the terminal has kept any of it.
-func (term *terminal) add(data string) bool {
+// add adds output, and keeps at most room bytes of it. It reports whether the
+// terminal has kept any.
+func (term *terminal) add(data string, room int) bool {
 	term.known = true
 	term.total += int64(len(data))
-	room := event.MaxOutput + utf8.UTFMax - term.data.Len()
+	room = min(room, event.MaxOutput+utf8.UTFMax-term.data.Len())
 	kept, _ := term.data.WriteString(data[:max(0, min(len(data), room))]) // it cannot fail
 	return kept > 0
 }
@@ -56,6 +57,15 @@ func (term *terminal) text() string {
 	return strings.ToValidUTF8(whole, "\uFFFD")
 }
 
+// addTerminal adds output to a terminal of the turn. It reports whether the
+// terminal has kept any of it.
+func (cs *toolCalls) addTerminal(term *terminal, data string) bool {
+	before := term.data.Len()
+	kept := term.add(data, maxTerminalData-cs.terminalData)
+	cs.terminalData += term.data.Len() - before
+	return kept
+}
+
 // streamTerminal emits the new output of a call's terminal.
 func (cs *toolCalls) streamTerminal(c *call) {
 	if term := cs.terminals[c.terminal]; term != nil && !c.output.Ended() {
@@ -68,13 +78,14 @@ func (cs *toolCalls) terminal(u update) {
 	term := cs.terminals.get(u.TerminalID)
 	if u.Output != nil { // the whole output so far
 		if data, err := base64.StdEncoding.DecodeString(u.Output.Data); err == nil {
+			cs.terminalData -= term.data.Len()
 			term.data.Reset()
 			term.total = 0
-			term.add(string(data))
+			cs.addTerminal(term, string(data))
 		}
 	}
 	if data, err := base64.StdEncoding.DecodeString(u.Data); err == nil && u.Kind == "terminal_output_chunk" {
-		term.add(string(data))
+		cs.addTerminal(term, string(data))
 	}
 	if u.ExitStatus != nil {
 		term.exited(u.ExitStatus.Code)

@@ -20,6 +20,10 @@ type toolCalls struct {
 	threads   *threads
 	byID      map[string]*call // by the agent's id
 	terminals terminals
+
+	held         int  // bytes that the calls hold, see call.held
+	terminalData int  // bytes that the terminals hold
+	noted        bool // a notice has reported that something was dropped
 }
 
 // call is a tool call. The agent describes it in three kinds of messages: the
@@ -45,6 +49,9 @@ type call struct {
 	described bool             // the arguments are final: ItemDone is emitted
 	completed bool             // the call has ended; its output may follow
 	output    translate.Output // the output item
+
+	held    int  // size of input, shown, content and rawOutput when it was last determined, in bytes
+	dropped bool // the input was too large to be held
 }
 
 // origin is the kind of message that describes a call.
@@ -57,11 +64,15 @@ const (
 )
 
 // Maximum numbers of calls in a turn, and of content pieces and locations of a
-// call.
+// call. Maximum bytes that all calls of a turn hold, and all terminals. Bytes of
+// the arguments of an ended call that are held.
 const (
-	maxCalls     = 10000
-	maxContent   = 1000
-	maxLocations = 100
+	maxCalls        = 10000
+	maxContent      = 1000
+	maxLocations    = 100
+	maxHeld         = 32 << 20
+	maxTerminalData = 32 << 20
+	maxEndedInput   = 16 << 10
 )
 
 // toolKinds lists the tool kinds of the protocol. package event has the same
@@ -102,7 +113,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 		cs.out.Emit(translate.ArgumentsDiffer(c.name))
 	}
 	if c.output.Ended() && from != fromQuestion {
-		c.forget()
+		cs.forget(c)
 		return c
 	}
 	if isNew {
@@ -118,6 +129,7 @@ func (cs *toolCalls) update(tc toolCall, from origin, subagent string) *call {
 			cs.answer(c)
 		}
 	}
+	cs.account(c)
 	return c
 }
 
@@ -170,7 +182,7 @@ func (c *call) merge(tc toolCall, from origin, isNew bool, q *liveQuirks) (gotIn
 		c.content = list
 		for _, shown := range list {
 			if shown.Type == "terminal" && shown.TerminalID != "" {
-				c.terminal = shown.TerminalID
+				c.terminal = nativeID(shown.TerminalID)
 			}
 		}
 	}
@@ -242,14 +254,15 @@ func (cs *toolCalls) progress(c *call, tc toolCall) {
 	m := translate.DecodeLenient[terminalMeta](metaOf(tc.raw))
 	for _, piece := range []*terminalText{m.Output, m.Delta} {
 		if piece != nil && piece.TerminalID != "" {
-			c.terminal = cmp.Or(c.terminal, piece.TerminalID)
-			if cs.terminals.get(piece.TerminalID).add(piece.Data) || !c.output.Opened() {
+			id := nativeID(piece.TerminalID)
+			c.terminal = cmp.Or(c.terminal, id)
+			if cs.addTerminal(cs.terminals.get(id), piece.Data) || !c.output.Opened() {
 				cs.streamTerminal(c)
 			}
 		}
 	}
 	if m.Exit != nil && m.Exit.TerminalID != "" {
-		cs.terminals.get(m.Exit.TerminalID).exited(m.Exit.Code)
+		cs.terminals.get(nativeID(m.Exit.TerminalID)).exited(m.Exit.Code)
 	}
 	if cs.session.q.live.running && c.described && !tc.ended() && c.terminal == "" {
 		cs.stream(c, c.text())
@@ -264,6 +277,7 @@ func (cs *toolCalls) addContent(u update) {
 	}
 	if piece := translate.DecodeLenient[toolContent](u.Content); piece.Type != "" && len(c.content) < maxContent {
 		c.content = append(c.content, piece)
+		cs.account(c)
 	}
 }
 
@@ -311,12 +325,8 @@ func (cs *toolCalls) answer(c *call) {
 		final.Detail = c.rawOutput
 	}
 	c.output.Done(cs.out, final)
-	c.forget()
+	cs.forget(c)
 }
-
-// forget releases the content of an ended call, because a turn may have many
-// calls.
-func (c *call) forget() { c.content, c.rawOutput = nil, nil }
 
 // outputOf returns the output of a call, and the exit code of a command or nil.
 func (cs *toolCalls) outputOf(c *call) (string, *int) {

@@ -177,9 +177,10 @@ func (t *translator) notification(m jsonrpc.Message) {
 	n := translate.DecodeLenient[notified](m.Params)
 	u := translate.DecodeLenient[update](n.Update)
 	u.toolCall.raw = n.Update
+	u.ID, u.MessageID, u.TerminalID = nativeID(u.ID), nativeID(u.MessageID), nativeID(u.TerminalID)
 	if t.session.isOther(n.SessionID) && t.session.id != "" {
-		if t.subagentRuns(n.SessionID) {
-			t.item(u, n.SessionID)
+		if other := nativeID(n.SessionID); t.subagentRuns(other) {
+			t.item(u, other)
 		}
 		return
 	}
@@ -273,6 +274,7 @@ func (t *translator) item(u update, parent string) {
 		}
 	case "subagent_update":
 		if d := translate.DecodeLenient[subagent](u.toolCall.raw); d.SessionID != "" {
+			d.SessionID = nativeID(d.SessionID)
 			t.turns.startedTurn().subagent(d, parent)
 		}
 	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update", "notice",

@@ -19,8 +19,8 @@ import (
 const maxStored = 128 << 20
 
 // errTooLarge is the cause of the error for an answer that is longer than
-// maxStored or has more than jsonl.MaxValues values. A decoded value can need a
-// hundred times as many bytes as in the answer.
+// maxStored or has more than jsonl.MaxValues values. A decoded value can take a
+// hundred times as much memory as its bytes in the answer.
 var errTooLarge = errors.New("codex: the answer is too large")
 
 // asker sends requests to an app-server in which no conversation is open.
