@@ -89,6 +89,6 @@ func (t *translator) grow(line []byte) bool {
 	if open := t.turns.now.threads.of("").open; open != nil {
 		native = open.native
 	}
-	t.chunk(typ, textUpdate{words: c.text.String(), messageID: c.messageID.Known(native)}, "")
+	t.chunk(typ, textUpdate{words: c.text.String(), messageID: nativeID(c.messageID.Known(native))}, "")
 	return true
 }
