@@ -93,11 +93,18 @@ func (k *kept) take(socket int, p []byte) (int, error) {
 	return n, nil
 }
 
-func receive(socket int, p []byte, flags int) (n int, err error) {
+// receive reads what a socket has. It never waits, so it is a raw system call:
+// an ordinary one would wake a thread of the runtime, which watches for calls
+// that block, with every event of an idle server.
+func receive(socket int, p []byte, flags int) (int, error) {
 	for {
-		n, _, err = unix.Recvfrom(socket, p, flags|unix.MSG_DONTWAIT)
-		if !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(socket), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
 		}
 	}
 }
