@@ -68,14 +68,12 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
   };
   const ended = () => page.locator("[data-row=end]").last().waitFor();
   const bar = () => page.getByRole("region", { name: "Approval" });
-  const outputOf = async (n: number) => {
-    const row = page.locator("[data-row=tool]").nth(n);
-    await row.getByRole("button").first().click();
-    await row.locator("pre").last().waitFor();
-    const all = row.getByRole("button", { name: "Show all" });
-    if (await all.count()) await all.click();
-    return row.locator("pre").last().innerText();
-  };
+  // What the agent received as the answer to its question.
+  const answerOf = async (n: number) =>
+    (await page.locator("[data-row=approval]").nth(n).locator("[data-answer]").innerText()).replace(
+      "Answer: ",
+      "",
+    );
   const copied = () => page.evaluate(() => navigator.clipboard.readText());
   const status = (id: string) =>
     page.evaluate(
@@ -266,7 +264,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await bar().getByRole("button", { name: "Decline" }).and(page.locator(":enabled")).click();
     await ended();
     expect(popups).toBe(0);
-    expect(JSON.parse(await outputOf(0))).toEqual({
+    expect(JSON.parse(await answerOf(0))).toEqual({
       name: "greeter",
       contact: "ops@example.org",
       from: "2026-11-22",
@@ -276,8 +274,8 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
       features: ["metrics"],
       public: true,
     });
-    await page.getByText("deploy: answered by you").waitFor();
-    await page.getByText("deploy: not answered by you").waitFor();
+    await page.getByText("Question: answered by you").waitFor();
+    await page.getByText("Question: not answered by you").waitFor();
     await good();
   });
 
@@ -295,8 +293,9 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await good();
     await bar().getByRole("button", { name: "Answer", exact: true }).and(page.locator(":enabled")).click();
     await ended();
-    expect(await outputOf(0)).toBe("PostgreSQL\n");
-    expect(JSON.parse(await outputOf(1)).answers).toEqual({
+    await page.getByText("Question: PostgreSQL, answered by you").waitFor();
+    expect(await answerOf(0)).toBe("PostgreSQL");
+    expect(JSON.parse(await answerOf(1)).answers).toEqual({
       db: "files",
       checks: ["Tests", "Fuzzing"],
       name: "try-it",

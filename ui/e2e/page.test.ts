@@ -166,7 +166,7 @@ describe.skipIf(skip)("the page", () => {
     await expect.poll(() => page.getByRole("navigation").getByText("Needs you").count()).toBe(1);
     const address = page.url();
     await page.goto(`${server.origin}/`);
-    await page.getByRole("region", { name: "Needs you" }).getByRole("link").waitFor();
+    await page.getByRole("region", { name: "Needs you" }).getByRole("link").first().waitFor();
     await expectAccessible(page);
     await page.goto(address);
     await bar.waitFor();
@@ -458,7 +458,7 @@ describe.skipIf(skip)("the page", () => {
 
     await page.getByRole("button", { name: "End session" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "End session" }).click();
-    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("button", { name: "Continue", exact: true }).click();
     await composer.fill("text");
     await page.keyboard.press("Enter");
     await page.locator("[data-row=end]").nth(3).waitFor();
@@ -527,7 +527,7 @@ describe.skipIf(skip)("the page", () => {
     const alert = page.getByRole("alert").filter({ hasText: "could not be loaded: the disk is full" });
     await alert.waitFor();
     await page.unroute("**/api/overview");
-    await page.locator(`[data-session="${id}"]`).waitFor();
+    await page.locator(`nav [data-session="${id}"]`).waitFor();
     await alert.waitFor({ state: "detached" });
     expectQuiet(watch);
   });
@@ -627,11 +627,11 @@ describe.skipIf(skip)("the page", () => {
     await page.getByRole("button", { name: "End session" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "End session" }).click();
     rmdirSync(dir);
-    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("button", { name: "Continue", exact: true }).click();
     await page.getByRole("alert").filter({ hasText: dir }).waitFor();
     expect(await page.getByRole("textbox", { name: "Prompt" }).count()).toBe(0);
     mkdirSync(dir);
-    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("button", { name: "Continue", exact: true }).click();
     await page.getByRole("textbox", { name: "Prompt" }).waitFor();
     expectQuiet(watch);
   });
@@ -643,7 +643,7 @@ describe.skipIf(skip)("the page", () => {
     await ended();
     const menu = page.getByRole("button", { name: "Rename, export, archive or delete" });
     const dialog = page.getByRole("dialog");
-    const row = page.locator(`[data-session="${id}"]`);
+    const row = page.locator(`nav [data-session="${id}"]`);
     await menu.click();
     await dialog.waitFor();
     await expectAccessible(page);

@@ -71,9 +71,9 @@ export function Remarks({ event }: { event: ApprovalEvent }) {
 function Answer({ output }: { output?: string }) {
   if (!output) return null;
   return (
-    <p className="isolate-text mt-2 text-sm whitespace-pre-wrap">
+    <p data-answer className="isolate-text mt-2 text-sm whitespace-pre-wrap">
       <span className="text-muted">Answer: </span>
-      <Visible text={plain(output, 2000)} />
+      <Visible text={output.slice(0, 2000).trimEnd()} />
     </p>
   );
 }
