@@ -231,6 +231,24 @@ func (fs *follows) end(ctx context.Context, f *follow) {
 	fs.queue.startIfWaiting(f.e)
 }
 
+// settle appends what a followed conversation has gained until now, and ends
+// the follow if its writer has ended. It does nothing if e is not followed.
+// e.sending is held.
+func (fs *follows) settle(ctx context.Context, e *entry) error {
+	fs.mu.Lock()
+	f := fs.active[e.session.ID()]
+	fs.mu.Unlock()
+	if f == nil || f.e != e {
+		return nil
+	}
+	if len(fs.writers.of(ctx, e)) > 0 {
+		return f.step(ctx)
+	}
+	fs.finish(ctx, e, false)
+	fs.queue.startIfWaiting(e) // the prompts wait for e.sending
+	return nil
+}
+
 // finish ends the follow of a session, if there is one, and the turns that it
 // left open. If cut is set, the writer goes on, and its turn is cut short.
 // e.sending is held.
@@ -441,9 +459,13 @@ func (fs *follows) free(ctx context.Context, e *entry) error {
 // gained, and follows the conversation if a process writes it. copied is set if
 // the session was copied from the conversation just now. e.sending is held.
 func (fs *follows) loaded(ctx context.Context, e *entry, file string, copied bool) error {
-	err := errNotFollowed
-	if file == "" {
+	err := fs.settle(ctx, e)
+	switch {
+	case err != nil:
+	case file == "":
 		err = fs.follow(ctx, e)
+	default:
+		err = errNotFollowed // the client wants this file to be read
 	}
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()

@@ -175,9 +175,12 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			s.crash()
 			s.launch()
 			s.model.Gate("one").Open()
-			s.shows(session, "First, in the terminal.", first)
 			if err := first.Wait(); err != nil {
 				t.Fatal(err)
+			}
+			s.load(session) // does not wait until the follow notices the end
+			if n := len(s.items(session)); n != 2 {
+				t.Errorf("loaded after the terminal's end: %d items, want prompt and answer", n)
 			}
 			s.settled(session)
 			d := &sse{s, session, "0", make(map[string]string)}
