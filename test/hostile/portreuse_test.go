@@ -3,6 +3,7 @@
 package hostile
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -114,7 +115,15 @@ func (w *world) heir() (socket string) {
 		if err != nil {
 			return
 		}
-		if held, err = (&net.Dialer{LocalAddr: at}).Dial("tcp", w.Addr); err != nil {
+		// Another program of a busy machine may have the port for a moment.
+		for until := time.Now().Add(10 * time.Second); ; {
+			held, err = (&net.Dialer{LocalAddr: at}).Dial("tcp", w.Addr)
+			if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(until) {
+				break
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		if err != nil {
 			w.t.Errorf("the heir cannot connect from %s: %v", from, err)
 			return
 		}
