@@ -89,7 +89,7 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       expect(opened.status).toBe(204);
       for (let i = 0; i < asked; i++) {
         await page
-          .locator(`[data-row=approval]`)
+          .locator("[data-approval]")
           .nth(before * asked + i)
           .waitFor();
         await bar().waitFor();
