@@ -2,6 +2,8 @@ package codex
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,15 +22,56 @@ func lockFolder(home string) string { return filepath.Join(home, "thread-writer-
 // maxLocks bounds the files in lockFolder that are read.
 const maxLocks = 4096
 
+// lockReads is how often lockOwners reads /proc/locks. The kernel writes the
+// file in pages, and may skip a lock between two pages when another one is
+// released meanwhile. On a machine with many locks, one reading in fifty
+// skipped a lock that was held all the time.
+const lockReads = 5
+
 // lockOwners returns the processes that hold locks on files, by the inode of
-// the file. /proc/locks has the process id of each lock's owner.
+// the file. /proc/locks has the process id of each lock's owner. A lock that was
+// released meanwhile may be included.
 func lockOwners() (map[string]int, error) {
-	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return nil, err
-	}
 	owners := make(map[string]int)
-	for line := range strings.Lines(string(locks)) {
+	for range lockReads {
+		locks, pages, err := readLocks()
+		if err != nil {
+			return nil, err
+		}
+		addLockOwners(owners, locks)
+		if pages <= 1 {
+			break // nothing can be missing
+		}
+	}
+	return owners, nil
+}
+
+// readLocks returns the content of /proc/locks, and in how many pages the kernel
+// wrote it.
+func readLocks() (locks string, pages int, err error) {
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	var all []byte
+	page := make([]byte, 64<<10)
+	for {
+		n, err := f.Read(page)
+		if all = append(all, page[:n]...); n > 0 {
+			pages++
+		}
+		if errors.Is(err, io.EOF) {
+			return string(all), pages, nil
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+func addLockOwners(owners map[string]int, locks string) {
+	for line := range strings.Lines(locks) {
 		// A line has this form:
 		//
 		//	1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
@@ -40,7 +83,6 @@ func lockOwners() (map[string]int, error) {
 			owners[f[5][strings.LastIndexByte(f[5], ':')+1:]] = pid
 		}
 	}
-	return owners, nil
 }
 
 // ownerOf returns the process that holds the lock of a conversation, or 0.
