@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -114,6 +115,26 @@ func (s *server) shows(session, text string, writer *exec.Cmd) {
 	})
 }
 
+// finds waits until a search for a phrase finds exactly the message of a session
+// that has it, at the position that a client opens.
+func (s *server) finds(session, phrase string) {
+	s.t.Helper()
+	var page gateway.SearchPage
+	until(s.t, "a search for "+phrase, func() bool {
+		s.call("GET", "/api/search?kind=answer&q="+url.QueryEscape(`"`+phrase+`"`), nil, &page)
+		return len(page.Hits) > 0
+	})
+	if h := page.Hits[0]; len(page.Hits) != 1 || h.SessionID != session {
+		s.t.Fatalf("search for %q: %+v, want one message of the session %s", phrase, page.Hits, session)
+	}
+	for _, u := range s.items(session) {
+		if u.ItemID == page.Hits[0].ItemID && u.Message != nil && strings.Contains(u.Message.Content, phrase) {
+			return
+		}
+	}
+	s.t.Fatalf("search for %q: the session has no message with the item %s", phrase, page.Hits[0].ItemID)
+}
+
 // settled waits until a session has no writer and no running turn.
 func (s *server) settled(session string) {
 	s.t.Helper()
@@ -182,6 +203,7 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			if n := len(s.items(session)); n != 2 {
 				t.Errorf("loaded after the terminal's end: %d items, want prompt and answer", n)
 			}
+			s.finds(session, "First, in the terminal")
 			s.settled(session)
 			d := &sse{s, session, "0", make(map[string]string)}
 			if got := d.turn(play(fakemodel.Step{Text: "Second, here."}), ignore); got.Status != "completed" {
@@ -209,6 +231,18 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			d.after = s.lastSeq(session)
 			if got := d.turn(play(fakemodel.Step{Text: "Fourth, here."}), ignore); got.Status != "completed" {
 				t.Fatalf("after the takeover: %+v", got)
+			}
+			if code := s.call("POST", "/api/session/"+session+"/kill", map[string]any{}, nil); code != http.StatusOK {
+				t.Fatal(code)
+			}
+			_ = third.Process.Kill() // the user closes the old terminal
+			_ = third.Wait()
+			if err := term.start(s, agent, c.AgentSessionID, play(fakemodel.Step{Text: "Fifth, in the terminal."})).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			s.load(session)
+			for _, text := range []string{"First, in the terminal", "Second, here", "Third, in the terminal", "Fourth, here", "Fifth, in the terminal"} {
+				s.finds(session, text)
 			}
 			s.equalsCopy(session, name+":"+c.AgentSessionID)
 		})
