@@ -133,6 +133,7 @@ func (b *bench) searchRows(ctx context.Context) error {
 		{"phrase", func() string { return `"` + l.word() + " " + l.word() + `"` }},
 		{"two letters", func() string { return l.beginning(2) }},
 		{"four letters", func() string { return l.beginning(4) }},
+		{"six letters", func() string { return l.beginning(6) }},
 		{"word of one kind and folder", func() string {
 			return l.word() + "\x00&kind=answer&projectDir=" + url.QueryEscape(filepath.Join(s.home, "project", "0"))
 		}},
