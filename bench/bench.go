@@ -69,6 +69,7 @@ func parts() []part {
 		{"many", (*bench).manyRows},
 		{"sessions", (*bench).sessionRows},
 		{"search", (*bench).searchRows},
+		{"indexing", (*bench).indexingRow},
 		{"conversations", (*bench).conversationRows},
 		{"long", (*bench).longRows},
 		{"readers", (*bench).readerRows},
@@ -126,7 +127,7 @@ func (b *bench) measure(ctx context.Context, only, program string, progress io.W
 }
 
 // partTime is the timeout of one part, in case a subject hangs.
-const partTime = 12 * time.Minute
+const partTime = 25 * time.Minute
 
 func (b *bench) runPart(ctx context.Context, p part) error {
 	ctx, cancel := context.WithTimeout(ctx, partTime)

@@ -53,8 +53,8 @@ const (
 	indexBytes  = 512 << 10
 	// The indexer pauses this many times as long as it worked. While a session
 	// has a turn, the indexer takes at most a twentieth of the time.
-	idleShare = 1
-	turnShare = 19
+	idleShare = 0.25
+	turnShare = 19.0
 )
 
 // startIndexer starts the indexer if there is an index.
@@ -262,11 +262,11 @@ func (b *batch) flush(seq int64) error {
 
 // rest pauses after work that took d.
 func (x *indexer) rest(d time.Duration) {
+	share := idleShare
 	if x.working() {
-		x.pause(turnShare * d)
-	} else {
-		x.pause(idleShare * d)
+		share = turnShare
 	}
+	x.pause(time.Duration(share * float64(d)))
 }
 
 func (x *indexer) pause(d time.Duration) {
