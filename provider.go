@@ -139,6 +139,9 @@ type (
 	// of turns. History gives every turn a UUID of version 5 made from its
 	// position in the conversation, even if a session gave the turn another id.
 	PositionalHistorian interface{ PositionalTurns() }
+	// A FileHistorian is a Historian that reads the agent's files and starts no
+	// process, so that a program may read many conversations with it.
+	FileHistorian interface{ ReadsFiles() }
 	// A Discoverer can list the conversations that the agent has stored, newest
 	// first: the conversations of one directory, or all if dir is empty.
 	Discoverer interface {

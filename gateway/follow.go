@@ -54,7 +54,7 @@ var errNotFollowed = errors.New("gateway: the conversation cannot be followed")
 // held, and no turn of the session's own runs.
 func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error {
 	rec, _ := e.snapshot()
-	p, ok := fs.opener.providers.Named(rec.CLIType).(runnel.Follower)
+	p, ok := fs.follower(rec.CLIType)
 	if !ok || rec.AgentSessionID == "" {
 		return errNotFollowed
 	}
@@ -116,12 +116,15 @@ func (fs *follows) hold(e *entry) {
 // catchUp opens the conversation and appends the events that the log lacks.
 func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) error {
 	rec, _ := f.e.snapshot()
-	n := newHistoryDiff(false)
+	n := newHistoryDiff(isPositional(fs.opener.providers.Named(rec.CLIType)))
 	for ev, err := range fs.opener.cfg.Log.Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return storeError(err)
 		}
 		n.logHas(ev)
+	}
+	if n.isOurOwn() {
+		return errNotFollowed
 	}
 	reading, stop := context.WithTimeout(ctx, refreshTime)
 	defer stop()
@@ -329,12 +332,18 @@ func (fs *follows) watch() {
 
 // search follows the conversations of sessions that now have a writer.
 func (fs *follows) search(ctx context.Context) {
+	found := make(map[string][]runnel.Writer) // by the name of the provider of the agent that stores the conversations
 	for _, p := range fs.opener.cfg.Providers {
-		f, ok := p.(runnel.WriterFinder)
-		if _, follows := p.(runnel.Follower); !ok || !follows {
+		owner := fs.writers.owner(p)
+		f, ok := owner.(runnel.WriterFinder)
+		if _, follows := owner.(runnel.Follower); !ok || !follows {
 			continue
 		}
-		list, _ := f.Writers(ctx)
+		list, searched := found[owner.Name()]
+		if !searched {
+			list, _ = f.Writers(ctx)
+			found[owner.Name()] = list
+		}
 		for _, w := range list {
 			if id := fs.sessionOf(ctx, p, w); id != "" {
 				fs.start(ctx, id)
@@ -433,10 +442,20 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	return nil
 }
 
+// follower returns the Follower of the conversations of a kind of agent.
+func (fs *follows) follower(cliType string) (f runnel.Follower, ok bool) {
+	p := fs.opener.providers.Named(cliType)
+	if p == nil {
+		return nil, false
+	}
+	f, ok = fs.writers.owner(p).(runnel.Follower)
+	return f, ok
+}
+
 // isFollowed reports whether the turns that a log left open belong to a process
 // outside of Runnel.
-func isFollowed(p runnel.Provider, rec store.Session) bool {
-	_, ok := p.(runnel.Follower)
+func (fs *follows) isFollowed(rec store.Session) bool {
+	_, ok := fs.follower(rec.CLIType)
 	return ok && keptOf(rec.Options).Following
 }
 

@@ -168,6 +168,17 @@ func (m *importer) withOpen(list []store.Session, cliType, agentID string) []sto
 	return list
 }
 
+// reader returns the provider that reads the stored conversations of p's agent:
+// that of the agent that stores them, if the two share their conversations.
+func (m *importer) reader(p runnel.Provider) runnel.Provider { return m.writers.owner(p) }
+
+// isPositional reports whether the history of a conversation with p's agent may
+// give turns other ids than the session.
+func isPositional(p runnel.Provider) bool {
+	_, positional := p.(runnel.PositionalHistorian)
+	return positional
+}
+
 // copyOnce calls copyConversation once for all concurrent callers. The copy
 // continues if its callers leave; Gateway.Close waits for it.
 func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
@@ -194,11 +205,12 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // another call has copied it meanwhile
 	}
-	h, ok := p.(runnel.Historian)
+	from := m.reader(p)
+	h, ok := from.(runnel.Historian)
 	if !ok {
 		return "", runnel.Fail(runnel.UnsupportedCapability, runnel.DisplayName(p)+" cannot read conversations that began outside of runnel")
 	}
-	c, err := discover(ctx, p, agentID, file)
+	c, err := discover(ctx, from, agentID, file)
 	if err != nil {
 		return "", err
 	}
@@ -221,7 +233,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	}
 	e := &entry{rec: rec} // folds the events into the record, as for an open session
 	events := m.history(ctx, h, p.Name(), rec.ID, c)
-	if file == "" && m.writers.inUse(ctx, p, c) { // Load follows the conversation, which adds the events
+	if file == "" && m.writers.inUse(ctx, from, c) { // Load follows the conversation, which adds the events
 		events = func(func(event.Event, error) bool) {}
 	}
 	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
@@ -269,6 +281,9 @@ func discover(ctx context.Context, p runnel.Provider, agentID, file string) (run
 		c, err := f.Find(ctx, agentID)
 		if err == nil && (file == "" || c.File == file || slices.Contains(c.Older, file)) {
 			return c, nil
+		}
+		if _, lists := p.(runnel.Discoverer); !lists {
+			return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the agent has stored no such conversation")
 		}
 	}
 	d, ok := p.(runnel.Discoverer)

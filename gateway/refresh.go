@@ -20,12 +20,12 @@ const refreshTime = 30 * time.Second
 func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	rec, _ := e.snapshot()
 	p := m.opener.providers.Named(rec.CLIType)
-	h, ok := p.(runnel.Historian)
+	from := m.reader(p)
+	h, ok := from.(runnel.Historian)
 	if !ok || rec.AgentSessionID == "" || e.session.Status().Turn != "" {
 		return nil
 	}
-	_, positional := p.(runnel.PositionalHistorian)
-	n := newHistoryDiff(positional)
+	n := newHistoryDiff(isPositional(p))
 	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
 		if err != nil {
 			return storeError(err)
@@ -38,7 +38,7 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir}
 	if file != "" {
 		var err error
-		if c, err = discover(ctx, p, rec.AgentSessionID, file); err != nil {
+		if c, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {
 			return err
 		}
 	}

@@ -21,10 +21,11 @@ import (
 // storedQuirks describe the files in which an agent stores conversations. An
 // agent without them lists its conversations itself, if it can.
 type storedQuirks struct {
-	dir     func(env []string) string     // folder that contains all files
-	pattern string                        // paths of the files below dir; see [agentconn.StoredFiles]
-	line    func(*storedSummary, []byte)  // reads one line of a file
-	folder  func(dir, file string) string // the conversation's directory. Default: line sets it
+	dir     func(env []string) string           // folder that contains all files
+	pattern string                              // paths of the files below dir; see [agentconn.StoredFiles]
+	line    func(*storedSummary, []byte)        // reads one line of a file
+	folder  func(dir, file string) string       // the conversation's directory. Default: line sets it
+	updates func(lines [][]byte) []storedUpdate // returns the updates for the lines of a file
 }
 
 // Bytes that Summarize reads at the two ends of a file.

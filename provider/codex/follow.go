@@ -2,7 +2,6 @@ package codex
 
 import (
 	"context"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // Follow implements [runnel.Follower]. While the conversation changes, an
@@ -138,7 +138,7 @@ func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, erro
 		return nil, err
 	}
 	evs = f.unseen(tn, evs)
-	f.ending = newEvents(whole, f.emitted[tn.ID], nil)
+	f.ending = translate.NewEvents(whole, f.emitted[tn.ID], make(map[string]int))
 	return evs, nil
 }
 
@@ -175,7 +175,7 @@ const followedTurns = 2
 func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 	f.ending = nil
 	has := make(map[string]int)
-	out := newEvents(evs, f.emitted[tn.ID], has)
+	out := translate.NewEvents(evs, f.emitted[tn.ID], has)
 	if tn.Status == "inProgress" {
 		f.emitted[tn.ID] = has
 	} else {
@@ -183,20 +183,6 @@ func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 		delete(f.emitted, tn.ID)
 	}
 	return out
-}
-
-// newEvents returns the events that are not among had, which has the number of
-// equal events. It adds the numbers of all events to has.
-func newEvents(evs []event.Event, had, has map[string]int) []event.Event {
-	if has == nil {
-		has = make(map[string]int)
-	}
-	return slices.DeleteFunc(evs, func(ev event.Event) bool {
-		data, _ := json.Marshal(ev.Body) // an event that does not marshal is new each time, and the session refuses it
-		key := event.Type(ev.Body) + string(data)
-		has[key]++
-		return has[key] <= had[key]
-	})
 }
 
 // Finish implements [runnel.Following].
