@@ -54,7 +54,7 @@ var errNotFollowed = errors.New("gateway: the conversation cannot be followed")
 // held, and no turn of the session's own runs.
 func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error {
 	rec, _ := e.snapshot()
-	p, ok := fs.follower(rec.CLIType)
+	p, ok := fs.follower(rec)
 	if !ok || rec.AgentSessionID == "" {
 		return errNotFollowed
 	}
@@ -116,12 +116,9 @@ func (fs *follows) hold(e *entry) {
 // catchUp opens the conversation and appends the events that the log lacks.
 func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) error {
 	rec, _ := f.e.snapshot()
-	n := newHistoryDiff(isPositional(fs.opener.providers.Named(rec.CLIType)))
-	for ev, err := range fs.opener.cfg.Log.Read(ctx, rec.ID, 0) {
-		if err != nil {
-			return storeError(err)
-		}
-		n.logHas(ev)
+	n, err := fs.importer.diff(ctx, rec)
+	if err != nil {
+		return err
 	}
 	if n.isOurOwn() {
 		return errNotFollowed
@@ -374,7 +371,7 @@ func (fs *follows) sessionOf(ctx context.Context, p runnel.Provider, w runnel.Wr
 		return ""
 	}
 	rec, err := fs.importer.continuing(ctx, p, w.AgentSessionID, "")
-	if err == nil && rec.State == event.StateOpen && rec.ID != w.Session && !fs.writers.isTaken(rec.ID) {
+	if _, follows := fs.follower(rec); err == nil && follows && rec.State == event.StateOpen && rec.ID != w.Session && !fs.writers.isTaken(rec.ID) {
 		return rec.ID
 	}
 	fs.mu.Lock()
@@ -442,20 +439,16 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// follower returns the Follower of the conversations of a kind of agent.
-func (fs *follows) follower(cliType string) (f runnel.Follower, ok bool) {
-	p := fs.opener.providers.Named(cliType)
-	if p == nil {
-		return nil, false
-	}
-	f, ok = fs.writers.owner(p).(runnel.Follower)
+// follower returns the Follower of the conversation of a session.
+func (fs *follows) follower(rec store.Session) (f runnel.Follower, ok bool) {
+	f, ok = fs.importer.readerOf(rec).(runnel.Follower)
 	return f, ok
 }
 
 // isFollowed reports whether the turns that a log left open belong to a process
 // outside of Runnel.
 func (fs *follows) isFollowed(rec store.Session) bool {
-	_, ok := fs.follower(rec.CLIType)
+	_, ok := fs.follower(rec)
 	return ok && keptOf(rec.Options).Following
 }
 

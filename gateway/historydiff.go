@@ -32,6 +32,7 @@ import (
 // rest.
 type historyDiff struct {
 	positional bool // the provider is a runnel.PositionalHistorian
+	copied     bool // the session was copied by another provider, whose turns may have any ids
 
 	logged  []*keptTurn // turns of the log, in the order of their starts
 	byID    map[string]*keptTurn
@@ -119,11 +120,11 @@ func factKey(b event.Body) string {
 	return event.Type(b) + string(data)
 }
 
-// isOurOwn reports whether the conversation is positional and its log starts
-// with a turn whose id shows that it is ours. The session then started the
-// conversation, and ids do not tell which turns of the history are in the log.
+// isOurOwn reports whether the session started the conversation, which is
+// positional, so that ids do not tell which turns of the history are in the
+// log. The id of the log's first turn shows it.
 func (n *historyDiff) isOurOwn() bool {
-	return n.positional && len(n.logged) > 0 && n.logged[0].isOurs()
+	return n.positional && !n.copied && len(n.logged) > 0 && n.logged[0].isOurs()
 }
 
 // historyHas adds an event of the history. The history must come from

@@ -168,15 +168,49 @@ func (m *importer) withOpen(list []store.Session, cliType, agentID string) []sto
 	return list
 }
 
-// reader returns the provider that reads the stored conversations of p's agent:
-// that of the agent that stores them, if the two share their conversations.
-func (m *importer) reader(p runnel.Provider) runnel.Provider { return m.writers.owner(p) }
+// readerFor returns the provider that reads a conversation of p's agent to copy
+// it: that of the agent that stores the conversation, unless that provider needs
+// an agent that is not installed.
+func (m *importer) readerFor(ctx context.Context, p runnel.Provider) runnel.Provider {
+	owner := m.writers.owner(p)
+	if _, reads := owner.(runnel.FileHistorian); reads || owner.Name() == p.Name() {
+		return owner
+	}
+	known := m.opener.detector.Last(owner.Name())
+	if prober, ok := owner.(runnel.Prober); ok && known == nil {
+		found := prober.Probe(ctx)
+		known = &found
+	}
+	if known != nil && !known.Installed {
+		return p
+	}
+	return owner
+}
 
-// isPositional reports whether the history of a conversation with p's agent may
-// give turns other ids than the session.
-func isPositional(p runnel.Provider) bool {
+// readerOf returns the provider that reads the conversation of a session. It is
+// the one with which the session was copied, because others give other ids.
+func (m *importer) readerOf(rec store.Session) runnel.Provider {
+	p := m.opener.providers.Named(rec.CLIType)
+	if p != nil && keptOf(rec.Options).Copied {
+		return m.writers.owner(p)
+	}
+	return p
+}
+
+// diff returns the historyDiff of a session, which has taken the events of its
+// log.
+func (m *importer) diff(ctx context.Context, rec store.Session) (*historyDiff, error) {
+	p := m.opener.providers.Named(rec.CLIType)
 	_, positional := p.(runnel.PositionalHistorian)
-	return positional
+	n := newHistoryDiff(positional)
+	n.copied = m.readerOf(rec).Name() != p.Name()
+	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
+		if err != nil {
+			return nil, storeError(err)
+		}
+		n.logHas(ev)
+	}
+	return n, nil
 }
 
 // copyOnce calls copyConversation once for all concurrent callers. The copy
@@ -205,7 +239,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // another call has copied it meanwhile
 	}
-	from := m.reader(p)
+	from := m.readerFor(ctx, p)
 	h, ok := from.(runnel.Historian)
 	if !ok {
 		return "", runnel.Fail(runnel.UnsupportedCapability, runnel.DisplayName(p)+" cannot read conversations that began outside of runnel")
@@ -222,6 +256,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		return "", err
 	}
 	rec.AgentSessionID, rec.Title, rec.State = agentID, line(c.Title, titleBytes), event.StateLoading
+	rec.Options = keptCare{Copied: from.Name() != p.Name()}.in(rec.Options)
 	if !c.CreatedAt.IsZero() {
 		rec.CreatedAt = c.CreatedAt
 	}

@@ -36,6 +36,7 @@ type storedUpdate struct {
 	update any    // becomes JSON
 	model  string // model of the turn that the update begins
 	usage  *usage // of a model call
+	whole  bool   // a message of the model ends with the update
 }
 
 // encode returns the update as the agent would write it.
@@ -152,6 +153,9 @@ func (f filed) read(ctx context.Context, id, file string) (evs, end []event.Even
 		}
 		if t.turns.now != nil {
 			t.turns.now.add(u.usage)
+		}
+		if t.turns.now != nil && u.whole {
+			t.turns.now.threads.of("").close()
 		}
 	}
 	if t.turns.now != nil {

@@ -220,10 +220,11 @@ func (m geminiMessage) answer() (out []storedUpdate) {
 		words += p.Text
 	}
 	say("agent_message_chunk", words)
+	end := storedUpdate{at: m.At, whole: true}
 	if t := m.Tokens; t != nil {
-		out = append(out, storedUpdate{at: m.At, usage: &usage{Input: t.Input, Output: t.Output + t.Thoughts}})
+		end.usage = &usage{Input: t.Input, Output: t.Output + t.Thoughts}
 	}
-	return out
+	return append(out, end)
 }
 
 // begin returns the update for the start of a call.

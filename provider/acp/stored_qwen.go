@@ -81,9 +81,11 @@ func qwenUpdates(lines [][]byte) (out []storedUpdate) {
 			r.prompt(add)
 		case r.Type == "assistant":
 			r.answer(add)
+			end := storedUpdate{at: r.At, whole: true}
 			if u := r.Usage; u != nil {
-				out = append(out, storedUpdate{at: r.At, usage: &usage{Input: u.Input, Output: u.Output, CachedRead: u.Cached, Thought: u.Thoughts}})
+				end.usage = &usage{Input: u.Input, Output: u.Output, CachedRead: u.Cached, Thought: u.Thoughts}
 			}
+			out = append(out, end)
 		case r.Type == "tool_result":
 			r.result(add)
 		}

@@ -34,13 +34,7 @@ type terminal struct {
 
 // terminals has the terminals by the agent that loads their conversations.
 var terminals = map[string]terminal{
-	"claude-code": claudeTerminal, "claude-agent-acp": claudeTerminal,
-	"codex": {
-		program:   "codex",
-		begins:    []string{"exec", "--skip-git-repo-check", "--json"},
-		continues: func(id string) []string { return []string{"resume", id, "-"} },
-		id:        regexp.MustCompile(`"thread_id":"([^"]+)"`),
-	},
+	"claude-code": claudeTerminal, "claude-agent-acp": claudeTerminal, "codex": codexTerminal,
 	"opencode": {
 		program:   "opencode",
 		begins:    []string{"run", "--format", "json"},
@@ -48,6 +42,13 @@ var terminals = map[string]terminal{
 		id:        regexp.MustCompile(`"sessionID":"([^"]+)"`),
 		long:      true,
 	},
+}
+
+var codexTerminal = terminal{
+	program:   "codex",
+	begins:    []string{"exec", "--skip-git-repo-check", "--json"},
+	continues: func(id string) []string { return []string{"resume", id, "-"} },
+	id:        regexp.MustCompile(`"thread_id":"([^"]+)"`),
 }
 
 var claudeTerminal = terminal{
