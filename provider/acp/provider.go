@@ -37,13 +37,23 @@ type (
 	listingProvider struct{ historyProvider } // also lists them
 	forkingProvider struct{ listingProvider } // also continues copies of them
 
-	filedProvider struct { // Runnel reads the conversations in the agent's files
+	// Runnel lists the conversations of these agents without starting them, and
+	// reads some of them.
+	readableProvider struct {
 		*provider
-		filed
+		readable
+	}
+	readableListingProvider struct {
+		listingProvider
+		readable
 	}
 	filedListingProvider struct {
 		listingProvider
 		filed
+	}
+	keptForkingProvider struct {
+		forkingProvider
+		kept
 	}
 )
 
@@ -52,18 +62,23 @@ func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
 
 func newProvider(p *provider) runnel.Provider {
 	p.knownCaps, p.own = new(knownCaps), new(ownWrites)
-	files := p.agent.quirks().stored.pattern != ""
+	q := p.agent.quirks().stored
+	files, reads := q.pattern != "", q.updates != nil
 	switch a := p.agent; {
-	case !a.Loads && files:
-		return filedProvider{p, filed{p}}
+	case !a.Loads && reads:
+		return readableProvider{p, readable{filed{p}}}
 	case !a.Loads:
 		return p
 	case !a.Lists:
 		return historyProvider{p}
+	case !a.Forks && reads:
+		return readableListingProvider{listingProvider{historyProvider{p}}, readable{filed{p}}}
 	case !a.Forks && files:
 		return filedListingProvider{listingProvider{historyProvider{p}}, filed{p}}
 	case !a.Forks:
 		return listingProvider{historyProvider{p}}
+	case q.database != nil:
+		return keptForkingProvider{forkingProvider{listingProvider{historyProvider{p}}}, kept{p}}
 	}
 	return forkingProvider{listingProvider{historyProvider{p}}}
 }

@@ -96,7 +96,7 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 // conversation. The direction of a line is the path of its file.
 func storedFiles(t *testing.T, a Agent, home, session string) (lines []recordtest.Line) {
 	t.Helper()
-	if filing[a.Name] == "" {
+	if a.quirks().stored.updates == nil {
 		return nil
 	}
 	dir := filepath.Join(home, filepath.FromSlash(filing[a.Name]))
@@ -144,9 +144,13 @@ func underlying(p runnel.Provider) *provider {
 		return p.provider
 	case forkingProvider:
 		return p.provider
-	case filedProvider:
+	case readableProvider:
+		return p.provider
+	case readableListingProvider:
 		return p.provider
 	case filedListingProvider:
+		return p.provider
+	case keptForkingProvider:
 		return p.provider
 	}
 	return nil

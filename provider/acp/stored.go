@@ -48,10 +48,6 @@ func (u storedUpdate) encode() json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// PositionalTurns implements [runnel.PositionalHistorian]. The agent does not
-// store the ids of turns, so turns match by their order.
-func (filed) PositionalTurns() {}
-
 // Find implements [runnel.Finder]. It starts no process.
 func (f filed) Find(ctx context.Context, id string) (runnel.Conversation, error) {
 	none := runnel.Fail(runnel.SessionNotFound, f.of.DisplayName()+" has no such conversation")
@@ -94,12 +90,19 @@ func (f filed) Written(ctx context.Context, ref runnel.Conversation) (at time.Ti
 	return f.of.own.others(ref.AgentSessionID, at)
 }
 
+// readable reads the conversations in an agent's files.
+type readable struct{ filed }
+
+// PositionalTurns implements [runnel.PositionalHistorian]. The agent does not
+// store the ids of turns, so turns match by their order.
+func (readable) PositionalTurns() {}
+
 // ReadsFiles implements [runnel.FileHistorian].
-func (filed) ReadsFiles() {}
+func (readable) ReadsFiles() {}
 
 // History implements [runnel.Historian]. It reads the conversation from the
 // agent's file, and translates it like a replay of the agent.
-func (f filed) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+func (f readable) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		c, err := f.locate(ctx, ref)
 		if err != nil {
@@ -120,7 +123,7 @@ func (f filed) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[e
 }
 
 // locate returns the conversation with its file.
-func (f filed) locate(ctx context.Context, ref runnel.Conversation) (runnel.Conversation, error) {
+func (f readable) locate(ctx context.Context, ref runnel.Conversation) (runnel.Conversation, error) {
 	c, err := f.Find(ctx, ref.AgentSessionID)
 	if err == nil && ref.File != "" && ref.File != c.File {
 		if !slices.Contains(c.Older, ref.File) {
@@ -133,7 +136,7 @@ func (f filed) locate(ctx context.Context, ref runnel.Conversation) (runnel.Conv
 
 // read translates the file of a conversation. end has the events that end its
 // last turn.
-func (f filed) read(ctx context.Context, id, file string) (evs, end []event.Event, err error) {
+func (f readable) read(ctx context.Context, id, file string) (evs, end []event.Event, err error) {
 	lines, err := f.lines(ctx, file)
 	if err != nil {
 		return nil, nil, err
@@ -167,7 +170,7 @@ func (f filed) read(ctx context.Context, id, file string) (evs, end []event.Even
 }
 
 // lines returns the complete lines of a conversation's file.
-func (f filed) lines(ctx context.Context, path string) (lines [][]byte, err error) {
+func (f readable) lines(ctx context.Context, path string) (lines [][]byte, err error) {
 	missing := func(err error) error {
 		return runnel.Fail(runnel.SessionNotFound, f.of.DisplayName()+"'s file of the conversation cannot be read", err)
 	}
@@ -198,7 +201,7 @@ func (f filed) lines(ctx context.Context, path string) (lines [][]byte, err erro
 }
 
 // Follow implements [runnel.Follower].
-func (f filed) Follow(ctx context.Context, ref runnel.Conversation) (runnel.Following, error) {
+func (f readable) Follow(ctx context.Context, ref runnel.Conversation) (runnel.Following, error) {
 	c, err := f.locate(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -213,7 +216,7 @@ const refind = 5 * time.Second
 // changed, and returns the events that it did not return before. A line of the
 // file may replace an earlier one, so the new lines alone do not suffice.
 type storedFollowing struct {
-	files filed
+	files readable
 	id    string
 	file  string
 	found time.Time // when file was looked up

@@ -20,7 +20,7 @@ import (
 // recording has no such files.
 func storedHome(t *testing.T, a Agent, arc *txtar.Archive) (p runnel.Provider, id string, ok bool) {
 	t.Helper()
-	if filing[a.Name] == "" {
+	if a.quirks().stored.updates == nil {
 		return nil, "", false
 	}
 	home := t.TempDir()
