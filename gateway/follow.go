@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type follow struct {
 
 	mu     sync.Mutex
 	reader runnel.Following // nil once the follow has ended
+	known  map[string]bool  // turns of the session, by the ids that the reader gives them
 	ended  chan struct{}    // closed then
 }
 
@@ -134,6 +136,7 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 		for _, ev := range f.filtered(evs) {
 			n.historyHas(ev)
 		}
+		f.known = n.endedInLog()
 		err = f.e.session.Follow(ctx, n.found())
 	}
 	if err != nil {
@@ -144,8 +147,10 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	return nil
 }
 
-// filtered returns events of the agent without secrets.
+// filtered returns events of the agent without secrets, and without those of
+// turns that the session has under other ids.
 func (f *follow) filtered(evs []event.Event) []event.Event {
+	evs = slices.DeleteFunc(evs, func(ev event.Event) bool { return f.known[ev.Turn] })
 	if f.filter == nil {
 		return evs
 	}

@@ -165,6 +165,28 @@ func (n *historyDiff) historyHas(ev event.Event) {
 	}
 }
 
+// endedInLog returns the turns that the history does not end and that have
+// ended in the log under another id. It removes them and the turns before them
+// from what is new. Call it after the last event of a history that comes from a
+// [runnel.Follower], which leaves its last turn open.
+func (n *historyDiff) endedInLog() map[string]bool {
+	known := make(map[string]bool)
+	for _, ev := range slices.Clone(n.held) {
+		t := n.turns[ev.Turn]
+		if t == nil || t.ended || !t.prompted {
+			continue
+		}
+		k := n.match(t)
+		if k == nil || !k.ended || k.id == t.id {
+			continue
+		}
+		n.next, n.matched = max(n.next, k.index+1), true
+		known[t.id], t.ended = true, true
+		n.drop()
+	}
+	return known
+}
+
 // match returns the turn of the log that is the turn t of the history, or nil.
 func (n *historyDiff) match(t *keptTurn) *keptTurn {
 	if k := n.byID[t.id]; k != nil || !n.positional {
