@@ -11,6 +11,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -62,7 +63,7 @@ func copilotStored(env []string) string {
 }
 
 // copilotLine reads a line of a stored conversation.
-func copilotLine(s *storedSummary, line []byte) {
+func copilotLine(s *agentconn.Summary, line []byte) {
 	l := translate.DecodeLenient[struct {
 		Type string    `json:"type"`
 		At   time.Time `json:"timestamp"`
@@ -76,11 +77,11 @@ func copilotLine(s *storedSummary, line []byte) {
 	}](line)
 	switch l.Type {
 	case "session.start":
-		s.id, s.dir, s.created = cmp.Or(s.id, l.Data.Session), cmp.Or(s.dir, l.Data.Context.CWD), l.At
+		s.ID, s.Dir, s.Created = cmp.Or(s.ID, l.Data.Session), cmp.Or(s.Dir, l.Data.Context.CWD), l.At
 	case "user.message":
-		s.prompted(l.Data.Content)
+		s.Prompted(l.Data.Content)
 	case "assistant.message":
-		s.said(l.Data.Content)
+		s.Said(l.Data.Content)
 	}
 }
 
