@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,22 +103,26 @@ func (readable) ReadsFiles() {}
 // agent's file, and translates it like a replay of the agent.
 func (f readable) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		c, err := f.locate(ctx, ref)
-		if err != nil {
-			yield(event.Event{}, err)
-			return
-		}
-		evs, end, err := f.read(ctx, c.AgentSessionID, c.File)
-		if err != nil {
-			yield(event.Event{}, err)
-			return
-		}
-		for _, ev := range append(evs, end...) {
+		evs, err := f.whole(ctx, ref)
+		for _, ev := range evs {
 			if !yield(ev, nil) {
 				return
 			}
 		}
+		if err != nil {
+			yield(event.Event{}, err)
+		}
 	}
+}
+
+// whole returns all events of a conversation.
+func (f readable) whole(ctx context.Context, ref runnel.Conversation) ([]event.Event, error) {
+	c, err := f.locate(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	evs, end, err := f.read(ctx, c.AgentSessionID, c.File)
+	return append(evs, end...), err
 }
 
 // locate returns the conversation with its file.
@@ -206,11 +209,8 @@ func (f readable) Follow(ctx context.Context, ref runnel.Conversation) (runnel.F
 	if err != nil {
 		return nil, err
 	}
-	return &storedFollowing{files: f, id: c.AgentSessionID, file: c.File, found: time.Now(), given: make(map[string]int)}, nil
+	return &storedFollowing{given: map[string]int{}, file: agentconn.FollowFile(ctx, c, f.Find), id: c.AgentSessionID, files: f}, nil
 }
-
-// refind is how often the newest file of a followed conversation is looked up.
-const refind = 5 * time.Second
 
 // A storedFollowing translates a conversation again each time its file has
 // changed, and returns the events that it did not return before. A line of the
@@ -218,33 +218,25 @@ const refind = 5 * time.Second
 type storedFollowing struct {
 	files readable
 	id    string
-	file  string
-	found time.Time // when file was looked up
-	state os.FileInfo
+	file  agentconn.FollowedFile
 	given map[string]int // returned events
 	end   []event.Event  // of the last turn
 }
 
 // Next implements [runnel.Following].
 func (f *storedFollowing) Next(ctx context.Context) ([]event.Event, error) {
-	if time.Since(f.found) > refind {
-		f.found = time.Now()
-		if c, err := f.files.Find(ctx, f.id); err == nil {
-			f.file = c.File
-		}
-	}
-	st, err := os.Lstat(f.file)
+	changed, err := f.file.HasChanged()
 	if err != nil {
 		return nil, runnel.Fail(runnel.SessionNotFound, "the conversation's file is gone", err)
 	}
-	if f.state != nil && os.SameFile(st, f.state) && st.Size() == f.state.Size() && st.ModTime().Equal(f.state.ModTime()) {
+	if !changed {
 		return nil, nil
 	}
-	evs, end, err := f.files.read(ctx, f.id, f.file)
+	evs, end, err := f.files.read(ctx, f.id, f.file.Path)
 	if err != nil {
 		return nil, err
 	}
-	f.state, f.end = st, end
+	f.end = end
 	given := make(map[string]int)
 	evs = translate.NewEvents(evs, f.given, given)
 	f.given = given
