@@ -174,6 +174,7 @@ type Conn struct {
 
 	answering atomic.Bool  // a handler has begun to serve a request
 	public    atomic.Int32 // number of running requests without a credential
+	sender    *Sender      // nil unless a handler has asked for it
 
 	state state         // guarded by l.mu, like at
 	at    *list.Element // element in the list of its state
@@ -203,15 +204,15 @@ func (c *Conn) Close() error {
 // writes to requests that it cannot parse into errors in the form of the API.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.answering.Load() {
-		return c.Conn.Write(p)
+		return c.writeAll(p)
 	}
 	if answer, ok := inShape(p); ok {
-		if _, err := c.Conn.Write(answer); err != nil {
+		if _, err := c.writeAll(answer); err != nil {
 			return 0, err
 		}
 		return len(p), nil
 	}
-	return c.Conn.Write(p)
+	return c.writeAll(p)
 }
 
 // authenticated records that a credential was accepted on c.
@@ -222,6 +223,13 @@ func (c *Conn) authenticated() {
 		c.l.unlist(c)
 		c.state = busy
 	}
+}
+
+func (c *Conn) writeAll(p []byte) (int, error) {
+	if c.sender != nil {
+		return c.sender.write(p)
+	}
+	return c.Conn.Write(p)
 }
 
 // rest records whether c is idle. An idle connection waits for a request.
