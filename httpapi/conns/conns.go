@@ -202,17 +202,22 @@ func (c *Conn) Close() error {
 
 // Write implements [net.Conn]. It converts the responses that net/http itself
 // writes to requests that it cannot parse into errors in the form of the API.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) { return c.convert(p, c.writeAll) }
+
+// convert writes p with write. If no handler is serving a request and p is a
+// response that net/http itself has written, convert converts it.
+func (c *Conn) convert(p []byte, write func([]byte) (int, error)) (int, error) {
 	if c.answering.Load() {
-		return c.writeAll(p)
+		return write(p)
 	}
-	if answer, ok := inShape(p); ok {
-		if _, err := c.writeAll(answer); err != nil {
-			return 0, err
-		}
-		return len(p), nil
+	answer, ok := inShape(p)
+	if !ok {
+		return write(p)
 	}
-	return c.writeAll(p)
+	if _, err := write(answer); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // authenticated records that a credential was accepted on c.
