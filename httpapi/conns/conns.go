@@ -174,6 +174,7 @@ type Conn struct {
 
 	answering atomic.Bool  // a handler has begun to serve a request
 	public    atomic.Int32 // number of running requests without a credential
+	sender    *Sender      // nil unless a handler has asked for it
 
 	state state         // guarded by l.mu, like at
 	at    *list.Element // element in the list of its state
@@ -201,7 +202,7 @@ func (c *Conn) Close() error {
 
 // Write implements [net.Conn]. It converts the responses that net/http itself
 // writes to requests that it cannot parse into errors in the form of the API.
-func (c *Conn) Write(p []byte) (int, error) { return c.convert(p, c.Conn.Write) }
+func (c *Conn) Write(p []byte) (int, error) { return c.convert(p, c.writeAll) }
 
 // convert writes p with write. If no handler is serving a request and p is a
 // response that net/http itself has written, convert converts it.
@@ -227,6 +228,13 @@ func (c *Conn) authenticated() {
 		c.l.unlist(c)
 		c.state = busy
 	}
+}
+
+func (c *Conn) writeAll(p []byte) (int, error) {
+	if c.sender != nil {
+		return c.sender.write(p)
+	}
+	return c.Conn.Write(p)
 }
 
 // rest records whether c is idle. An idle connection waits for a request.
