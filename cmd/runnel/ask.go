@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,7 +56,7 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	defer settled.Stop()
 	select {
 	case <-ctx.Done():
-		return k.withdrawn(a)
+		return k.withdrawn(ctx, a)
 	case <-settled.C:
 	}
 	lines := k.typed.begin()
@@ -64,7 +65,7 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 		fmt.Fprintf(k.out, "Your choice, 1 to %d: ", len(a.Choices))
 		select {
 		case <-ctx.Done():
-			return k.withdrawn(a)
+			return k.withdrawn(ctx, a)
 		case line, ok := <-lines:
 			if !ok {
 				fmt.Fprintln(k.out, "\nNo answer: denied.")
@@ -77,9 +78,33 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	}
 }
 
-func (k *asker) withdrawn(a event.Approval) runnel.Decision {
-	fmt.Fprintln(k.out, "\nThe agent no longer needs an answer.")
+// withdrawn ends a question that needs no answer any more.
+func (k *asker) withdrawn(ctx context.Context, a event.Approval) runnel.Decision {
+	fmt.Fprintln(k.out, "\n"+whyOver(ctx, a))
 	return refusal(a)
+}
+
+// whyOver says why an approval needs no answer any more. ctx is the context
+// with which the approver was called.
+func whyOver(ctx context.Context, a event.Approval) string {
+	over, ok := errors.AsType[*errResolved](context.Cause(ctx))
+	if !ok || over.By != event.ByUser && over.By != event.ByPolicy {
+		return "The agent no longer needs an answer."
+	}
+	choice := over.Choice
+	for _, c := range a.Choices {
+		if c.ID == over.Choice {
+			choice = c.Label
+		}
+	}
+	who := "Answered elsewhere"
+	if over.By == event.ByPolicy {
+		who = "Decided without you"
+	}
+	if note := event.RuleNote(over.By, over.Rule); note != "" {
+		who += ", " + note
+	}
+	return who + ": " + oneLine(choice, event.MaxTitle) + "."
 }
 
 // typed reads the lines that a person types. It drops a line that arrives while

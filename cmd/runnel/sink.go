@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/universal"
 	"github.com/runnel-dev/runnel/upsert"
@@ -17,22 +16,24 @@ type sink interface {
 	close() error // after the last event
 }
 
-func (a *app) sink(f runFlags, p runnel.Provider, opt runnel.Options) (sink, error) {
+// outputFormats are the values of --output.
+var outputFormats = []string{"text", "events", "upserts", "universal"}
+
+// sink returns the sink for one of outputFormats. kind is the name of the agent
+// in the universal API. results reports whether universal events have the
+// arguments and outputs of tools.
+func (a *app) sink(f runFlags, kind string, results bool) sink {
 	switch f.output {
-	case "text":
-		v := newTextView(a, f.quiet, f.chats)
-		v.asks = f.ask
-		return v, nil
 	case "events":
-		return eventLines{a.encoder()}, nil
+		return eventLines{a.encoder()}
 	case "upserts":
-		return newUpsertLines(a.encoder()), nil
+		return newUpsertLines(a.encoder())
 	case "universal":
-		return &universalLines{enc: a.encoder(), stream: universal.Stream{
-			AgentKind: runnel.AgentKind(p), Results: opt.Extensions.Results(),
-		}}, nil
+		return &universalLines{enc: a.encoder(), stream: universal.Stream{AgentKind: kind, Results: results}}
 	}
-	return nil, usage("unknown output format %q; use text, events, upserts or universal", f.output)
+	v := newTextView(a, f.quiet, f.chats)
+	v.asks = f.ask
+	return v
 }
 
 // eventLines prints events unchanged.
