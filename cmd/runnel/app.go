@@ -67,7 +67,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	out := &output{w: a.out}
-	a.out = out
+	a.out, a.err = out, &diverted{usual: a.err}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -33,6 +33,10 @@ type asker struct {
 	settle time.Duration
 	seen   *seen // questions that the run has printed
 
+	// ask prepares the terminal for the question about an approval; the
+	// function that it returns ends that. Default: nothing.
+	ask func(id string) (answered func())
+
 	mu sync.Mutex // held while a question is on the screen
 }
 
@@ -50,6 +54,9 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	k.seen.wait(ctx, a.ID)
 	if ctx.Err() != nil {
 		return refusal(a)
+	}
+	if k.ask != nil {
+		defer k.ask(a.ID)()
 	}
 	fmt.Fprint(k.out, question(a))
 	settled := time.NewTimer(k.settle)
@@ -236,7 +243,7 @@ func question(a event.Approval) string {
 	}
 	if len(a.Arguments) > 0 {
 		var text bytes.Buffer
-		if json.Indent(&text, a.Arguments, "  ", "  ") != nil {
+		if json.Indent(&text, a.Arguments, "", "  ") != nil {
 			text.Reset()
 			text.Write(a.Arguments)
 		}

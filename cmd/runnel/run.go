@@ -200,6 +200,10 @@ func (a *app) runCommand() *cobra.Command {
 standard output and everything else to standard error, so a pipe receives only
 the answer. Without PROMPT, or with "-", the prompt is read from standard input.
 
+On a terminal, the command draws the turn while it happens: the text, each call
+of a tool in one row, diffs, the plan, and a summary at the end. NO_COLOR=1
+leaves out colours, and TERM=dumb or --quiet make the output plain.
+
 By default, every approval that the agent requests is denied. --ask asks you in
 this terminal instead. It ignores everything that you typed before an approval
 appeared and until half a second later, and it does not read from a pipe.
@@ -326,7 +330,7 @@ func (a *app) runLocally(cmd *cobra.Command, f runFlags, opt runnel.Options, tex
 	if others := listed(by); f.chats && others != "" {
 		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}
-	out := a.sink(f, runnel.AgentKind(p), opt.Extensions.Results())
+	out := a.sink(f, opt.Dir, runnel.AgentKind(p), opt.Extensions.Results())
 	out, opt.Approve = a.approver(f, out)
 	return a.runHere(ctx, p, opt, sources, text, out)
 }
@@ -339,6 +343,7 @@ func (a *app) runHere(ctx context.Context, p runnel.Provider, opt runnel.Options
 	}
 	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
 	if err != nil {
+		_ = out.close()
 		return failure(sources.Blame(err))
 	}
 	return a.drive(ctx, r, "stop the agent at once", sources.Blame, out)
@@ -359,7 +364,7 @@ func (a *app) runOnServer(ctx context.Context, l *serverLink, f runFlags, opt ru
 	if err != nil {
 		return failure(err)
 	}
-	out := a.sink(f, kind, results)
+	out := a.sink(f, opt.Dir, kind, results)
 	out, r.approve = a.approver(f, out)
 	return a.drive(ctx, r, "leave the turn to the server", func(err error) error { return err }, out)
 }
@@ -370,6 +375,9 @@ func (a *app) approver(f runFlags, out sink) (sink, runnel.Approver) {
 	switch {
 	case f.ask:
 		k := newAsker(a.in, a.err)
+		if v, ok := out.(*liveView); ok {
+			k.out, k.ask = fileOf(a.err), v.ask
+		}
 		return showing{out, k.seen}, k.approve
 	case f.answers:
 		s := newAnswers(a.in, a.stderrf)

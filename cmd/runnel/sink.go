@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/turnview"
 	"github.com/runnel-dev/runnel/universal"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -19,10 +20,17 @@ type sink interface {
 // outputFormats are the values of --output.
 var outputFormats = []string{"text", "events", "upserts", "universal"}
 
-// sink returns the sink for one of outputFormats. kind is the name of the agent
-// in the universal API. results reports whether universal events have the
-// arguments and outputs of tools.
-func (a *app) sink(f runFlags, kind string, results bool) sink {
+// Times for which a call runs before its row appears. Rows of short calls would
+// flicker. If the call needs an approval, the question shows more than its row.
+const (
+	holdRow      = 120 * time.Millisecond
+	holdAskedRow = 300 * time.Millisecond
+)
+
+// sink returns the sink for one of outputFormats. dir is the folder in which the
+// agent works. kind is the name of the agent in the universal API. results
+// reports whether universal events have the arguments and outputs of tools.
+func (a *app) sink(f runFlags, dir, kind string, results bool) sink {
 	switch f.output {
 	case "events":
 		return eventLines{a.encoder()}
@@ -30,6 +38,13 @@ func (a *app) sink(f runFlags, kind string, results bool) sink {
 		return newUpsertLines(a.encoder())
 	case "universal":
 		return &universalLines{enc: a.encoder(), stream: universal.Stream{AgentKind: kind, Results: results}}
+	}
+	if file := a.drawable(); file != nil && !f.quiet {
+		cfg := turnview.Config{Dir: dir, Verbose: f.chats, Hold: holdRow, Hint: "Ctrl-C cancels", Brief: true}
+		if f.ask {
+			cfg.Hold = holdAskedRow
+		}
+		return newLiveView(a, file, cfg)
 	}
 	v := newTextView(a, f.quiet, f.chats)
 	v.asks = f.ask
