@@ -225,6 +225,20 @@ func foldable(kind event.ToolKind) bool {
 	return kind == event.KindRead || kind == event.KindSearch
 }
 
+// DescribeApproval returns in one line what an approval is about. It is made
+// from the call that would run, and not from the agent's description of it.
+func DescribeApproval(a event.Approval, dir string) string {
+	if a.Kind != event.ApprovalTool {
+		return oneLine(a.Title, maxObject)
+	}
+	c := Call{Name: a.ToolName, Arguments: a.Arguments, Changes: a.Changes}
+	for _, ch := range a.Changes {
+		c.Locations = append(c.Locations, event.Location{Path: ch.Path})
+	}
+	verb, object := c.Describe(dir)
+	return strings.TrimSpace(verb + " " + object)
+}
+
 // describeFold returns what several reads and searches did.
 func describeFold(calls []*call, dir string) (what, names string) {
 	files := make(map[string]bool)

@@ -8,8 +8,21 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
-// reading is the maximum width of prose. Longer lines are hard to read.
+// reading is the maximum width of prose on a terminal. Longer lines are hard to
+// read.
 const reading = 100
+
+// Unlimited is the width of output that is no terminal: no line is broken or
+// cut.
+const Unlimited = 1 << 20
+
+// prosaic returns the width of prose.
+func prosaic(width int) int {
+	if width == Unlimited {
+		return width
+	}
+	return min(width, reading)
+}
 
 // prose is the text of a message while it grows. Lines that are complete are
 // taken once; the last line is shown until it is complete.
@@ -88,7 +101,7 @@ func (p *prose) toggle(row string) {
 // line returns a row of Markdown as lines of at most width cells. Code and
 // tables keep their lines, and the terminal breaks them.
 func (p *prose) line(row string, width int) []livescreen.Line {
-	width = min(width, reading)
+	width = prosaic(width)
 	switch {
 	case fenced.MatchString(row):
 		return []livescreen.Line{livescreen.Text(row, livescreen.Faint)}

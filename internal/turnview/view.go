@@ -15,6 +15,7 @@ type Config struct {
 	Styled  bool          // the terminal shows styles, so Markdown becomes styles
 	Verbose bool          // also shows reasoning and the output of calls
 	Prompts bool          // also shows the prompts
+	Times   bool          // shows the time above each prompt
 	Hold    time.Duration // how long a call runs before its row appears. Default: no time
 	Hint    string        // what the user can do while a turn runs
 	Brief   bool          // leaves out why a turn failed, because the program reports it
@@ -128,6 +129,11 @@ func (v *View) follow(ev event.Event) {
 // Frame returns the lines that are finished since the last frame, and the live
 // lines, for a terminal of this size.
 func (v *View) Frame(width, height int, now time.Time) (done, live []livescreen.Line) {
+	return v.Done(width), v.live(width, height, now)
+}
+
+// Done returns the lines that are finished since the last frame.
+func (v *View) Done(width int) (done []livescreen.Line) {
 	for _, b := range v.finished {
 		done = v.add(done, b, width)
 	}
@@ -135,7 +141,7 @@ func (v *View) Frame(width, height int, now time.Time) (done, live []livescreen.
 	if p := v.prose; p != nil {
 		done = v.add(done, block{kind: proseBlock, prose: p, lines: func(width int) []livescreen.Line { return p.take(width, false) }}, width)
 	}
-	return done, v.live(width, height, now)
+	return done
 }
 
 // add appends the lines of a block, after a blank line if a block of another
@@ -206,7 +212,7 @@ func (v *View) message(it event.Item) {
 	m, final := it.Final.(event.Message)
 	switch {
 	case final && m.Origin == event.OriginUser:
-		v.prompt(m)
+		v.prompt(m, it.UpdatedAt)
 		return
 	case it.ParentCallID != "":
 		if c := v.calls[it.ParentCallID]; c != nil {
@@ -215,7 +221,7 @@ func (v *View) message(it event.Item) {
 		return
 	case final && m.Origin == event.OriginSystem:
 		v.finish(proseBlock, func(width int) []livescreen.Line {
-			return paragraphs(m.Content, "", livescreen.Faint, min(width, reading))
+			return paragraphs(m.Content, "", livescreen.Faint, prosaic(width))
 		})
 		return
 	}
@@ -248,13 +254,17 @@ func (v *View) endProse() {
 	}
 }
 
-func (v *View) prompt(m event.Message) {
+func (v *View) prompt(m event.Message, at time.Time) {
 	if !v.cfg.Prompts {
 		return
 	}
 	v.endProse()
 	v.finish(promptBlock, func(width int) []livescreen.Line {
-		out := paragraphs(m.Content, "> ", livescreen.Bold, min(width, reading))
+		var out []livescreen.Line
+		if v.cfg.Times {
+			out = append(out, livescreen.Text(at.Local().Format(time.DateTime), livescreen.Faint))
+		}
+		out = append(out, paragraphs(m.Content, "> ", livescreen.Bold, prosaic(width))...)
 		for _, a := range m.Attachments {
 			out = append(out, livescreen.Text("  with "+oneLine(first(a.Name, a.MediaType), 200), livescreen.Faint).Cut(width))
 		}
@@ -273,7 +283,7 @@ func (v *View) reasoning(it event.Item) {
 	if v.cfg.Verbose && it.Status == event.ItemComplete {
 		v.endProse()
 		v.finish(proseBlock, func(width int) []livescreen.Line {
-			return paragraphs(it.Content, "  ", livescreen.Faint, min(width, reading))
+			return paragraphs(it.Content, "  ", livescreen.Faint, prosaic(width))
 		})
 	}
 }
