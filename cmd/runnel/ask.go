@@ -33,6 +33,8 @@ type asker struct {
 	settle time.Duration
 	seen   *seen // questions that the run has printed
 
+	unanswered string // what is printed at the end of the input
+
 	// ask prepares the terminal for the question about an approval; the
 	// function that it returns ends that. Default: nothing.
 	ask func(id string) (answered func())
@@ -41,7 +43,7 @@ type asker struct {
 }
 
 func newAsker(in io.Reader, out io.Writer) *asker {
-	k := &asker{out: out, typed: &typed{in: in}, settle: settleTime, seen: newSeen()}
+	k := &asker{out: out, typed: &typed{in: in}, settle: settleTime, seen: newSeen(), unanswered: "No answer: denied."}
 	go k.typed.read() // runs until the input or the process ends
 	return k
 }
@@ -75,7 +77,7 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 			return k.withdrawn(ctx, a)
 		case line, ok := <-lines:
 			if !ok {
-				fmt.Fprintln(k.out, "\nNo answer: denied.")
+				fmt.Fprintln(k.out, "\n"+k.unanswered)
 				return refusal(a)
 			}
 			if c, ok := chosen(a, line); ok {
@@ -91,9 +93,15 @@ func (k *asker) withdrawn(ctx context.Context, a event.Approval) runnel.Decision
 	return refusal(a)
 }
 
+// stillWaits is what a command prints that leaves an approval unanswered.
+const stillWaits = "The approval still waits for an answer."
+
 // whyOver says why an approval needs no answer any more. ctx is the context
 // with which the approver was called.
 func whyOver(ctx context.Context, a event.Approval) string {
+	if errors.Is(context.Cause(ctx), errLeft) {
+		return stillWaits
+	}
 	over, ok := errors.AsType[*errResolved](context.Cause(ctx))
 	if !ok || over.By != event.ByUser && over.By != event.ByPolicy {
 		return "The agent no longer needs an answer."

@@ -231,3 +231,35 @@ func TestPlainOutputWithoutACapableTerminal(t *testing.T) {
 		}
 	}
 }
+
+// A person attaches to a session, leaves its approval unanswered, and answers it
+// in a narrower terminal later.
+func TestAttachAnswersAtATerminal(t *testing.T) {
+	s := newScene(t)
+	s.serve(t)
+	var created struct{ SessionID string }
+	s.call(t, "POST", "/api/session/create", map[string]any{"cliType": "script", "projectDir": s.project}, &created)
+	s.call(t, "POST", "/api/session/"+created.SessionID+"/send", map[string]any{"content": "approve"}, nil)
+	attach := func(width int) *display {
+		d := show(t, s.command(t, "attach", created.SessionID[:13]), width, 40)
+		d.sees(t, `^> approve$`)
+		d.sees(t, `^Your choice, 1 to 4:$`)
+		return d
+	}
+	d := attach(80)
+	d.typeIn(t, "\x03")
+	text, code := d.end(t)
+	if code != exitOK || !strings.Contains(text, "\nThe approval still waits for an answer.") {
+		t.Errorf("exit %d, and the screen shows\n%s", code, text)
+	}
+	d = attach(40)
+	d.typeIn(t, "1\n")
+	text = d.sees(t, `^✓ Completed`)
+	if n := strings.Count(text, "rm -r build"); n != 1 || !strings.Contains(text, "\n$ ✓ · allowed by you") {
+		t.Errorf("the command is shown %d times, and the screen shows\n%s", n, text)
+	}
+	d.typeIn(t, "\x03")
+	if text, code := d.end(t); code != exitOK {
+		t.Errorf("exit %d, and the screen shows\n%s", code, text)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,23 @@ continues when the server restarts. -f needs the running server.`,
 				if err != nil {
 					return err
 				}
-				return a.printLog(cmd.Context(), s, row, f, since)
+				keep := allLines
+				if cmd.Flags().Changed("lines") {
+					keep = f.lines
+				}
+				cfg := turnview.Config{Dir: row.ProjectDir, Verbose: f.verbose, Prompts: true, Times: true, Hint: "Ctrl-C ends"}
+				l := sessionLog{app: a, session: row, since: since, printer: newLogPrinter(a, cfg, keep)}
+				remote, ok := s.(remoteSessions)
+				switch {
+				case !f.follow:
+					return errors.Join(l.history(cmd.Context(), s), l.printer.rest())
+				case !ok:
+					return errStartServer
+				}
+				if err := l.history(cmd.Context(), s); err != nil {
+					return err
+				}
+				return l.follow(cmd.Context(), remote.ad)
 			})
 		},
 	}
@@ -72,62 +89,91 @@ func (f logFlags) from(now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// printLog prints the history of a session, and with -f what follows.
-func (a *app) printLog(ctx context.Context, s sessions, row gateway.Status, f logFlags, since time.Time) error {
-	remote, ok := s.(remoteSessions)
-	if f.follow && !ok {
-		return errStartServer
-	}
-	p := newLogPrinter(a, turnview.Config{Dir: row.ProjectDir, Verbose: f.verbose, Prompts: true, Times: true}, f.lines)
-	last := int64(0)
-	for ev, err := range s.events(ctx, row) {
-		if err != nil {
-			return err
-		}
-		last = ev.Seq
-		if ev.At.Before(since) {
-			continue
-		}
-		if err := p.event(ev); err != nil {
-			return err
-		}
-	}
-	if err := p.flush(); err != nil || !f.follow {
-		return errors.Join(err, p.rest())
-	}
-	return a.followLog(ctx, remote.ad, row.SessionID, last, p)
+// A sessionLog prints the history of a session and what follows.
+type sessionLog struct {
+	*app
+	printer *logPrinter
+	session gateway.Status
+	since   time.Time // prints nothing that happened before
+	ask     bool      // asks about approvals in this terminal
+
+	last int64         // the position of the last event of the history
+	open []event.Event // approvals that wait at the end of the history
 }
 
-// followLog prints the events of a session after a position, until the user
-// interrupts it.
-func (a *app) followLog(ctx context.Context, ad *admin, session string, after int64, p *logPrinter) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended, ignore := firstEndSignal()
-	defer ignore()
-	stopped := make(chan struct{})
-	defer close(stopped)
-	go func() {
-		select {
-		case <-ended:
-			cancel()
-		case <-stopped:
-		}
-	}()
-	out := p.live(a)
-	l := &serverLink{ad: ad, say: a.stderrf}
-	for ev, err := range l.events(ctx, session, after) {
-		if ctx.Err() != nil {
-			break
-		}
+// history prints the history.
+func (l *sessionLog) history(ctx context.Context, s sessions) error {
+	for ev, err := range s.events(ctx, l.session) {
 		if err != nil {
-			return errors.Join(err, out.close())
+			return err
 		}
-		if err := out.event(ev); err != nil {
-			return errors.Join(err, out.close())
+		l.last = ev.Seq
+		l.wait(ev)
+		if ev.At.Before(l.since) {
+			continue
+		}
+		if err := l.printer.event(ev); err != nil {
+			return err
 		}
 	}
-	return out.close()
+	return l.printer.flush()
+}
+
+// wait applies an event to the approvals that wait.
+func (l *sessionLog) wait(ev event.Event) {
+	switch b := ev.Body.(type) {
+	case event.ApprovalRequested:
+		l.open = append(l.open, ev)
+	case event.ApprovalResolved:
+		l.open = slices.DeleteFunc(l.open, func(o event.Event) bool {
+			return o.Body.(event.ApprovalRequested).Approval.ID == b.ApprovalID
+		})
+	}
+	if event.Ends(ev.Body) {
+		l.open = slices.DeleteFunc(l.open, func(o event.Event) bool { return o.Turn == ev.Turn })
+	}
+}
+
+// follow prints the events after the history, until the user interrupts it.
+func (l *sessionLog) follow(ctx context.Context, ad *admin) error {
+	ctx, leave := untilInterrupted(ctx)
+	defer leave()
+	link := &serverLink{ad: ad, say: l.stderrf}
+	out := l.printer.live(l.app)
+	n := &answerer{serverLink: link, session: l.session.SessionID, optional: true}
+	note := func(event.Event) {}
+	if l.ask {
+		var k *asker
+		out, k = l.asks(out)
+		k.unanswered = stillWaits
+		n.approve = k.approve
+		note = func(ev event.Event) { n.note(ctx, ev) }
+		for _, ev := range l.open {
+			k.seen.note(ev.Body.(event.ApprovalRequested).Approval.ID)
+			note(ev)
+		}
+	}
+	err := l.print(ctx, link, out, note)
+	leave()
+	n.wait()
+	return errors.Join(err, out.close())
+}
+
+// print prints events until ctx ends. It calls note after it has printed one.
+func (l *sessionLog) print(ctx context.Context, link *serverLink, out sink, note func(event.Event)) error {
+	for ev, err := range link.events(ctx, l.session.SessionID, l.last) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := out.event(ev); err != nil {
+			return err
+		}
+		note(ev)
+	}
+	return nil
 }
 
 // A logPrinter prints the lines of a view.
@@ -136,9 +182,12 @@ type logPrinter struct {
 	screen *livescreen.Screen // nil if the output is no terminal
 	view   *turnview.View
 	width  int
-	keep   int               // the lines at the end that are printed. Default: all
+	keep   int               // how many of the last lines are printed, or allLines
 	kept   []livescreen.Line // at most keep lines, until flush
 }
+
+// allLines means that every line is printed.
+const allLines = -1
 
 func newLogPrinter(a *app, cfg turnview.Config, keep int) *logPrinter {
 	p := &logPrinter{out: a.out, width: turnview.Unlimited, keep: keep}
@@ -158,7 +207,7 @@ func (p *logPrinter) event(ev event.Event) error {
 
 // print prints lines, or keeps the last ones until flush.
 func (p *logPrinter) print(lines []livescreen.Line) error {
-	if p.keep > 0 {
+	if p.keep != allLines {
 		p.kept = append(p.kept, lines...)
 		if more := len(p.kept) - p.keep; more > 0 {
 			p.kept = append(p.kept[:0:0], p.kept[more:]...)
@@ -179,11 +228,11 @@ func (p *logPrinter) print(lines []livescreen.Line) error {
 // flush prints the lines that print has kept.
 func (p *logPrinter) flush() error {
 	lines := p.kept
-	p.keep, p.kept = 0, nil
+	p.keep, p.kept = allLines, nil
 	return p.print(lines)
 }
 
-// rest prints the state of a turn that still runs.
+// rest prints the state of a turn that still runs, after the end of the history.
 func (p *logPrinter) rest() error {
 	_, live := p.view.Frame(p.width, 1<<10, time.Now())
 	return p.print(live)

@@ -365,7 +365,7 @@ func (a *app) runOnServer(ctx context.Context, l *serverLink, f runFlags, opt ru
 		return failure(err)
 	}
 	out := a.sink(f, opt.Dir, kind, results)
-	out, r.approve = a.approver(f, out)
+	out, r.approvals.approve = a.approver(f, out)
 	return a.drive(ctx, r, "leave the turn to the server", func(err error) error { return err }, out)
 }
 
@@ -374,16 +374,22 @@ func (a *app) runOnServer(ctx context.Context, l *serverLink, f runFlags, opt ru
 func (a *app) approver(f runFlags, out sink) (sink, runnel.Approver) {
 	switch {
 	case f.ask:
-		k := newAsker(a.in, a.err)
-		if v, ok := out.(*liveView); ok {
-			k.out, k.ask = fileOf(a.err), v.ask
-		}
-		return showing{out, k.seen}, k.approve
+		out, k := a.asks(out)
+		return out, k.approve
 	case f.answers:
 		s := newAnswers(a.in, a.stderrf)
 		return announcing{out, s}, s.approve
 	}
 	return out, nil
+}
+
+// asks returns an asker at this terminal, and the sink that it needs.
+func (a *app) asks(out sink) (sink, *asker) {
+	k := newAsker(a.in, a.err)
+	if v, ok := out.(*liveView); ok {
+		k.out, k.ask = fileOf(a.err), v.ask
+	}
+	return showing{out, k.seen}, k
 }
 
 const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own approval, or change what you see of it. " +
