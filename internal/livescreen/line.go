@@ -52,17 +52,24 @@ func (l Line) String() string {
 	return b.String()
 }
 
-// append writes the line to b.
+// append writes the line to b. Neighbouring spans of one style share their
+// sequences.
 func (l Line) append(b *strings.Builder, colours bool) {
+	style := Plain
 	for _, s := range l {
-		if s.Text == "" {
-			continue
+		if colours && s.Text != "" && s.Style != style {
+			if style != Plain {
+				b.WriteString(reset)
+			}
+			if style = s.Style; int(style) >= len(sequences) {
+				style = Plain
+			}
+			b.WriteString(sequences[style])
 		}
-		if !colours || s.Style == Plain || int(s.Style) >= len(sequences) {
-			b.WriteString(s.Text)
-			continue
-		}
-		b.WriteString(sequences[s.Style] + s.Text + reset)
+		b.WriteString(s.Text)
+	}
+	if style != Plain {
+		b.WriteString(reset)
 	}
 }
 
