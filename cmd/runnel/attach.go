@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +59,7 @@ another prompt. 'runnel logs' prints a history in full.`,
 			if err := l.history(cmd.Context(), s); err != nil {
 				return err
 			}
-			a.stderrf("runnel: attached to %s: %s, %s. Ctrl-C leaves; the session goes on", cell(row.SessionID), cell(row.CLIType), cell(stateWord(row)))
+			l.hello = fmt.Sprintf("runnel: following %s in %s (%s); Ctrl-C leaves, and the session goes on", cell(row.CLIType), cell(row.ProjectDir), cell(stateWord(row)))
 			return l.follow(cmd.Context(), ad)
 		},
 	}

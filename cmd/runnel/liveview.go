@@ -23,6 +23,7 @@ const frameTime = 40 * time.Millisecond
 type liveView struct {
 	done func()        // gives standard error and the keyboard back
 	echo func(on bool) // shows what the user types, for a question; nil if that cannot be set
+	goes bool          // the turn goes on after close
 
 	mu     sync.Mutex // guards the rest
 	screen *livescreen.Screen
@@ -144,7 +145,11 @@ func (v *liveView) close() error {
 	v.over = true
 	v.timer.Stop()
 	now := time.Now()
-	v.view.Stop(now)
+	if v.goes {
+		v.view.Leave()
+	} else {
+		v.view.Stop(now)
+	}
 	v.paused = false
 	v.draw(now)
 	v.timer.Stop()

@@ -96,6 +96,7 @@ type sessionLog struct {
 	session gateway.Status
 	since   time.Time // prints nothing that happened before
 	ask     bool      // asks about approvals in this terminal
+	hello   string    // what follow says first. Default: nothing
 
 	last int64         // the position of the last event of the history
 	open []event.Event // approvals that wait at the end of the history
@@ -140,6 +141,9 @@ func (l *sessionLog) follow(ctx context.Context, ad *admin) error {
 	defer leave()
 	link := &serverLink{ad: ad, say: l.stderrf}
 	out := l.printer.live(l.app)
+	if l.hello != "" {
+		l.stderrf("%s", l.hello)
+	}
 	n := &answerer{serverLink: link, session: l.session.SessionID, optional: true}
 	note := func(event.Event) {}
 	if l.ask {
@@ -242,7 +246,7 @@ func (p *logPrinter) rest() error {
 func (p *logPrinter) live(a *app) sink {
 	if p.screen != nil {
 		v := newLiveView(a, fileOf(a.out), turnview.Config{})
-		v.view = p.view
+		v.view, v.goes = p.view, true
 		return v
 	}
 	return plainLog{p}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ list stays on the screen and is updated every two seconds, until Ctrl-C.`,
 				a.stderrf("No session runs; 'runnel sessions list' lists all.")
 				return nil
 			}
-			return sessionTable(rows, a.width() > 0, time.Now()).write(a.out, a.width())
+			return writeRunning(a.out, rows, a.width(), time.Now())
 		},
 	}
 	placeFlags(cmd.Flags())
@@ -80,20 +81,35 @@ func runningSessions(ctx context.Context, c config) ([]gateway.Status, error) {
 	return rows, err
 }
 
-// sessionTable returns the table of ps. With short, ids are shortened.
-func sessionTable(rows []gateway.Status, short bool, now time.Time) *table {
-	t := &table{columns: []column{{"ID", whole}, {"STATE", whole}, {"AGENT", cutEnd}, {"AGE", whole}, {"FOLDER", cutStart}, {"NOW", cutEnd}}}
+// tableWidth is the minimum width of a terminal for a table of sessions. A
+// narrower terminal shows each session in two lines.
+const tableWidth = 70
+
+// writeRunning prints the list of ps for a terminal of this width. A width of 0
+// means no limit; ids are then printed in full.
+func writeRunning(w io.Writer, rows []gateway.Status, width int, now time.Time) error {
 	var ids []string
 	for _, s := range rows {
 		ids = append(ids, s.SessionID)
 	}
-	if short {
+	if width > 0 {
 		ids = beginnings(ids)
 	}
+	if width > 0 && width < tableWidth {
+		var b strings.Builder
+		for i, s := range rows {
+			head := strings.Join([]string{cell(ids[i]), cell(stateWord(s)), turnview.Elapsed(now.Sub(s.CreatedAt)), ""}, "  ")
+			b.WriteString(head + livescreen.CutStart(cell(s.ProjectDir), width-cells(head)) + "\n")
+			b.WriteString(livescreen.CutText("  "+cell(s.CLIType)+": "+cell(activity(s, now)), width) + "\n")
+		}
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	t := &table{columns: []column{{"ID", whole}, {"STATE", whole}, {"AGENT", cutEnd}, {"AGE", whole}, {"FOLDER", cutStart}, {"NOW", cutEnd}}}
 	for i, s := range rows {
 		t.add(cell(ids[i]), cell(stateWord(s)), cell(s.CLIType), turnview.Elapsed(now.Sub(s.CreatedAt)), cell(s.ProjectDir), cell(activity(s, now)))
 	}
-	return t
+	return t.write(w, width)
 }
 
 // activity returns what a session waits for, or else its newest activity.
@@ -173,16 +189,13 @@ func watched(rows []gateway.Status, away bool, width int) (out []livescreen.Line
 		return []livescreen.Line{livescreen.Text("No session runs.", livescreen.Plain)}
 	}
 	var b strings.Builder
-	_ = sessionTable(rows, width != turnview.Unlimited, time.Now()).write(&b, width-1)
-	for i, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
-		style := livescreen.Plain
-		switch {
-		case i == 0:
-			style = livescreen.Faint
-		case rows[i-1].Activity == event.ActivityWaiting:
-			style = livescreen.Yellow
-		}
-		out = append(out, livescreen.Text(line, style))
+	limit := 0
+	if width != turnview.Unlimited {
+		limit = width - 1
+	}
+	_ = writeRunning(&b, rows, limit, time.Now()) // a strings.Builder takes everything
+	for line := range strings.Lines(b.String()) {
+		out = append(out, livescreen.Text(strings.TrimSuffix(line, "\n"), livescreen.Plain))
 	}
 	return out
 }

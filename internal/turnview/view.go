@@ -190,6 +190,14 @@ func (v *View) Stop(now time.Time) {
 	v.turn.open = false
 }
 
+// Leave finishes the text that grows, because the caller stops following a turn
+// that continues. It does not show the calls that run.
+func (v *View) Leave() {
+	v.running, v.fold = nil, nil
+	v.endProse()
+	v.turn.open = false
+}
+
 func (v *View) item(it event.Item, now time.Time) {
 	switch it.Type {
 	case event.TypeMessage:
