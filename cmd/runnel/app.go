@@ -155,6 +155,7 @@ Start with one of these commands:
 		a.serveCommand(), a.loginCommand(), a.runCommand(), a.psCommand(), a.attachCommand(), a.logsCommand(), a.agentsCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.searchCommand(), a.usageCommand(), a.retentionCommand(), a.tokenCommand(),
 		a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
+	a.completions(root)
 	return root
 }
 
