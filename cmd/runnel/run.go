@@ -217,7 +217,7 @@ waits for it and continues. --local runs the prompt without the server, as do
 ` + string(runnel.CapToolsResults) + `), which a server does not take.
 
 Ctrl-C cancels the turn. A second Ctrl-C stops the agent, or, if a server runs
-the turn, ends only this command.
+the turn, ends only this command; 'runnel attach' follows the turn again.
 
 With --answers, a program answers approvals. It reads them from standard output
 (--output events or upserts) and writes one line for each to standard input:
