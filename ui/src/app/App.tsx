@@ -12,6 +12,7 @@ import { Keys } from "./Keys";
 import { Login } from "./Login";
 import { loadAhead, part } from "./parts";
 import { SessionShape } from "./shapes";
+import { useTab } from "./tab";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
 const New = part(() => import("../sessions/New").then((m) => m.New));
@@ -39,6 +40,7 @@ function Inside() {
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
   const [keys, setKeys] = useState(false);
   useEffect(loadAhead, []);
+  useTab(route.at === "session" ? route.id : undefined);
   useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
   const showList = wide || (route.at === "list" && !nothing);
   return (

@@ -40,15 +40,6 @@ export function Session({ id, item }: { id: string; item?: string }) {
     return () => show(undefined);
   }, [id]);
 
-  useEffect(() => {
-    document.title = s
-      ? `${waiting.length ? "(!) " : ""}${plain(s.title, 60) || "Session"} · Runnel`
-      : "Runnel";
-    return () => {
-      document.title = "Runnel";
-    };
-  }, [s, waiting.length]);
-
   if (missing && !s)
     return (
       <main className="flex flex-1 items-center justify-center p-6 text-center">
