@@ -12,10 +12,13 @@ export default defineConfig({
   build: {
     target: "es2023",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    // Scripts import each other by relative addresses, because the server puts
-    // them into a folder with a new name at each start. Preloading would use
-    // addresses without that name.
-    modulePreload: false,
+    // The server puts the scripts into a folder with a new name at each start,
+    // and changes their addresses in index.html only. So only index.html
+    // preloads scripts; they import each other by relative addresses.
+    modulePreload: {
+      polyfill: false, // it would be an inline script, and no target browser needs it
+      resolveDependencies: (_script, files, { hostType }) => (hostType === "html" ? files : []),
+    },
     cssCodeSplit: false,
     assetsInlineLimit: 0, // no data: URLs, so that the content security policy stays narrow
     reportCompressedSize: false,

@@ -41,6 +41,39 @@ const preview: RequestListener = (req, res) => {
   res.end("<title>a preview</title>");
 };
 
+// A program that tries to get the requests of the page through a service worker.
+// The worker passes them on, so that nobody notices it.
+const thief: RequestListener = (req, res) => {
+  if (req.url === "/worker.js" || req.url === "/sw.js") {
+    res.setHeader("Content-Type", "text/javascript");
+    res.end(`
+      self.tried = false;
+      self.addEventListener("install", () => self.skipWaiting());
+      self.addEventListener("activate", (e) => e.waitUntil((async () => {
+        await self.clients.claim();
+        for (const page of await self.clients.matchAll({ type: "window", includeUncontrolled: true }))
+          if (new URL(page.url).pathname === "/") await page.navigate("/evil").catch(() => {});
+        self.tried = true;
+      })()));
+      self.addEventListener("fetch", (e) => e.waitUntil((async () => {
+        const { request } = e;
+        const text = request.method + " " + request.url + " " + JSON.stringify([...request.headers]);
+        await (await caches.open("stolen")).put("/stolen/" + crypto.randomUUID(), new Response(text));
+      })()));`);
+    return;
+  }
+  res.setHeader("Content-Type", "text/html");
+  res.end("<title>a preview</title>");
+};
+
+/** The requests that the worker of such a program has received. */
+const thefts = (page: Page) =>
+  page.evaluate(async () => {
+    const cache = await caches.open("stolen");
+    const found = await Promise.all((await cache.keys()).map((k) => cache.match(k)));
+    return Promise.all(found.map((r) => r?.text() ?? ""));
+  });
+
 describe.skipIf(skip)("the page's origin", () => {
   let server: Server;
   let browser: Browser;
@@ -181,6 +214,67 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     expect(await page.title()).not.toBe("mine");
+  });
+
+  // Browsers request the script of the page's worker again about once a day,
+  // without a word to the page.
+  it("sends nothing through a worker that took the place of its own", async () => {
+    const started = context.waitForEvent("serviceworker");
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await started;
+    await page.evaluate(() => Object.assign(window, { same: true }));
+    const cdp = await context.newCDPSession(page);
+    await cdp.send("ServiceWorker.enable");
+
+    await server.kill();
+    const squatters = await Promise.all(["127.0.0.1", "::1"].map((at) => squat(server.port, at, thief)));
+    onTestFinished(async () => {
+      await Promise.all(squatters.map(leave));
+    });
+    const scopes = await page.evaluate(async () =>
+      (await navigator.serviceWorker.getRegistrations()).map((r) => r.scope),
+    );
+    expect(scopes).toEqual([`${server.origin}/sw.js`]);
+    const stolen = context.waitForEvent("serviceworker");
+    await cdp.send("ServiceWorker.updateRegistration", { scopeURL: scopes[0] as string });
+    const rogue = await stolen;
+    await expect.poll(() => rogue.evaluate("tried")).toBe(true);
+    await Promise.all(squatters.splice(0).map(leave));
+    const restored = context.waitForEvent("serviceworker");
+    await server.start();
+    const id = await session(page, server, "text");
+    await page.goto(addressOf(server, id));
+    await page.locator("[data-row=end]").waitFor();
+    expect(await thefts(page)).toEqual([]);
+    expect(await (await restored).evaluate("typeof tried")).toBe("undefined");
+  });
+
+  it("logs nobody in through a worker of another program", async () => {
+    for (const script of ["/worker.js", "/sw.js"]) {
+      const { context } = await newContext(browser, server);
+      const page = await context.newPage();
+      await server.kill();
+      const squatter = await squat(server.port, "127.0.0.1", thief);
+      onTestFinished(() => leave(squatter));
+      await page.goto(`${server.origin}/preview`);
+      await page.evaluate(async (script) => {
+        await navigator.serviceWorker.register(script, { scope: "/" });
+        await navigator.serviceWorker.ready;
+      }, script);
+      await expect.poll(() => page.evaluate(() => Boolean(navigator.serviceWorker.controller))).toBe(true);
+      await leave(squatter);
+      await server.start();
+
+      await page.goto(server.link());
+      const controlled = () => page.evaluate(() => navigator.serviceWorker.controller?.scriptURL);
+      await expect.poll(controlled).toBe(undefined);
+      await page.goto(server.link());
+      await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+      expect(await controlled()).toBe(undefined);
+      expect((await thefts(page)).filter((t) => !t.startsWith("GET "))).toEqual([]);
+      await context.close();
+    }
   });
 
   it("is another one after `runnel login --new-origin`", async () => {

@@ -10,9 +10,12 @@ import { login } from "../wire/key";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
 import { Login } from "./Login";
+import { followNotices } from "./notify";
 import { loadAhead, part } from "./parts";
+import { renewPush } from "./push";
 import { SessionShape } from "./shapes";
 import { useTab } from "./tab";
+import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
 const New = part(() => import("../sessions/New").then((m) => m.New));
@@ -39,7 +42,14 @@ function Inside() {
   const wide = useWide();
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
   const [keys, setKeys] = useState(false);
+  const open = useStore((s) => s.link === "open");
   useEffect(loadAhead, []);
+  useEffect(followNotices, []);
+  useEffect(() => {
+    if (!open) return;
+    startWorker();
+    renewPush().catch(() => {}); // the dialog about notifications reports errors
+  }, [open]);
   useTab(route.at === "session" ? route.id : undefined);
   useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
   const showList = wide || (route.at === "list" && !nothing);
