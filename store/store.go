@@ -1,5 +1,6 @@
 // Package store defines the storage interfaces: the log of events, and the
-// catalogue of sessions, queued prompts, requests, credentials and rules.
+// catalogue of sessions, queued prompts, requests, credentials, their
+// subscriptions to notes, and rules.
 //
 // Packages store/sqlite and store/memory implement them. Package
 // store/storetest tests every implementation.
@@ -62,6 +63,7 @@ type Catalogue interface {
 
 	Requests
 	Rules
+	Pushes
 	Usages
 }
 

@@ -33,6 +33,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Queue", testQueue},
 		{"Tokens", testTokens},
 		{"Rules", testRules},
+		{"Push", testPush},
 		{"Requests", testRequests},
 		{"RequestsEnd", testRequestsEnd},
 		{"TurnLocations", testTurnLocations},

@@ -1,6 +1,7 @@
-import { Archive, Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { Archive, Bell, Moon, Plus, Sun, SunMoon } from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
+import { part } from "../app/parts";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { go } from "../model/routes";
 import { describeAsked } from "../model/rows";
@@ -12,6 +13,8 @@ import { Elsewhere } from "./Elsewhere";
 import { Found } from "./Found";
 import { groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
+
+const Notifications = part(() => import("../app/Notifications").then((m) => m.Notifications));
 
 let typed = ""; // into the search field; a phone shows the list again after a session
 
@@ -38,6 +41,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
+        <Notices />
         <button
           type="button"
           className="quiet"
@@ -180,6 +184,24 @@ function ListShape() {
         </div>
       ))}
     </div>
+  );
+}
+
+function Notices() {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <button
+        type="button"
+        className="quiet"
+        onClick={() => setOpen(true)}
+        aria-label="Notifications"
+        title="Notifications"
+      >
+        <Bell size={15} aria-hidden />
+      </button>
+      {open && <Notifications onClose={() => setOpen(false)} />}
+    </>
   );
 }
 

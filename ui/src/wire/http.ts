@@ -1,6 +1,8 @@
 // The Session API as functions. A response other than 2xx is thrown as an
 // ApiError with the server's own message, which is meant for users.
 
+import type { NoticeKind } from "../worker/messages";
+import { alone } from "./alone";
 import { ApiError } from "./error";
 import { keepLogin, keyChanges, login } from "./key";
 import {
@@ -19,7 +21,7 @@ import {
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
-
+import { type PushState, parsePush } from "./push";
 import type {
   Agent,
   Conversation,
@@ -79,6 +81,7 @@ async function request(
   headers: Record<string, string>,
   credentials: RequestCredentials,
 ): Promise<Response> {
+  alone();
   const file = typeof body === "object";
   if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
@@ -155,6 +158,13 @@ export const api = {
     keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
+  push: async (): Promise<PushState> => parsePush(await call("GET", "/api/push")),
+  subscribePush: async (
+    endpoint: string,
+    keys: { p256dh: string; auth: string },
+    kinds: NoticeKind[],
+  ): Promise<PushState> => parsePush(await post("/api/push", { endpoint, keys, kinds })),
+  unsubscribePush: async (): Promise<PushState> => parsePush(await call("DELETE", "/api/push")),
   agents: async (again = false): Promise<Agent[]> =>
     parseAgents(await call("GET", again ? "/api/agents?refresh=true" : "/api/agents")),
   /** Returns everything that the first view shows. */
