@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 )
 
 // Limits of attachments, in bytes and pixels. A value equal to a limit is
@@ -238,7 +239,7 @@ func (c Checker) folders() *folders {
 
 func (f *folder) open() (*os.Root, error) {
 	if f.root == nil && f.err == nil {
-		f.root, f.err = openRoot(os.OpenRoot, f.path)
+		f.root, f.err = nofollow.Root(f.path)
 	}
 	return f.root, f.err
 }

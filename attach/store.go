@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -73,7 +74,7 @@ func OpenStore(dir string) (*Store, error) {
 			return nil, err
 		}
 	}
-	root, err := openRoot(os.OpenRoot, dir)
+	root, err := nofollow.Root(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +337,7 @@ func (s *Store) locate(id string) (*os.Root, string, *refusal) {
 }
 
 // files returns the files of an upload. It fails at once if a pipe has replaced
-// the upload's folder: see openRoot.
+// the upload's folder: see [nofollow.Root].
 func (s *Store) files(id string) ([]fs.DirEntry, error) {
 	f, err := s.root.Open(id + string(filepath.Separator) + ".")
 	if err != nil {
