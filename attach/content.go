@@ -69,6 +69,17 @@ func matches(media string, data []byte) *refusal {
 	return nil
 }
 
+// ImageType returns the media type of an image that may be attached, judged by
+// its content. It decodes only the header of the image.
+func ImageType(data []byte) (media string, ok bool) {
+	for _, media := range []string{"image/png", "image/jpeg", "image/gif", "image/webp"} {
+		if matches(media, data) == nil {
+			return media, true
+		}
+	}
+	return "", false
+}
+
 func matchImage(name string, config func(io.Reader) (image.Config, error), data []byte) *refusal {
 	c, err := config(bytes.NewReader(data))
 	switch {
