@@ -2601,6 +2601,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**
@@ -3629,6 +3631,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**

@@ -3863,6 +3863,9 @@ type OptionsAnswer struct {
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
+
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
@@ -4775,6 +4778,9 @@ type SessionStatus struct {
 
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
+
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
 
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
