@@ -135,6 +135,9 @@ func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachmen
 	}
 	ext := strings.ToLower(filepath.Ext(rel))
 	media := mediaType(ext)
+	if media == "" && c.Uploads != nil && c.Uploads.IDOf(ref) != "" {
+		media = plainText
+	}
 	if media == "" {
 		return a, 0, refuse(badExtension, "the extension is not one of "+strings.Join(extensions(), " "))
 	}

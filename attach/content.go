@@ -12,7 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// extensions returns the file name extensions that may be attached.
+const plainText = "text/plain"
+
+// extensions returns the file name extensions that may be attached. An upload
+// may have any other extension, too, if it is text.
 func extensions() []string {
 	return []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".txt", ".md", ".csv"}
 }
@@ -32,7 +35,7 @@ func mediaType(ext string) string {
 	case ".pdf":
 		return "application/pdf"
 	case ".txt":
-		return "text/plain"
+		return plainText
 	case ".md":
 		return "text/markdown"
 	case ".csv":

@@ -11197,7 +11197,7 @@ export interface operations {
     upload: {
         parameters: {
             query: {
-                /** @description Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes. */
+                /** @description Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes. */
                 name: string;
             };
             header?: never;

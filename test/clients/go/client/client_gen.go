@@ -5915,7 +5915,7 @@ type SendPromptParams struct {
 
 // UploadParams defines parameters for Upload.
 type UploadParams struct {
-	// Name Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.
+	// Name Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes.
 	Name string `form:"name" json:"name"`
 }
 
