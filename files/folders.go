@@ -24,6 +24,7 @@ type Folders struct {
 	Path         string   `json:"path" doc:"Absolute path of the directory that was listed."`
 	Folders      []Folder `json:"folders" doc:"Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot."`
 	More         bool     `json:"more,omitempty" doc:"Whether more directories match."`
+	Suggested    string   `json:"suggested,omitempty" doc:"A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path."`
 	Repositories []Folder `json:"repositories,omitempty" doc:"Git repositories near the home directory, the ones that were used last first. Only if the request names no path."`
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"os"
 
 	"github.com/runnel-dev/runnel/files"
 )
@@ -34,9 +35,28 @@ func (f Files) OfFolder(dir string) (files.Project, error) {
 }
 
 // Folders lists directories in which a session could work; see
-// [files.Service.Folders].
+// [files.Service.Folders]. If path is empty, it also suggests one.
 func (f Files) Folders(ctx context.Context, path string) (files.Folders, error) {
-	return f.g.files.Folders(ctx, path)
+	out, err := f.g.files.Folders(ctx, path)
+	if err == nil && path == "" {
+		out.Suggested = f.suggested(out.Repositories)
+	}
+	return out, err
+}
+
+// suggested returns the directory for a first session, or "" if none is likely.
+func (f Files) suggested(repositories []files.Folder) string {
+	if dir, err := os.Getwd(); err == nil {
+		if real, err := f.g.opener.projects.check(dir); err == nil {
+			return real
+		}
+	}
+	for _, r := range repositories {
+		if _, err := f.g.opener.projects.check(r.Path); err == nil {
+			return r.Path
+		}
+	}
+	return ""
 }
 
 // newFiles returns the service that reads the files of projects. It removes the

@@ -148,6 +148,35 @@ func TestFilesOfOtherProjectsAreIsolated(t *testing.T) {
 	}
 }
 
+func TestFoldersSuggestWhereASessionCanStart(t *testing.T) {
+	real := func(dir string) string {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return real
+	}
+	home, here := real(t.TempDir()), real(t.TempDir())
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	for _, dir := range []string{"data", "code/app/.git"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rg := newRig(t, func(_ *Config, g *gateway.Config) { g.DataDir = filepath.Join(home, "data") })
+	for dir, want := range map[string]string{here: here, home: filepath.Join(home, "code", "app"), "/": filepath.Join(home, "code", "app")} {
+		t.Chdir(dir)
+		got := call[files.Folders](rg, "GET", "/api/folders", "", 200)
+		if got.Suggested != want || got.Home != home || len(got.Repositories) != 1 {
+			t.Errorf("in %s: got %+v, want %s", dir, got, want)
+		}
+	}
+	if got := call[files.Folders](rg, "GET", "/api/folders?path=~/", "", 200); got.Suggested != "" || len(got.Folders) != 1 {
+		t.Errorf("with a path: got %+v", got)
+	}
+}
+
 func TestDataDirectoryIsNeverListed(t *testing.T) {
 	data, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

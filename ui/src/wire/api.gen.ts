@@ -1953,6 +1953,8 @@ export interface components {
             path: string;
             /** @description Git repositories near the home directory, the ones that were used last first. Only if the request names no path. */
             repositories?: components["schemas"]["Folder"][];
+            /** @description A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path. */
+            suggested?: string;
         };
         ForkAnswer: {
             /** @description Kind of agent. */

@@ -3120,6 +3120,9 @@ type Folders struct {
 
 	// Repositories Git repositories near the home directory, the ones that were used last first. Only if the request names no path.
 	Repositories *[]Folder `json:"repositories,omitempty"`
+
+	// Suggested A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path.
+	Suggested *string `json:"suggested,omitempty"`
 }
 
 // ForkAnswer defines model for ForkAnswer.
