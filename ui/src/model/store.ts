@@ -207,14 +207,15 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists omit the settings that the agent offers, its files and the resolved
-// options, so the known ones are kept.
+// Lists omit the settings and commands that the agent offers, its files and the
+// resolved options, so the known ones are kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {
     ...s,
     config: s.config ?? old?.config,
     files: s.files ?? old?.files,
+    commands: s.commands ?? old?.commands,
     resolved: s.resolved ?? old?.resolved,
   });
 }
