@@ -3,9 +3,8 @@ import { type ReactNode, useEffect, useState } from "react";
 import { go, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
-import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
-import { New } from "../sessions/New";
+import { Start } from "../sessions/Start";
 import { plain } from "../text/visible";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
@@ -26,7 +25,7 @@ function Inside() {
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
   const [keys, setKeys] = useState(false);
   useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
-  const showList = wide || (route.at === "list" && !nothing);
+  const showList = wide || route.at === "list";
   return (
     <div className="flex h-dvh flex-col">
       <LinkBar />
@@ -40,10 +39,8 @@ function Inside() {
           <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
             {route.at === "session" ? (
               <Session key={route.id} id={route.id} item={route.item} />
-            ) : route.at === "new" || nothing ? (
-              <New first={nothing} />
             ) : (
-              <Home />
+              <Start first={nothing} write={route.at === "new"} />
             )}
           </div>
         )}
