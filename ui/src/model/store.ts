@@ -420,11 +420,15 @@ function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }
 
-/** Runs the action of a button; an error is shown at the foot of the page. */
+/**
+ * Runs the action of a button; an error is shown at the foot of the page. Success
+ * removes the error that was shown when the action began.
+ */
 export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
+  const before = get().problem;
   try {
     await f();
-    complain(undefined);
+    if (get().problem === before) complain(undefined);
     return true;
   } catch (e) {
     failed(e);
