@@ -124,7 +124,9 @@ describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, opti
     await page.getByRole("button", { name: /^Folder: / }).click();
     const folder = page.getByRole("combobox", { name: "Folder" });
     const above = dirname(server.project);
-    await folder.fill(`${above}/gre`);
+    if (phone) await folder.tap();
+    else await expect.poll(() => folder.evaluate((el) => el === document.activeElement)).toBe(true);
+    await page.keyboard.insertText(`${above}/gre`);
     await page.getByRole("dialog", { name: "Folder" }).getByRole("option").first().waitFor();
     await good("folder");
     await folder.press("Tab");

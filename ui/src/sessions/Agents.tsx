@@ -97,7 +97,14 @@ function AgentRow({
     <div className={`px-3 py-2 ${checked ? "bg-tint" : ""}`} data-agent={a.cliType} data-state={state}>
       {onChoose ? (
         <label className="flex min-h-7 cursor-pointer flex-wrap items-center gap-x-3 [@media(pointer:coarse)]:min-h-11">
-          <input type="radio" name={name} checked={checked} onChange={onChoose} className="accent-accent" />
+          <input
+            type="radio"
+            name={name}
+            checked={checked}
+            onChange={onChoose}
+            data-focus={checked || undefined}
+            className="accent-accent"
+          />
           {title}
         </label>
       ) : (

@@ -145,7 +145,8 @@ export function FolderPicker({
           autoComplete="off"
           autoCapitalize="off"
           spellCheck={false}
-          autoFocus
+          // On a phone, the keyboard would cover the list.
+          data-focus={matchMedia("(pointer: coarse)").matches ? undefined : true}
           value={text}
           onChange={(e) => write(e.target.value)}
           onKeyDown={key}
