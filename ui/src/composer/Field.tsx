@@ -102,6 +102,11 @@ export function Field({
     onEnter();
   };
 
+  // isWritten returns whether the text has the whole suggestion already, so that
+  // Enter sends the prompt.
+  const isWritten = (s: Suggestion) =>
+    s.kind === "file" ? !s.folder && s.path === token?.query : s.command.name === token?.query;
+
   // keyOfList handles the keys of the open list, and returns whether e is one.
   const keyOfList = (e: ReactKey) => {
     const n = found.list.length;
@@ -111,7 +116,8 @@ export function Field({
       e.stopPropagation(); // it does not stop the turn
     } else if (e.key === "ArrowDown" && n > 0) setChosen((active + 1) % n);
     else if (e.key === "ArrowUp" && n > 0) setChosen((active - 1 + n) % n);
-    else if ((e.key === "Enter" || e.key === "Tab") && !e.shiftKey && s) pick(s);
+    else if (e.key === "Tab" && !e.shiftKey && s) pick(s);
+    else if (e.key === "Enter" && !e.shiftKey && s && !isWritten(s)) pick(s);
     else return false;
     return true;
   };
