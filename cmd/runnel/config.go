@@ -79,6 +79,11 @@ const (
 // placeFlags adds the settings that locate a server.
 func placeFlags(fl *pflag.FlagSet) {
 	fl.String("config", "", "configuration `FILE`, in YAML; default: "+shown(defaultConfig()))
+	serverFlags(fl)
+}
+
+// serverFlags adds the settings that locate a server, apart from --config.
+func serverFlags(fl *pflag.FlagSet) {
 	fl.String("data", defaultData(), "data `DIR`, which contains everything that runnel stores")
 	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, or \"off\" for no socket, in which case commands use RUNNEL_URL and RUNNEL_TOKEN; default: api.sock in the data directory")
 }
@@ -263,10 +268,13 @@ func wholePaths(key string, paths []string) ([]string, error) {
 // memory as a working agent.
 const maxPrewarm = 20
 
+// errNoData means that there is no data directory.
+var errNoData = usage("there is no home directory; set the data directory with --data")
+
 func (c *config) check() error {
 	switch {
 	case c.Data == "":
-		return usage("there is no home directory; set the data directory with --data")
+		return errNoData
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return usage("--tls-cert and --tls-key must be given together")
 	case c.Prewarm < 0 || c.Prewarm > maxPrewarm:

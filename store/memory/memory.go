@@ -78,12 +78,12 @@ func (c *Catalogue) Report(_ context.Context, session string) (store.Report, err
 }
 
 // SessionsByAgent implements [store.Catalogue].
-func (c *Catalogue) SessionsByAgent(_ context.Context, cliType, agentSessionID string) ([]store.Session, error) {
+func (c *Catalogue) SessionsByAgent(_ context.Context, cliType string, agentSessionIDs ...string) ([]store.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []store.Session
 	for _, s := range c.sessions {
-		if agentSessionID != "" && s.CLIType == cliType && s.AgentSessionID == agentSessionID {
+		if s.AgentSessionID != "" && s.CLIType == cliType && slices.Contains(agentSessionIDs, s.AgentSessionID) {
 			found = append(found, s)
 		}
 	}

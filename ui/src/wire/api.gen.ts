@@ -1611,6 +1611,8 @@ export interface components {
         DecideRequest: {
             /** @description The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments. */
             argumentsDigest?: string;
+            /** @description true: the client denies without having asked a person. The answer is then recorded as by policy instead of by user. Only for a choice that denies. */
+            automatic?: boolean;
             /** @description Id of one of the approval's choices. */
             choice: string;
             /** @description Reason for a denial, passed on to the agent. */
@@ -3368,6 +3370,8 @@ export interface components {
             approvalId: string;
             /** @description The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments. */
             argumentsDigest?: string;
+            /** @description true: the client denies without having asked a person. The answer is then recorded as by policy instead of by user. Only for a choice that denies. */
+            automatic?: boolean;
             /** @description Id of one of the approval's choices. */
             choice: string;
             /** @description Reason for a denial, passed on to the agent. */

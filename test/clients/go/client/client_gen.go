@@ -2746,6 +2746,9 @@ type DecideRequest struct {
 	// ArgumentsDigest The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments.
 	ArgumentsDigest *string `json:"argumentsDigest,omitempty"`
 
+	// Automatic true: the client denies without having asked a person. The answer is then recorded as by policy instead of by user. Only for a choice that denies.
+	Automatic *bool `json:"automatic,omitempty"`
+
 	// Choice Id of one of the approval's choices.
 	Choice string `json:"choice"`
 
