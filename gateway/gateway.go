@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/once"
@@ -135,6 +136,7 @@ type Gateway struct {
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
+	files    *files.Service
 	stored   *conversations.Index // nil if Config.Conversations is not set
 
 	checkpoints *checkpoints
@@ -197,7 +199,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
-	g.stored = openConversations(cfg)
+	g.stored, g.files = openConversations(cfg), newFiles(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {

@@ -127,7 +127,7 @@ func (r *roster) row(ctx context.Context, rec store.Session) (Status, error) {
 // rowOf returns the status of an open session for a list.
 func rowOf(e *entry) Status {
 	st := e.status()
-	st.Config, st.Files, st.Resolved = nil, nil, nil // omitted from lists because they are long
+	st.Config, st.Files, st.Commands, st.Resolved = nil, nil, nil, nil // omitted from lists because they are long
 	return st
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/profile"
@@ -50,6 +51,8 @@ func enums() map[reflect.Type][]any {
 	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
 	enum(out, gateway.CaptureSize, gateway.CaptureDisk, gateway.CaptureFailed)
 	enum(out, push.Kinds()...)
+	enum(out, files.KindFile, files.KindFolder, files.KindLink, files.KindOther)
+	enum(out, files.ContentText, files.ContentImage, files.ContentBinary)
 	enum(out, reply.Codes()...)
 	return out
 }

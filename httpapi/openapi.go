@@ -65,7 +65,7 @@ func Document() ([]byte, error) {
 // called.
 func documented() []route {
 	sessions, streams := new(sessions), new(stream.Streams)
-	return apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
+	return apiRoutes(sessions, new(profiles), new(rulebook), new(fileRoutes), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
 }
 
 // describe makes the OpenAPI document from a list of routes. It fails if types
@@ -113,6 +113,7 @@ func tags() []*huma.Tag {
 		{Name: tagStreams, Description: "Follow and read the events of a session."},
 		{Name: tagProfiles, Description: "Read the profiles, which are named sets of options for sessions."},
 		{Name: tagRules, Description: "Manage the stored rules that answer approvals."},
+		{Name: tagFiles, Description: "Find and read the files of a project, and choose its directory."},
 		{Name: tagHarness, Description: "A second API to the same sessions, in which the response to a prompt is the stream of its turn."},
 		{Name: tagAccount, Description: "Log in and manage credentials."},
 		{Name: tagServer, Description: "Get metrics and descriptions of the server."},
@@ -125,6 +126,7 @@ const (
 	tagStreams  = "streams"
 	tagProfiles = "profiles"
 	tagRules    = "rules"
+	tagFiles    = "files"
 	tagHarness  = "harness"
 	tagAccount  = "credentials"
 	tagServer   = "server"

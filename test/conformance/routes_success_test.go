@@ -131,6 +131,30 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		return r.do(t, http.MethodDelete, "/api/push", nil)
 	},
 
+	"completeFiles": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/files?query=a&limit=5")
+	},
+	"completeProjectFiles": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/files?query=a&projectDir="+url.QueryEscape(r.project))
+	},
+	"listFolder": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/folder?path=src")
+	},
+	"readFile": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/file?path=src/a.txt&from=1&to=1")
+	},
+	"readImage": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "a.gif", "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
+		return r.get(t, "/api/session/"+r.ended+"/image?path=a.gif")
+	},
+	"listFolders": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/folders?path="+url.QueryEscape(r.project+"/"))
+	},
+
 	"upload": func(t *testing.T, r *routes) answer {
 		return r.with("Content-Type", "application/octet-stream").post(t, "/api/uploads?name=a.txt", "text")
 	},
@@ -236,7 +260,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode", "previewRetention", "applyRetention"} {
+	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")
@@ -250,6 +274,9 @@ func boundAnswers() map[string]boundAnswer {
 			bound.post(t, op.path, body(r)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
 		}}
 	}
+	all["completeProjectFiles"] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
+		bound.get(t, op.path+"?projectDir="+url.QueryEscape(r.project)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
+	}}
 	all["importSession"] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
 		_, path, body := r.request(op, r.ended)
 		bound.with("Content-Type", "application/octet-stream").do(t, op.method, path, body).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")

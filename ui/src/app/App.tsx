@@ -3,7 +3,6 @@ import { type ReactNode, useEffect, useState } from "react";
 import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
-import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
 import { plain } from "../text/visible";
 import { login } from "../wire/key";
@@ -18,7 +17,7 @@ import { useTab } from "./tab";
 import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
-const New = part(() => import("../sessions/New").then((m) => m.New));
+const Start = part(() => import("../sessions/Start").then((m) => m.Start));
 
 /**
  * Loads the script of the first view while the page is still starting. It comes
@@ -26,7 +25,7 @@ const New = part(() => import("../sessions/New").then((m) => m.New));
  */
 export function prepare(route: Route) {
   if (route.at === "session") Session.ahead(true);
-  if (route.at === "new") New.ahead(true);
+  else Start.ahead(true);
 }
 
 export function App() {
@@ -52,7 +51,7 @@ function Inside() {
   }, [open]);
   useTab(route.at === "session" ? route.id : undefined);
   useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
-  const showList = wide || (route.at === "list" && !nothing);
+  const showList = wide || route.at === "list";
   return (
     <div className="flex h-dvh flex-col">
       <LinkBar />
@@ -66,10 +65,8 @@ function Inside() {
           <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
             {route.at === "session" ? (
               <Session key={route.id} id={route.id} item={route.item} />
-            ) : route.at === "new" || nothing ? (
-              <New first={nothing} />
             ) : (
-              <Home />
+              <Start first={nothing} write={route.at === "new"} />
             )}
           </div>
         )}

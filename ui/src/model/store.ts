@@ -212,14 +212,15 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists omit the settings that the agent offers, its files and the resolved
-// options, so the known ones are kept.
+// Lists omit the settings and commands that the agent offers, its files and the
+// resolved options, so the known ones are kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {
     ...s,
     config: s.config ?? old?.config,
     files: s.files ?? old?.files,
+    commands: s.commands ?? old?.commands,
     resolved: s.resolved ?? old?.resolved,
   });
 }
@@ -424,11 +425,15 @@ function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }
 
-/** Runs the action of a button; an error is shown at the foot of the page. */
+/**
+ * Runs the action of a button; an error is shown at the foot of the page. Success
+ * removes the error that was shown when the action began.
+ */
 export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
+  const before = get().problem;
   try {
     await f();
-    complain(undefined);
+    if (get().problem === before) complain(undefined);
     return true;
   } catch (e) {
     failed(e);

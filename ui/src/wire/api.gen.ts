@@ -44,6 +44,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a path in a directory
+         * @description Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+         */
+        get: operations["completeProjectFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/folders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List directories of the server's machine
+         * @description Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+         */
+        get: operations["listFolders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/harness/interrupt": {
         parameters: {
             query?: never;
@@ -732,6 +772,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a file of a session's project
+         * @description Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+         */
+        get: operations["readFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a path in a session's project
+         * @description Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+         */
+        get: operations["completeFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/folder": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a folder of a session's project
+         * @description Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+         */
+        get: operations["listFolder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/fork": {
         parameters: {
             query?: never;
@@ -746,6 +846,26 @@ export interface paths {
          * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
          */
         post: operations["forkSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an image of a session's project
+         * @description Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+         */
+        get: operations["readImage"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1401,6 +1521,23 @@ export interface components {
             turnId: string;
             usage?: components["schemas"]["Usage"];
         };
+        CompletedPath: {
+            /**
+             * @description What the path leads to.
+             * @enum {string}
+             */
+            kind: "file" | "folder";
+            /** @description Path from the project's directory, with / between its elements. */
+            path: string;
+            /** @description Positions of the query's characters in the path, in Unicode characters from 0. Absent if there is no query. */
+            positions?: number[];
+        };
+        Completion: {
+            /** @description The files and folders that match best, the best first. */
+            files: components["schemas"]["CompletedPath"][];
+            /** @description Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files. */
+            partial?: boolean;
+        };
         ConfigChoice: {
             /** @description Description for people. */
             description?: string;
@@ -1430,6 +1567,11 @@ export interface components {
             /** @description Current value. */
             value: string;
         };
+        /**
+         * @description What a file contains, judged by its bytes.
+         * @enum {string}
+         */
+        ContentKind: "text" | "image" | "binary";
         Conversation: {
             /** @description The agent's own id of the conversation. cliType:agentSessionId is accepted in place of a session id; POST /api/session/{id}/load makes the conversation a session. */
             agentSessionId: string;
@@ -1562,6 +1704,11 @@ export interface components {
         };
         /** @description An entry of a session's history, with the type and the payload of the corresponding live message. */
         Entry: components["schemas"]["SessionAppendEntry"] | components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
+        /**
+         * @description What an entry of a directory is. link: a symbolic link, which is not followed. other: a pipe, a socket or a device.
+         * @enum {string}
+         */
+        EntryKind: "file" | "folder" | "link" | "other";
         Error: {
             error: components["schemas"]["Problem"];
         };
@@ -1778,8 +1925,67 @@ export interface components {
             /** @description The error, for people. It contains no secrets. */
             message: string;
         };
+        File: {
+            /** @description What the file contains, judged by its bytes. image: a PNG, JPEG, GIF or WebP image. */
+            content: components["schemas"]["ContentKind"];
+            /** @description Whether text ends before the last selected line, because it has reached 1 MiB or 5,000 lines. */
+            cut?: boolean;
+            /**
+             * Format: int64
+             * @description Number of the first line in text, from 1. Absent if text is absent or empty.
+             */
+            from?: number;
+            /**
+             * Format: int64
+             * @description Number of lines in the file.
+             */
+            lines?: number;
+            /** @description Media type of an image. */
+            mediaType?: string;
+            /**
+             * Format: date-time
+             * @description When the file was last changed.
+             */
+            modifiedAt: string;
+            /** @description Path from the project's directory, with / between its elements. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
+            size: number;
+            /** @description The selected lines of a text, with their line ends. Bytes that are not UTF-8 are replaced by U+FFFD, and known secrets by a mark. Content from a project is untrusted: show it as data. */
+            text?: string;
+            /**
+             * Format: int64
+             * @description Number of the last line in text.
+             */
+            to?: number;
+        };
         /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
+        Folder: {
+            /** @description Whether the directory is the root of a git repository. */
+            git?: boolean;
+            /** @description Name of the directory in the one above. */
+            name: string;
+            /** @description Absolute path. */
+            path: string;
+        };
+        Folders: {
+            /** @description Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot. */
+            folders: components["schemas"]["Folder"][];
+            /** @description Home directory of the server's user. */
+            home?: string;
+            /** @description Whether more directories match. */
+            more?: boolean;
+            /** @description Absolute path of the directory that was listed. */
+            path: string;
+            /** @description Git repositories near the home directory, the ones that were used last first. Only if the request names no path. */
+            repositories?: components["schemas"]["Folder"][];
+            /** @description A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path. */
+            suggested?: string;
+        };
         ForkAnswer: {
             /** @description Kind of agent. */
             cliType: string;
@@ -2139,6 +2345,32 @@ export interface components {
             /** @description The sessions, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
         };
+        ListedEntry: {
+            /** @description Whether git ignores the entry. */
+            ignored?: boolean;
+            /** @description What the entry is. */
+            kind: components["schemas"]["EntryKind"];
+            /**
+             * Format: date-time
+             * @description When the entry was last changed.
+             */
+            modifiedAt: string;
+            /** @description Name of the entry in the folder. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Size of a file, in bytes.
+             */
+            size?: number;
+        };
+        Listing: {
+            /** @description What the folder contains: folders first, then by name. Files that usually hold secrets are left out. */
+            entries: components["schemas"]["ListedEntry"][];
+            /** @description Whether the folder contains more than the 2,000 entries that are listed. */
+            more?: boolean;
+            /** @description Path of the folder from the project's directory. Empty: the project's directory itself. */
+            path: string;
+        };
         LoadRequest: {
             /** @description Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false. */
             takeOver?: boolean;
@@ -2406,6 +2638,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**
@@ -3457,6 +3691,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**
@@ -4517,6 +4753,213 @@ export interface operations {
             };
             /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    completeProjectFiles: {
+        parameters: {
+            query: {
+                /** @description Absolute path of a directory in which a session could start. */
+                projectDir: string;
+                /** @description Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top. */
+                query?: string;
+                /** @description Maximum number of paths, at most 200. Default: 50. */
+                limit?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Completion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listFolders: {
+        parameters: {
+            query?: {
+                /** @description Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it. */
+                path?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Folders"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: INVALID_REQUEST */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9146,6 +9589,348 @@ export interface operations {
             };
         };
     };
+    readFile: {
+        parameters: {
+            query: {
+                /** @description Path from the project's directory, with / between its elements. */
+                path: string;
+                /** @description Number of the first line. Default: 1. */
+                from?: number;
+                /** @description Number of the last line. Default: the last line of the file. The response has at most 5,000 lines and 1 MiB. */
+                to?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    completeFiles: {
+        parameters: {
+            query?: {
+                /** @description Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top. */
+                query?: string;
+                /** @description Maximum number of paths, at most 200. Default: 50. */
+                limit?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Completion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listFolder: {
+        parameters: {
+            query?: {
+                /** @description Path of the folder from the project's directory, with / between its elements. Default: the project's directory. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Listing"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     forkSession: {
         parameters: {
             query?: never;
@@ -9297,6 +10082,127 @@ export interface operations {
             };
             /** @description Gateway Timeout: TIMEOUT */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    readImage: {
+        parameters: {
+            query: {
+                /** @description Path from the project's directory, with / between its elements. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/gif": string;
+                    "image/jpeg": string;
+                    "image/png": string;
+                    "image/webp": string;
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10637,7 +11543,7 @@ export interface operations {
     upload: {
         parameters: {
             query: {
-                /** @description Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes. */
+                /** @description Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes. */
                 name: string;
             };
             header?: never;

@@ -4,6 +4,7 @@
 import type { NoticeKind } from "../worker/messages";
 import { alone } from "./alone";
 import { ApiError } from "./error";
+import { parseCompletion, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
 import {
   type ItemsPage,
@@ -24,8 +25,10 @@ import { proof } from "./proof";
 import { type PushState, parsePush } from "./push";
 import type {
   Agent,
+  Completion,
   Conversation,
   ConversationPage,
+  Folders,
   Options,
   Profile,
   Project,
@@ -48,8 +51,13 @@ type Method = "GET" | "POST" | "DELETE";
  * Sends a request with this browser's login, after the server has proved its
  * identity.
  */
-async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
-  const res = await authorized(method, path, body);
+async function call(
+  method: Method,
+  path: string,
+  body?: string | Blob,
+  headers: Record<string, string> = {},
+): Promise<unknown> {
+  const res = await authorized(method, path, body, headers);
   const text = await res.text();
   try {
     return text === "" ? {} : parseJSON(text);
@@ -58,11 +66,22 @@ async function call(method: Method, path: string, body?: string | Blob): Promise
   }
 }
 
-async function authorized(method: Method, path: string, body?: string | Blob): Promise<Response> {
+async function authorized(
+  method: Method,
+  path: string,
+  body?: string | Blob,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   await proof();
   const key = login()?.key;
   const attempt = (key: string | undefined) =>
-    request(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+    request(
+      method,
+      path,
+      body,
+      { ...headers, ...(key && { "Runnel-Key": key }) },
+      key ? "same-origin" : "omit",
+    );
   try {
     return await attempt(key);
   } catch (e) {
@@ -175,10 +194,14 @@ export const api = {
   profiles: async (dir: string): Promise<Profile[]> =>
     parseProfiles(await call("GET", `/api/profiles${dir ? `?projectDir=${encodeURIComponent(dir)}` : ""}`)),
 
-  async create(cliType: string, projectDir: string, options: Options): Promise<string> {
-    const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
-      sessionId?: unknown;
-    };
+  /**
+   * Creates a session. A repeated request with the same key creates no second
+   * session.
+   */
+  async create(cliType: string, projectDir: string, options: Options, key?: string): Promise<string> {
+    const body = JSON.stringify({ cliType, projectDir, options });
+    const headers: Record<string, string> = key ? { "Idempotency-Key": key } : {};
+    const v = (await call("POST", "/api/session/create", body, headers)) as { sessionId?: unknown };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
@@ -225,6 +248,17 @@ export const api = {
       throw new ApiError("INTERNAL", "The server’s response has no upload id.", 0);
     return v.uploadId;
   },
+  /** Returns files of a session's project whose paths match what was typed. */
+  files: async (id: string, query: string): Promise<Completion> =>
+    parseCompletion(await call("GET", `${session(id)}/files?query=${encodeURIComponent(query)}`)),
+  /** The same for a directory that may have no session yet. */
+  projectFiles: async (dir: string, query: string): Promise<Completion> => {
+    const p = new URLSearchParams({ projectDir: dir, query });
+    return parseCompletion(await call("GET", `/api/files?${p}`));
+  },
+  /** Returns directories of the server's machine for the choice of a folder. */
+  folders: async (path: string): Promise<Folders> =>
+    parseFolders(await call("GET", `/api/folders${path ? `?path=${encodeURIComponent(path)}` : ""}`)),
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
   /**

@@ -2,6 +2,8 @@
 // never guessed: an unknown type is ignored, and of a list only the malformed
 // entries are dropped.
 
+import { parseCommands } from "./files";
+import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./lenient";
 import type {
   Agent,
   Append,
@@ -27,19 +29,6 @@ import type {
   Usage,
   Writer,
 } from "./types";
-
-type Obj = Record<string, unknown>;
-
-const isObj = (v: unknown): v is Obj => typeof v === "object" && v !== null && !Array.isArray(v);
-const str = (v: unknown): string => (typeof v === "string" ? v : "");
-const optStr = (v: unknown): string | undefined => (typeof v === "string" && v !== "" ? v : undefined);
-const num = (v: unknown): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
-const optNum = (v: unknown): number | undefined =>
-  typeof v === "number" && Number.isFinite(v) ? v : undefined;
-const list = <T>(v: unknown, of: (x: unknown) => T | undefined): T[] =>
-  Array.isArray(v) ? v.map(of).filter((x) => x !== undefined) : [];
-const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwise: NoInfer<T>): T =>
-  known.includes(v as T) ? (v as T) : otherwise;
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -365,6 +354,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
         : list(v.files, (f) =>
             isObj(f) && str(f.path) ? { path: str(f.path), kind: str(f.kind) } : undefined,
           ),
+    commands: v.commands === undefined ? undefined : parseCommands(v.commands),
     resolved: v.resolved === undefined ? undefined : parseResolved(v.resolved),
     writer: parseWriter(v.writer),
     lastLine: optStr(v.lastLine),

@@ -83,6 +83,28 @@ export interface ResolvedOption {
  */
 export type AgentFile = Schemas["AgentFile"];
 
+/** A command that an agent offers. A prompt "/name" runs it. */
+export type AgentCommand = Schemas["AgentCommand"];
+
+/** Files of a project that match what was typed. */
+export interface Completion {
+  files: { path: string; kind: "file" | "folder"; positions: number[] }[];
+  partial: boolean; // the server is still searching
+}
+
+/** A directory in which a session could work. */
+export interface Folder {
+  name: string;
+  path: string;
+  git: boolean; // the root of a git repository
+}
+
+export type Folders = Pick<Schemas["Folders"], "home" | "path" | "suggested"> & {
+  folders: Folder[];
+  more: boolean;
+  repositories: Folder[]; // near the home directory
+};
+
 /** Text to add to an item that the page has. */
 export type Append = Schemas["Append"];
 

@@ -330,6 +330,24 @@ func (e ChoiceKind) Valid() bool {
 	}
 }
 
+// Defines values for CompletedPathKind.
+const (
+	CompletedPathKindFile   CompletedPathKind = "file"
+	CompletedPathKindFolder CompletedPathKind = "folder"
+)
+
+// Valid indicates whether the value is a known member of the CompletedPathKind enum.
+func (e CompletedPathKind) Valid() bool {
+	switch e {
+	case CompletedPathKindFile:
+		return true
+	case CompletedPathKindFolder:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ConfigOptionType.
 const (
 	ConfigOptionTypeBoolean ConfigOptionType = "boolean"
@@ -342,6 +360,27 @@ func (e ConfigOptionType) Valid() bool {
 	case ConfigOptionTypeBoolean:
 		return true
 	case ConfigOptionTypeSelect:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ContentKind.
+const (
+	ContentKindBinary ContentKind = "binary"
+	ContentKindImage  ContentKind = "image"
+	ContentKindText   ContentKind = "text"
+)
+
+// Valid indicates whether the value is a known member of the ContentKind enum.
+func (e ContentKind) Valid() bool {
+	switch e {
+	case ContentKindBinary:
+		return true
+	case ContentKindImage:
+		return true
+	case ContentKindText:
 		return true
 	default:
 		return false
@@ -393,6 +432,30 @@ const (
 func (e EndDataType) Valid() bool {
 	switch e {
 	case EndDataTypeStreamEnd:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EntryKind.
+const (
+	EntryKindFile   EntryKind = "file"
+	EntryKindFolder EntryKind = "folder"
+	EntryKindLink   EntryKind = "link"
+	EntryKindOther  EntryKind = "other"
+)
+
+// Valid indicates whether the value is a known member of the EntryKind enum.
+func (e EntryKind) Valid() bool {
+	switch e {
+	case EntryKindFile:
+		return true
+	case EntryKindFolder:
+		return true
+	case EntryKindLink:
+		return true
+	case EntryKindOther:
 		return true
 	default:
 		return false
@@ -2546,6 +2609,30 @@ type CompleteData struct {
 	Usage  *Usage `json:"usage,omitempty"`
 }
 
+// CompletedPath defines model for CompletedPath.
+type CompletedPath struct {
+	// Kind What the path leads to.
+	Kind CompletedPathKind `json:"kind"`
+
+	// Path Path from the project's directory, with / between its elements.
+	Path string `json:"path"`
+
+	// Positions Positions of the query's characters in the path, in Unicode characters from 0. Absent if there is no query.
+	Positions *[]int64 `json:"positions,omitempty"`
+}
+
+// CompletedPathKind What the path leads to.
+type CompletedPathKind string
+
+// Completion defines model for Completion.
+type Completion struct {
+	// Files The files and folders that match best, the best first.
+	Files []CompletedPath `json:"files"`
+
+	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files.
+	Partial *bool `json:"partial,omitempty"`
+}
+
 // ConfigChoice defines model for ConfigChoice.
 type ConfigChoice struct {
 	// Description Description for people.
@@ -2587,6 +2674,9 @@ type ConfigOption struct {
 
 // ConfigOptionType select: the value is one of the choices. boolean: it is true or false.
 type ConfigOptionType string
+
+// ContentKind What a file contains, judged by its bytes.
+type ContentKind string
 
 // Conversation defines model for Conversation.
 type Conversation struct {
@@ -2748,6 +2838,9 @@ type EndDataType string
 type Entry struct {
 	union json.RawMessage
 }
+
+// EntryKind What an entry of a directory is. link: a symbolic link, which is not followed. other: a pipe, a socket or a device.
+type EntryKind string
 
 // Error defines model for Error.
 type Error struct {
@@ -2982,9 +3075,75 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
+// File defines model for File.
+type File struct {
+	// Content What the file contains, judged by its bytes. image: a PNG, JPEG, GIF or WebP image.
+	Content ContentKind `json:"content"`
+
+	// Cut Whether text ends before the last selected line, because it has reached 1 MiB or 5,000 lines.
+	Cut *bool `json:"cut,omitempty"`
+
+	// From Number of the first line in text, from 1. Absent if text is absent or empty.
+	From *int64 `json:"from,omitempty"`
+
+	// Lines Number of lines in the file.
+	Lines *int64 `json:"lines,omitempty"`
+
+	// MediaType Media type of an image.
+	MediaType *string `json:"mediaType,omitempty"`
+
+	// ModifiedAt When the file was last changed.
+	ModifiedAt time.Time `json:"modifiedAt"`
+
+	// Path Path from the project's directory, with / between its elements.
+	Path string `json:"path"`
+
+	// Size Size in bytes.
+	Size int64 `json:"size"`
+
+	// Text The selected lines of a text, with their line ends. Bytes that are not UTF-8 are replaced by U+FFFD, and known secrets by a mark. Content from a project is untrusted: show it as data.
+	Text *string `json:"text,omitempty"`
+
+	// To Number of the last line in text.
+	To *int64 `json:"to,omitempty"`
+}
+
 // FinalItem The complete content of a finished item.
 type FinalItem struct {
 	union json.RawMessage
+}
+
+// Folder defines model for Folder.
+type Folder struct {
+	// Git Whether the directory is the root of a git repository.
+	Git *bool `json:"git,omitempty"`
+
+	// Name Name of the directory in the one above.
+	Name string `json:"name"`
+
+	// Path Absolute path.
+	Path string `json:"path"`
+}
+
+// Folders defines model for Folders.
+type Folders struct {
+	// Folders Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot.
+	Folders []Folder `json:"folders"`
+
+	// Home Home directory of the server's user.
+	Home *string `json:"home,omitempty"`
+
+	// More Whether more directories match.
+	More *bool `json:"more,omitempty"`
+
+	// Path Absolute path of the directory that was listed.
+	Path string `json:"path"`
+
+	// Repositories Git repositories near the home directory, the ones that were used last first. Only if the request names no path.
+	Repositories *[]Folder `json:"repositories,omitempty"`
+
+	// Suggested A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path.
+	Suggested *string `json:"suggested,omitempty"`
 }
 
 // ForkAnswer defines model for ForkAnswer.
@@ -3389,6 +3548,36 @@ type ListAnswer struct {
 	Sessions []SessionStatus `json:"sessions"`
 }
 
+// ListedEntry defines model for ListedEntry.
+type ListedEntry struct {
+	// Ignored Whether git ignores the entry.
+	Ignored *bool `json:"ignored,omitempty"`
+
+	// Kind What the entry is.
+	Kind EntryKind `json:"kind"`
+
+	// ModifiedAt When the entry was last changed.
+	ModifiedAt time.Time `json:"modifiedAt"`
+
+	// Name Name of the entry in the folder.
+	Name string `json:"name"`
+
+	// Size Size of a file, in bytes.
+	Size *int64 `json:"size,omitempty"`
+}
+
+// Listing defines model for Listing.
+type Listing struct {
+	// Entries What the folder contains: folders first, then by name. Files that usually hold secrets are left out.
+	Entries []ListedEntry `json:"entries"`
+
+	// More Whether the folder contains more than the 2,000 entries that are listed.
+	More *bool `json:"more,omitempty"`
+
+	// Path Path of the folder from the project's directory. Empty: the project's directory itself.
+	Path string `json:"path"`
+}
+
 // LoadRequest defines model for LoadRequest.
 type LoadRequest struct {
 	// TakeOver Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false.
@@ -3700,6 +3889,9 @@ type OptionsAnswer struct {
 
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
+
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
 
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
@@ -4645,6 +4837,9 @@ type SessionStatus struct {
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
+
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
@@ -5575,6 +5770,24 @@ type ListConversationsParams struct {
 	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// CompleteProjectFilesParams defines parameters for CompleteProjectFiles.
+type CompleteProjectFilesParams struct {
+	// ProjectDir Absolute path of a directory in which a session could start.
+	ProjectDir string `form:"projectDir" json:"projectDir"`
+
+	// Query Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Limit Maximum number of paths, at most 200. Default: 50.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListFoldersParams defines parameters for ListFolders.
+type ListFoldersParams struct {
+	// Path Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it.
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+}
+
 // HarnessCreateParams defines parameters for HarnessCreate.
 type HarnessCreateParams struct {
 	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
@@ -5701,10 +5914,43 @@ type ExportSessionParams struct {
 // ExportSessionParamsFormat defines parameters for ExportSession.
 type ExportSessionParamsFormat string
 
+// ReadFileParams defines parameters for ReadFile.
+type ReadFileParams struct {
+	// Path Path from the project's directory, with / between its elements.
+	Path string `form:"path" json:"path"`
+
+	// From Number of the first line. Default: 1.
+	From *int64 `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Number of the last line. Default: the last line of the file. The response has at most 5,000 lines and 1 MiB.
+	To *int64 `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// CompleteFilesParams defines parameters for CompleteFiles.
+type CompleteFilesParams struct {
+	// Query Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Limit Maximum number of paths, at most 200. Default: 50.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListFolderParams defines parameters for ListFolder.
+type ListFolderParams struct {
+	// Path Path of the folder from the project's directory, with / between its elements. Default: the project's directory.
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+}
+
 // ForkSessionParams defines parameters for ForkSession.
 type ForkSessionParams struct {
 	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ReadImageParams defines parameters for ReadImage.
+type ReadImageParams struct {
+	// Path Path from the project's directory, with / between its elements.
+	Path string `form:"path" json:"path"`
 }
 
 // ListItemsParams defines parameters for ListItems.
@@ -5727,7 +5973,7 @@ type SendPromptParams struct {
 
 // UploadParams defines parameters for Upload.
 type UploadParams struct {
-	// Name Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.
+	// Name Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes.
 	Name string `form:"name" json:"name"`
 }
 
@@ -8514,6 +8760,20 @@ type ClientInterface interface {
 	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
 	ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CompleteProjectFiles Complete a path in a directory
+	//
+	// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+	CompleteProjectFiles(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListFolders List directories of the server's machine
+	//
+	// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+	//
+	// Corresponds with GET /api/folders (the `ListFolders` operationId).
+	ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// HarnessInterruptWithBody Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -8983,6 +9243,27 @@ type ClientInterface interface {
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSession(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ReadFile Read a file of a session's project
+	//
+	// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+	//
+	// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+	ReadFile(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteFiles Complete a path in a session's project
+	//
+	// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+	CompleteFiles(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListFolder List a folder of a session's project
+	//
+	// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+	//
+	// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+	ListFolder(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ForkSessionWithBody Fork a session
 	//
 	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -9000,6 +9281,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReadImage Get an image of a session's project
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+	//
+	// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+	ReadImage(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListItems Read a session's history
 	//
@@ -9210,6 +9498,40 @@ func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEd
 // Corresponds with GET /api/conversations (the `ListConversations` operationId).
 func (c *Client) ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListConversationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteProjectFiles Complete a path in a directory
+//
+// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+func (c *Client) CompleteProjectFiles(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteProjectFilesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListFolders List directories of the server's machine
+//
+// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+//
+// Corresponds with GET /api/folders (the `ListFolders` operationId).
+func (c *Client) ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFoldersRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10259,6 +10581,57 @@ func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSes
 	return c.Client.Do(req)
 }
 
+// ReadFile Read a file of a session's project
+//
+// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+//
+// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+func (c *Client) ReadFile(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReadFileRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteFiles Complete a path in a session's project
+//
+// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+func (c *Client) CompleteFiles(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteFilesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListFolder List a folder of a session's project
+//
+// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+//
+// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+func (c *Client) ListFolder(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFolderRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ForkSessionWithBody Fork a session
 //
 // Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -10287,6 +10660,23 @@ func (c *Client) ForkSessionWithBody(ctx context.Context, id string, params *For
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewForkSessionRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReadImage Get an image of a session's project
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+//
+// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+func (c *Client) ReadImage(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReadImageRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10822,6 +11212,134 @@ func NewListConversationsRequest(server string, params *ListConversationsParams)
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompleteProjectFilesRequest constructs an http.Request for the CompleteProjectFiles method
+func NewCompleteProjectFilesRequest(server string, params *CompleteProjectFilesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/files")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Query != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "query", *params.Query, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListFoldersRequest constructs an http.Request for the ListFolders method
+func NewListFoldersRequest(server string, params *ListFoldersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/folders")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -12746,6 +13264,221 @@ func NewExportSessionRequest(server string, id string, params *ExportSessionPara
 	return req, nil
 }
 
+// NewReadFileRequest constructs an http.Request for the ReadFile method
+func NewReadFileRequest(server string, id string, params *ReadFileParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/file", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompleteFilesRequest constructs an http.Request for the CompleteFiles method
+func NewCompleteFilesRequest(server string, id string, params *CompleteFilesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/files", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Query != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "query", *params.Query, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListFolderRequest constructs an http.Request for the ListFolder method
+func NewListFolderRequest(server string, id string, params *ListFolderParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/folder", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewForkSessionRequest calls the generic ForkSession builder with application/json body
 func NewForkSessionRequest(server string, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12803,6 +13536,63 @@ func NewForkSessionRequestWithBody(server string, id string, params *ForkSession
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewReadImageRequest constructs an http.Request for the ReadImage method
+func NewReadImageRequest(server string, id string, params *ReadImageParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/image", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -13612,6 +14402,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
 	ListConversationsWithResponse(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*ListConversationsResponse, error)
 
+	// CompleteProjectFilesWithResponse Complete a path in a directory
+	//
+	// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+	CompleteProjectFilesWithResponse(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*CompleteProjectFilesResponse, error)
+
+	// ListFoldersWithResponse List directories of the server's machine
+	//
+	// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/folders (the `ListFolders` operationId).
+	ListFoldersWithResponse(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*ListFoldersResponse, error)
+
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -14125,6 +14933,33 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSessionWithResponse(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*ExportSessionResponse, error)
 
+	// ReadFileWithResponse Read a file of a session's project
+	//
+	// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+	ReadFileWithResponse(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*ReadFileResponse, error)
+
+	// CompleteFilesWithResponse Complete a path in a session's project
+	//
+	// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+	CompleteFilesWithResponse(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*CompleteFilesResponse, error)
+
+	// ListFolderWithResponse List a folder of a session's project
+	//
+	// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+	ListFolderWithResponse(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*ListFolderResponse, error)
+
 	// ForkSessionWithBodyWithResponse Fork a session
 	//
 	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -14142,6 +14977,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSessionWithResponse(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
+
+	// ReadImageWithResponse Get an image of a session's project
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+	ReadImageWithResponse(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*ReadImageResponse, error)
 
 	// ListItemsWithResponse Read a session's history
 	//
@@ -14530,6 +15374,221 @@ func (r ListConversationsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListConversationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteProjectFilesResponse429Headers the declared response headers of an HTTP 429 response for CompleteProjectFiles
+type CompleteProjectFilesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type CompleteProjectFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Completion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CompleteProjectFilesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON200() *Completion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CompleteProjectFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteProjectFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteProjectFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteProjectFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteProjectFilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListFoldersResponse429Headers the declared response headers of an HTTP 429 response for ListFolders
+type ListFoldersResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListFoldersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Folders
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListFoldersResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFoldersResponse) GetJSON200() *Folders {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListFoldersResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListFoldersResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListFoldersResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListFoldersResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListFoldersResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListFoldersResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListFoldersResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListFoldersResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFoldersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFoldersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFoldersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFoldersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19165,6 +20224,346 @@ func (r ExportSessionResponse) ContentType() string {
 	return ""
 }
 
+// ReadFileResponse429Headers the declared response headers of an HTTP 429 response for ReadFile
+type ReadFileResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ReadFileResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *File
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReadFileResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReadFileResponse) GetJSON200() *File {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReadFileResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReadFileResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ReadFileResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReadFileResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReadFileResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReadFileResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReadFileResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ReadFileResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReadFileResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReadFileResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReadFileResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReadFileResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReadFileResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReadFileResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteFilesResponse429Headers the declared response headers of an HTTP 429 response for CompleteFiles
+type CompleteFilesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type CompleteFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Completion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CompleteFilesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteFilesResponse) GetJSON200() *Completion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CompleteFilesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CompleteFilesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CompleteFilesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CompleteFilesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CompleteFilesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CompleteFilesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CompleteFilesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CompleteFilesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CompleteFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteFilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListFolderResponse429Headers the declared response headers of an HTTP 429 response for ListFolder
+type ListFolderResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListFolderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Listing
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListFolderResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFolderResponse) GetJSON200() *Listing {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListFolderResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListFolderResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListFolderResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListFolderResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListFolderResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListFolderResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListFolderResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListFolderResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListFolderResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFolderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFolderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFolderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFolderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ForkSessionResponse201Headers the declared response headers of an HTTP 201 response for ForkSession
 type ForkSessionResponse201Headers struct {
 	IdempotencyReplayed *bool
@@ -19319,6 +20718,117 @@ func (r ForkSessionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ForkSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReadImageResponse429Headers the declared response headers of an HTTP 429 response for ReadImage
+type ReadImageResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ReadImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReadImageResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReadImageResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReadImageResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ReadImageResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReadImageResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReadImageResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReadImageResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReadImageResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ReadImageResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReadImageResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReadImageResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReadImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReadImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReadImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReadImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21118,6 +22628,36 @@ func (c *ClientWithResponses) ListConversationsWithResponse(ctx context.Context,
 	return ParseListConversationsResponse(rsp)
 }
 
+// CompleteProjectFilesWithResponse Complete a path in a directory
+//
+// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+func (c *ClientWithResponses) CompleteProjectFilesWithResponse(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*CompleteProjectFilesResponse, error) {
+	rsp, err := c.CompleteProjectFiles(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteProjectFilesResponse(rsp)
+}
+
+// ListFoldersWithResponse List directories of the server's machine
+//
+// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/folders (the `ListFolders` operationId).
+func (c *ClientWithResponses) ListFoldersWithResponse(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*ListFoldersResponse, error) {
+	rsp, err := c.ListFolders(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFoldersResponse(rsp)
+}
+
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
 // Requires the scope send. The session stays usable. Has no effect if no turn runs.
@@ -21973,6 +23513,51 @@ func (c *ClientWithResponses) ExportSessionWithResponse(ctx context.Context, id 
 	return ParseExportSessionResponse(rsp)
 }
 
+// ReadFileWithResponse Read a file of a session's project
+//
+// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+func (c *ClientWithResponses) ReadFileWithResponse(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*ReadFileResponse, error) {
+	rsp, err := c.ReadFile(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReadFileResponse(rsp)
+}
+
+// CompleteFilesWithResponse Complete a path in a session's project
+//
+// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+func (c *ClientWithResponses) CompleteFilesWithResponse(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*CompleteFilesResponse, error) {
+	rsp, err := c.CompleteFiles(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteFilesResponse(rsp)
+}
+
+// ListFolderWithResponse List a folder of a session's project
+//
+// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+func (c *ClientWithResponses) ListFolderWithResponse(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*ListFolderResponse, error) {
+	rsp, err := c.ListFolder(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFolderResponse(rsp)
+}
+
 // ForkSessionWithBodyWithResponse Fork a session
 //
 // Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -22001,6 +23586,21 @@ func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id st
 		return nil, err
 	}
 	return ParseForkSessionResponse(rsp)
+}
+
+// ReadImageWithResponse Get an image of a session's project
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+func (c *ClientWithResponses) ReadImageWithResponse(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*ReadImageResponse, error) {
+	rsp, err := c.ReadImage(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReadImageResponse(rsp)
 }
 
 // ListItemsWithResponse Read a session's history
@@ -22496,6 +24096,203 @@ func ParseListConversationsResponse(rsp *http.Response) (*ListConversationsRespo
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListConversationsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteProjectFilesResponse parses an HTTP response from a CompleteProjectFilesWithResponse call
+func ParseCompleteProjectFilesResponse(rsp *http.Response) (*CompleteProjectFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteProjectFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Completion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CompleteProjectFilesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListFoldersResponse parses an HTTP response from a ListFoldersWithResponse call
+func ParseListFoldersResponse(rsp *http.Response) (*ListFoldersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFoldersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Folders
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListFoldersResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -26784,6 +28581,319 @@ func ParseExportSessionResponse(rsp *http.Response) (*ExportSessionResponse, err
 	return response, nil
 }
 
+// ParseReadFileResponse parses an HTTP response from a ReadFileWithResponse call
+func ParseReadFileResponse(rsp *http.Response) (*ReadFileResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReadFileResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest File
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ReadFileResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteFilesResponse parses an HTTP response from a CompleteFilesWithResponse call
+func ParseCompleteFilesResponse(rsp *http.Response) (*CompleteFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Completion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CompleteFilesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListFolderResponse parses an HTTP response from a ListFolderWithResponse call
+func ParseListFolderResponse(rsp *http.Response) (*ListFolderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFolderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Listing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListFolderResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseForkSessionResponse parses an HTTP response from a ForkSessionWithResponse call
 func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -26925,6 +29035,108 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 		response.Headers201 = &headers
 	case rsp.StatusCode == 429:
 		var headers ForkSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReadImageResponse parses an HTTP response from a ReadImageWithResponse call
+func ParseReadImageResponse(rsp *http.Response) (*ReadImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReadImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ReadImageResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
