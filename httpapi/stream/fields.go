@@ -71,6 +71,7 @@ func fieldMeanings() map[string]string {
 // eventFields describes fields of items and events.
 func eventFields() map[string]string {
 	return map[string]string{
+		"Change.edits":                   "The replacements that hunks show, if the agent did not report line numbers.",
 		"Change.movedTo":                 "New path of a file that was moved.",
 		"Change.path":                    "Path of the file.",
 		"Fault.code":                     "Stable code of the error.",
@@ -78,9 +79,12 @@ func eventFields() map[string]string {
 		"FunctionCallItem.name":          "The agent's own name of the tool.",
 		"FunctionCallOutputItem.detail":  "The agent's structured result, any JSON value.",
 		"FunctionCallOutputItem.isError": "Whether the call failed.",
+		"Edit.all":                       "Whether every occurrence is replaced. Default: false; the text then occurs once.",
+		"Edit.new":                       "Text that replaces it.",
+		"Edit.old":                       "A part of the file, which need neither begin nor end at a line boundary.",
 		"Hunk.lines":                     "The lines. Each begins with a space (unchanged), - (removed) or + (added).",
 		"Hunk.newLines":                  "Number of lines in the new text.",
-		"Hunk.newStart":                  "First line in the new text, counted from 1.",
+		"Hunk.newStart":                  "First line in the new text, counted from 1. 0, like oldStart: the agent did not report line numbers.",
 		"Hunk.oldLines":                  "Number of lines in the old text.",
 		"Hunk.oldStart":                  "First line in the old text, counted from 1.",
 		"ItemDelta.deltaContent":         "Text to append.",

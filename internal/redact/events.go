@@ -222,6 +222,7 @@ func (r *Redactor) change(c event.Change) event.Change {
 	c.Path, c.MovedTo = r.String(c.Path), r.String(c.MovedTo)
 	c.OldText, c.NewText = r.optional(c.OldText), r.optional(c.NewText)
 	c.Hunks = each(c.Hunks, r.hunk)
+	c.Edits = each(c.Edits, func(e event.Edit) event.Edit { e.Old, e.New = r.String(e.Old), r.String(e.New); return e })
 	return c
 }
 
