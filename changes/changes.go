@@ -85,26 +85,26 @@ const (
 
 // A Status describes a folder in git.
 type Status struct {
-	State     State   `json:"state" enum:"ready,none,refused,no_git,too_many" doc:"ready: the other fields are set. none: the folder is in no git repository. refused: the repository's settings would make git run programs in this untrusted folder, or git would use a repository elsewhere. no_git: git is not installed on the server's machine. too_many: more files differ than the server reads."`
-	Problem   string  `json:"problem,omitempty" doc:"Why the folder cannot be examined, and what to do."`
-	Root      string  `json:"root,omitempty" doc:"Absolute path of the folder that the repository is in."`
-	Branch    string  `json:"branch,omitempty" doc:"The current branch. Absent if no branch is checked out."`
-	Head      string  `json:"head,omitempty" doc:"Id of the last commit. Absent if there is none."`
-	Upstream  string  `json:"upstream,omitempty" doc:"The branch that the current branch follows, such as origin/main."`
-	Ahead     *int    `json:"ahead,omitempty" doc:"Number of commits that the upstream branch lacks. Absent if the upstream branch is not known."`
-	Behind    *int    `json:"behind,omitempty" doc:"Number of commits of the upstream branch that the current branch lacks."`
-	Operation string  `json:"operation,omitempty" doc:"The unfinished operation, such as merge or rebase. Until it is finished, the server commits and reverts nothing."`
-	Author    string  `json:"author,omitempty" doc:"Name and address with which the server would commit, from the git configuration. Absent if none is configured."`
-	Hooks     bool    `json:"hooks" doc:"Whether a commit runs the hooks of the repository. The hooks of an untrusted folder never run."`
-	Skipped   bool    `json:"skipped,omitempty" doc:"Whether the repository has hooks that a commit would not run."`
-	Files     []Entry `json:"files" doc:"The files of the folder that differ from the last commit, or are new."`
-	More      bool    `json:"more,omitempty" doc:"Whether there are further files."`
-	Elsewhere int     `json:"elsewhere,omitempty" doc:"Number of staged files outside of the session's folder. While there are any, the server does not commit."`
-	Seen      string  `json:"seen" doc:"Stands for what is staged. A commit with this value fails if something else is staged by then."`
+	State     State         `json:"state" enum:"ready,none,refused,no_git,too_many" doc:"ready: the other fields are set. none: the folder is in no git repository. refused: the repository's settings would make git run programs in this untrusted folder, or git would use a repository elsewhere. no_git: git is not installed on the server's machine. too_many: more files differ than the server reads."`
+	Problem   string        `json:"problem,omitempty" doc:"Why the folder cannot be examined, and what to do."`
+	Root      string        `json:"root,omitempty" doc:"Absolute path of the folder that the repository is in."`
+	Branch    string        `json:"branch,omitempty" doc:"The current branch. Absent if no branch is checked out."`
+	Head      string        `json:"head,omitempty" doc:"Id of the last commit. Absent if there is none."`
+	Upstream  string        `json:"upstream,omitempty" doc:"The branch that the current branch follows, such as origin/main."`
+	Ahead     *int          `json:"ahead,omitempty" doc:"Number of commits that the upstream branch lacks. Absent if the upstream branch is not known."`
+	Behind    *int          `json:"behind,omitempty" doc:"Number of commits of the upstream branch that the current branch lacks."`
+	Operation string        `json:"operation,omitempty" doc:"The unfinished operation, such as merge or rebase. Until it is finished, the server commits and reverts nothing."`
+	Author    string        `json:"author,omitempty" doc:"Name and address with which the server would commit, from the git configuration. Absent if none is configured."`
+	Hooks     bool          `json:"hooks" doc:"Whether a commit runs the hooks of the repository. The hooks of an untrusted folder never run."`
+	Skipped   bool          `json:"skipped,omitempty" doc:"Whether the repository has hooks that a commit would not run."`
+	Files     []ChangedFile `json:"files" doc:"The files of the folder that differ from the last commit, or are new."`
+	More      bool          `json:"more,omitempty" doc:"Whether there are further files."`
+	Elsewhere int           `json:"elsewhere,omitempty" doc:"Number of staged files outside of the session's folder. While there are any, the server does not commit."`
+	Seen      string        `json:"seen" doc:"Stands for what is staged. A commit with this value fails if something else is staged by then."`
 }
 
-// An Entry is a file that differs from the last commit.
-type Entry struct {
+// An ChangedFile is a file that differs from the last commit.
+type ChangedFile struct {
 	Path      string           `json:"path" doc:"Path of the file, relative to the session's folder, with slashes."`
 	From      string           `json:"from,omitempty" doc:"Earlier path of a file that was moved."`
 	Staged    event.ChangeKind `json:"staged,omitempty" enum:"create,update,delete,move" doc:"The change that is staged. Absent if there is none."`
@@ -113,14 +113,14 @@ type Entry struct {
 	Conflict  bool             `json:"conflict,omitempty" doc:"Whether a merge left the file with a conflict."`
 	Submodule bool             `json:"submodule,omitempty" doc:"Whether this is another repository within the folder."`
 
-	StagedLines   *Lines `json:"stagedLines,omitempty" doc:"Numbers of lines that the staged change adds and removes. Absent for a binary file."`
-	UnstagedLines *Lines `json:"unstagedLines,omitempty" doc:"Numbers of lines that the unstaged change adds and removes. Absent for a binary file and for an untracked one."`
+	StagedLines   *LineCounts `json:"stagedLines,omitempty" doc:"Numbers of lines that the staged change adds and removes. Absent for a binary file."`
+	UnstagedLines *LineCounts `json:"unstagedLines,omitempty" doc:"Numbers of lines that the unstaged change adds and removes. Absent for a binary file and for an untracked one."`
 }
 
-// Lines counts changed lines.
-type Lines struct {
-	Added   int `json:"added"`
-	Removed int `json:"removed"`
+// LineCounts counts changed lines.
+type LineCounts struct {
+	Added   int `json:"added" doc:"Number of added lines."`
+	Removed int `json:"removed" doc:"Number of removed lines."`
 }
 
 // A Side is one of the two changes that a file may have.
@@ -159,7 +159,7 @@ func (g *Git) ready(ctx context.Context, f Folder) (*repository, error) {
 // returned status says why, and the repository is nil.
 func (g *Git) open(ctx context.Context, f Folder) (*repository, Status, error) {
 	refused := func(state State, problem string) (*repository, Status, error) {
-		return nil, Status{State: state, Problem: problem, Files: []Entry{}}, nil
+		return nil, Status{State: state, Problem: problem, Files: []ChangedFile{}}, nil
 	}
 	git, err := g.program(f)
 	if err != nil {

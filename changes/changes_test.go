@@ -25,7 +25,7 @@ func TestReviewStageCommitAndRevert(t *testing.T) {
 	st := rg.status()
 	equal(t, "branch", st.Branch, "main")
 	equal(t, "author", st.Author, "Ada <ada@example.com>")
-	equal(t, "lines", *st.Files[0].UnstagedLines, Lines{1, 1})
+	equal(t, "lines", *st.Files[0].UnstagedLines, LineCounts{1, 1})
 
 	rg.stage("a.txt", "sub/new.txt")
 	equal(t, "after staging", rg.files(), "a.txt staged:update, sub/b.txt→sub/c.txt staged:move, sub/new.txt staged:create")

@@ -63,20 +63,20 @@ func (g *Git) Diff(ctx context.Context, f Folder, path string, side Side, lines 
 }
 
 // entry returns the state of one file.
-func (g *Git) entry(ctx context.Context, r *repository, path string) (Entry, error) {
+func (g *Git) entry(ctx context.Context, r *repository, path string) (ChangedFile, error) {
 	list, err := g.list(ctx, r) // a pathspec would hide that a file was moved
 	if errors.Is(err, errCut) {
-		return Entry{}, failed("Too many files differ from the last commit. Use git in a terminal.")
+		return ChangedFile{}, failed("Too many files differ from the last commit. Use git in a terminal.")
 	}
 	if err != nil {
-		return Entry{}, err
+		return ChangedFile{}, err
 	}
 	for _, e := range list.files {
 		if e.Path == path {
 			return e, nil
 		}
 	}
-	return Entry{}, outdated("The file does not differ from the last commit any more: " + path + ". Load the list of changes again.")
+	return ChangedFile{}, outdated("The file does not differ from the last commit any more: " + path + ". Load the list of changes again.")
 }
 
 // diffArgs returns the arguments of a diff that runs no program and does not
@@ -90,7 +90,7 @@ func diffArgs(side Side) []string {
 }
 
 // diff reads the diff of a file that git knows.
-func (g *Git) diff(ctx context.Context, r *repository, e Entry, side Side, lines int, d *Diff) error {
+func (g *Git) diff(ctx context.Context, r *repository, e ChangedFile, side Side, lines int, d *Diff) error {
 	args := append(diffArgs(side), "-U"+strconv.Itoa(min(max(lines, 0), maxContext)))
 	if e.Conflict {
 		args = append(args, "HEAD") // otherwise git compares with all sides of the merge

@@ -15,7 +15,7 @@ import (
 
 // A Reverted is the result of a revert.
 type Reverted struct {
-	Path string `json:"path"`
+	Path string `json:"path" doc:"Path of the file, relative to the session's folder."`
 	Kept string `json:"kept,omitempty" doc:"Id of a git object with the content that the file had before. git cat-file blob ID prints it, until git removes unused objects after some weeks. Absent if there was no content."`
 }
 
@@ -57,7 +57,7 @@ func (g *Git) Revert(ctx context.Context, f Folder, path, seenAs string, losesUn
 }
 
 // revertible returns the state of a file that can be reverted.
-func (g *Git) revertible(ctx context.Context, r *repository, path string) (Entry, error) {
+func (g *Git) revertible(ctx context.Context, r *repository, path string) (ChangedFile, error) {
 	e, err := g.entry(ctx, r, path)
 	switch {
 	case err != nil:
@@ -98,7 +98,7 @@ func (g *Git) keep(ctx context.Context, r *repository, path string) (string, err
 }
 
 // restore reverts a file.
-func (g *Git) restore(ctx context.Context, r *repository, e Entry) error {
+func (g *Git) restore(ctx context.Context, r *repository, e ChangedFile) error {
 	if e.Untracked {
 		return remove(r.folder.Dir, e.Path)
 	}

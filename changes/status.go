@@ -22,7 +22,7 @@ func (g *Git) Status(ctx context.Context, f Folder) (Status, error) {
 }
 
 func (g *Git) status(ctx context.Context, r *repository) (Status, error) {
-	st := Status{State: StateReady, Root: r.root, Operation: r.operation(), Files: []Entry{}}
+	st := Status{State: StateReady, Root: r.root, Operation: r.operation(), Files: []ChangedFile{}}
 	list, err := g.list(ctx, r)
 	if errors.Is(err, errCut) {
 		st.State, st.Problem = StateTooLarge, "Too many files differ from the last commit. Add generated files to .gitignore, or use git in a terminal."
@@ -50,7 +50,7 @@ func (g *Git) status(ctx context.Context, r *repository) (Status, error) {
 type listing struct {
 	head, branch, upstream string
 	ahead, behind          *int
-	files                  []Entry
+	files                  []ChangedFile
 	staged                 []string // what stands for each staged file
 	more                   bool
 }
@@ -87,11 +87,11 @@ func parseStatus(r *repository, out string) (l listing) {
 			}
 		case "u":
 			if f := strings.SplitN(rest, " ", 10); len(f) == 10 {
-				l.append(r, f[9], Entry{Conflict: true, Unstaged: event.ChangeUpdate})
+				l.append(r, f[9], ChangedFile{Conflict: true, Unstaged: event.ChangeUpdate})
 			}
 		case "?":
 			if !strings.HasSuffix(rest, "/") { // a repository within the folder
-				l.append(r, rest, Entry{Untracked: true, Unstaged: event.ChangeCreate})
+				l.append(r, rest, ChangedFile{Untracked: true, Unstaged: event.ChangeCreate})
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (l *listing) add(r *repository, path, from string, fields []string) {
 	if len(xy) != 2 {
 		return
 	}
-	e := Entry{Staged: kindOf(xy[0]), Unstaged: kindOf(xy[1]), Submodule: strings.HasPrefix(fields[1], "S")}
+	e := ChangedFile{Staged: kindOf(xy[0]), Unstaged: kindOf(xy[1]), Submodule: strings.HasPrefix(fields[1], "S")}
 	if from != "" {
 		if local, ok := r.local(from); ok {
 			e.From = local
@@ -141,7 +141,7 @@ func (l *listing) add(r *repository, path, from string, fields []string) {
 	l.append(r, path, e)
 }
 
-func (l *listing) append(r *repository, path string, e Entry) {
+func (l *listing) append(r *repository, path string, e ChangedFile) {
 	local, ok := r.local(path)
 	if !ok {
 		return
@@ -208,11 +208,11 @@ func (g *Git) elsewhere(ctx context.Context, r *repository) (int, error) {
 }
 
 // count sets the numbers of changed lines of files.
-func (g *Git) count(ctx context.Context, r *repository, side Side, files []Entry) error {
-	at := make(map[string]*Lines)
+func (g *Git) count(ctx context.Context, r *repository, side Side, files []ChangedFile) error {
+	at := make(map[string]*LineCounts)
 	for i := range files {
 		e := &files[i]
-		lines := new(Lines)
+		lines := new(LineCounts)
 		switch {
 		case side == Staged && e.Staged != "":
 			e.StagedLines = lines
@@ -252,8 +252,8 @@ func (g *Git) count(ctx context.Context, r *repository, side Side, files []Entry
 
 // numstat reads the output of git diff --numstat -z. It leaves out binary
 // files.
-func numstat(out string) map[string]Lines {
-	known := make(map[string]Lines)
+func numstat(out string) map[string]LineCounts {
+	known := make(map[string]LineCounts)
 	records := strings.Split(out, "\x00")
 	for i := 0; i < len(records); i++ {
 		f := strings.SplitN(records[i], "\t", 3)
@@ -268,7 +268,7 @@ func numstat(out string) map[string]Lines {
 		added, err1 := strconv.Atoi(f[0])
 		removed, err2 := strconv.Atoi(f[1])
 		if err1 == nil && err2 == nil {
-			known[path] = Lines{added, removed}
+			known[path] = LineCounts{added, removed}
 		}
 	}
 	return known

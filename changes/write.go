@@ -75,7 +75,7 @@ func (g *Git) Stage(ctx context.Context, f Folder, files []Choice, staged bool) 
 // A Committed is a commit that was made.
 type Committed struct {
 	Commit  string `json:"commit" doc:"Id of the commit."`
-	Branch  string `json:"branch"`
+	Branch  string `json:"branch" doc:"The branch to which the commit was added."`
 	Hooks   bool   `json:"hooks" doc:"Whether the hooks of the repository could run."`
 	Differs bool   `json:"differs,omitempty" doc:"Whether the commit contains something else than what was staged. A hook changed it, or another program staged something meanwhile."`
 }

@@ -29,19 +29,20 @@ type Net struct {
 // NewNet returns an empty Net. Relative paths of changes are relative to dir.
 func NewNet(dir string) *Net { return &Net{dir: dir, at: make(map[string]*file)} }
 
-// A File is the combined change of one file.
+// A File is the combined change of one file. Added and Removed also count lines
+// of Steps.
 type File struct {
-	Path    string           `json:"path"`
-	Kind    event.ChangeKind `json:"kind"`
-	MovedTo string           `json:"movedTo,omitempty"`
-	Hunks   []event.Hunk     `json:"hunks"`
-	Newline Newline          `json:"newline,omitempty"`
-	Steps   []event.Change   `json:"steps,omitempty"`
-	Whole   bool             `json:"whole,omitempty"`
-	Outside bool             `json:"outside,omitempty"`
-	Omitted bool             `json:"omitted,omitempty"`
-	Added   int              `json:"added"`
-	Removed int              `json:"removed"`
+	Path    string // before the change, absolute; of a new file, after it
+	Kind    event.ChangeKind
+	MovedTo string
+	Hunks   []event.Hunk // empty if Steps is not
+	Newline Newline
+	Steps   []event.Change // the changes one after another, if they cannot be combined
+	Whole   bool           // all lines of the file are known
+	Outside bool           // something else changed the file between two changes
+	Omitted bool           // texts were dropped, because there are too many
+	Added   int
+	Removed int
 }
 
 // A file is the state of a file after the changes so far.
@@ -326,10 +327,7 @@ func (f *file) net(context int) (File, bool) {
 		out.Hunks = f.text.hunks(context)
 		out.Newline = f.newline()
 	}
-	for _, h := range slices.Concat(out.Hunks, hunksOf(f.steps)) {
-		a, r := count(h)
-		out.Added, out.Removed = out.Added+a, out.Removed+r
-	}
+	out.Added, out.Removed = Count(slices.Concat(out.Hunks, hunksOf(f.steps)))
 	same := out.Kind == event.ChangeUpdate && f.text != nil && len(out.Hunks) == 0 && out.Newline == ""
 	return out, !same
 }
@@ -351,14 +349,33 @@ func hunksOf(steps []event.Change) (out []event.Hunk) {
 	return out
 }
 
-func count(h event.Hunk) (added, removed int) {
-	for _, l := range h.Lines {
-		switch mark, _ := cut(l); mark {
-		case '+':
-			added++
-		case '-':
-			removed++
+// Count returns the numbers of added and removed lines in hunks.
+func Count(hunks []event.Hunk) (added, removed int) {
+	for _, h := range hunks {
+		for _, l := range h.Lines {
+			switch mark, _ := cut(l); mark {
+			case '+':
+				added++
+			case '-':
+				removed++
+			}
 		}
 	}
 	return added, removed
+}
+
+// Cut returns the first n lines of a hunk.
+func Cut(h event.Hunk, n int) event.Hunk {
+	h.Lines = h.Lines[:n]
+	h.OldLines, h.NewLines = 0, 0
+	for _, l := range h.Lines {
+		mark, _ := cut(l)
+		if mark == ' ' || mark == '-' {
+			h.OldLines++
+		}
+		if mark == ' ' || mark == '+' {
+			h.NewLines++
+		}
+	}
+	return h
 }
