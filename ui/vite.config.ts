@@ -12,7 +12,11 @@ export default defineConfig({
   build: {
     target: "es2023",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    modulePreload: { polyfill: false }, // the polyfill would be an inline script, and no target browser needs it
+    // Scripts import each other by relative addresses, because the server puts
+    // them into a folder with a new name at each start. Preloading would use
+    // addresses without that name.
+    modulePreload: false,
+    cssCodeSplit: false,
     assetsInlineLimit: 0, // no data: URLs, so that the content security policy stays narrow
     reportCompressedSize: false,
   },

@@ -5,7 +5,7 @@ import { createServer, type Server as HTTPServer, type RequestListener } from "n
 import type { AddressInfo } from "node:net";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { addressOf, launch, newContext, session, skip } from "./browser";
+import { addressOf, launch, loadNothingAhead, newContext, session, skip } from "./browser";
 import { Server } from "./server";
 
 /** Starts another server on one of our addresses. */
@@ -100,6 +100,7 @@ describe.skipIf(skip)("the page's origin", () => {
   });
 
   it("is of no use to a program that takes our port while a tab is open", async () => {
+    await loadNothingAhead(page); // so that the tab still lacks a script
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     const id = await session(page, server, { steps: [{ text: "fine" }] });
@@ -136,6 +137,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.getByText("Another program is running at the server’s address.").waitFor();
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("did not prove that it is your server").waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
     await page.bringToFront(); // a tab that wakes up connects at once
     await page.evaluate(() => window.dispatchEvent(new Event("online")));
     await expect.poll(() => got.length).toBeGreaterThan(3);

@@ -1,21 +1,34 @@
 import { X } from "lucide-react";
 import { type ReactNode, useEffect, useState } from "react";
-import { go, useRoute } from "../model/routes";
+import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
 import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
-import { New } from "../sessions/New";
 import { plain } from "../text/visible";
+import { login } from "../wire/key";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
 import { Login } from "./Login";
-import { Session } from "./Session";
+import { loadAhead, part } from "./parts";
+import { SessionShape } from "./shapes";
+
+const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
+const New = part(() => import("../sessions/New").then((m) => m.New));
+
+/**
+ * Loads the script of the first view while the page is still starting. It comes
+ * from the program that has just sent the page's first script.
+ */
+export function prepare(route: Route) {
+  if (route.at === "session") Session.ahead(true);
+  if (route.at === "new") New.ahead(true);
+}
 
 export function App() {
   const phase = useStore((s) => s.phase);
   const why = useStore((s) => s.why);
-  if (phase === "starting") return null;
+  if (phase === "starting" && !login()) return null;
   if (phase === "out") return <Login why={why} />;
   return <Inside />;
 }
@@ -25,6 +38,7 @@ function Inside() {
   const wide = useWide();
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
   const [keys, setKeys] = useState(false);
+  useEffect(loadAhead, []);
   useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
   const showList = wide || (route.at === "list" && !nothing);
   return (
