@@ -237,7 +237,7 @@ func seen(dir, path string) (string, error) {
 		} else if _, err := io.Copy(sum, io.LimitReader(file, maxKept+1)); err != nil {
 			return "", failed("The file cannot be read: "+path+".", err)
 		}
-		fmt.Fprintf(sum, "\x00%o", st.Mode())
+		fmt.Fprintf(sum, "\x00%t", st.Mode()&0o111 != 0)
 	default:
 		st, err := root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrNotExist) {
