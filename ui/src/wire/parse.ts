@@ -27,19 +27,7 @@ import type {
   Usage,
   Writer,
 } from "./types";
-
-type Obj = Record<string, unknown>;
-
-const isObj = (v: unknown): v is Obj => typeof v === "object" && v !== null && !Array.isArray(v);
-const str = (v: unknown): string => (typeof v === "string" ? v : "");
-const optStr = (v: unknown): string | undefined => (typeof v === "string" && v !== "" ? v : undefined);
-const num = (v: unknown): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
-const optNum = (v: unknown): number | undefined =>
-  typeof v === "number" && Number.isFinite(v) ? v : undefined;
-const list = <T>(v: unknown, of: (x: unknown) => T | undefined): T[] =>
-  Array.isArray(v) ? v.map(of).filter((x) => x !== undefined) : [];
-const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwise: NoInfer<T>): T =>
-  known.includes(v as T) ? (v as T) : otherwise;
+import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./values";
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -284,7 +272,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   return undefined;
 }
 
-function parseChange(v: unknown): Change | undefined {
+export function parseChange(v: unknown): Change | undefined {
   if (!isObj(v) || !str(v.path)) return undefined;
   return {
     path: str(v.path),
@@ -296,7 +284,7 @@ function parseChange(v: unknown): Change | undefined {
   };
 }
 
-function parseHunk(v: unknown): Hunk | undefined {
+export function parseHunk(v: unknown): Hunk | undefined {
   if (!isObj(v)) return undefined;
   return {
     oldStart: num(v.oldStart),
