@@ -1,9 +1,11 @@
 import { ArrowUp, ListPlus, Paperclip, Square } from "lucide-react";
 import { type KeyboardEvent as ReactKey, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { removeComments, useComments, withComments } from "../model/comments";
 import { load, save } from "../model/keep";
 import { attempt, complain, sendPrompt } from "../model/store";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
+import { CommentList } from "./CommentList";
 import { Files } from "./FileList";
 import { accepted, useFiles } from "./files";
 import { InUse } from "./InUse";
@@ -20,6 +22,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   const field = useRef<HTMLTextAreaElement>(null);
   const { files, add, remove } = useFiles();
   const [over, setOver] = useState(false); // files are being dragged over the field
+  const comments = useComments(id);
   const runs = s.activity !== "idle";
 
   useLayoutEffect(() => {
@@ -34,11 +37,11 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
 
   const uploads = files.flatMap((f) => f.uploadId ?? []);
   const waiting = files.some((f) => !f.uploadId && !f.problem);
-  const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0);
+  const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0 || comments.length > 0);
 
   const send = async (queue: boolean) => {
     const typed = text;
-    const content = typed.trim();
+    const content = withComments(typed.trim(), comments);
     if (!ready) return;
     setBusy(true);
     let warnings: string[] = [];
@@ -49,6 +52,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     if (!ok) return field.current?.focus();
     if (warnings.length > 0) complain(warnings.join("\n"));
     for (const f of files) remove(f.key);
+    removeComments(id, comments);
     // Text typed after sending becomes the next draft.
     const rest = (now: string) => (now.startsWith(typed) ? now.slice(typed.length) : now);
     save(`draft.${id}`, rest(load(`draft.${id}`, "")));
@@ -111,6 +115,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
         <div
           className={`rounded-lg border bg-raised focus-within:border-accent ${over ? "border-accent" : "border-muted/50"}`}
         >
+          <CommentList session={id} comments={comments} />
           <Files files={files} onRemove={remove} />
           <textarea
             ref={field}
