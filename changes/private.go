@@ -31,9 +31,10 @@ var kept = map[string]bool{
 	"user.name": true, "user.email": true, "author.name": true, "author.email": true, "committer.name": true, "committer.email": true,
 }
 
-// identities are settings that may come from a configuration of the user that
-// applies only to repositories in certain folders. Git cannot tell from the
-// private directory, so the private configuration repeats them, too.
+// identity reports whether a setting names an author or committer. A
+// configuration of the user may set it for repositories in certain folders only.
+// Git cannot recognise them by the private directory, so the private
+// configuration repeats the setting.
 func identity(key string) bool {
 	section, name, _ := strings.Cut(key, ".")
 	return (section == "user" || section == "author" || section == "committer") && (name == "name" || name == "email")

@@ -91,7 +91,7 @@ func (g *Git) run(ctx context.Context, r *repository, c command) ([]byte, error)
 	p, err := proc.Start(ctx, proc.Command{
 		// A shim of a version manager would look for settings in this folder.
 		Path: r.git, Args: c.args, Dir: filepath.Dir(r.git), Env: override(env, c.env),
-		MaxOutbox: max(len(c.stdin), 1), Linger: time.Second, Mark: "GIT_RUNNEL_MARK",
+		MaxOutbox: max(len(c.stdin), 1), Linger: time.Second, Mark: "GIT_" + proc.MarkSuffix,
 	})
 	if err != nil {
 		return nil, failed("git could not be started: " + err.Error() + ".")

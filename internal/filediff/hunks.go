@@ -30,8 +30,8 @@ func (b *builder) compare(old, new []string) {
 
 // keep adds unchanged lines.
 func (b *builder) keep(lines []string) {
-	// A hunk takes up to twice the context: the end of its own context and the
-	// beginning of the next one's.
+	// Two hunks are joined if at most twice the context lies between them: the
+	// end of one's context and the beginning of the other's.
 	if b.open != nil && len(lines) > 2*b.context-b.after {
 		take := b.context - b.after
 		if take > 0 {

@@ -113,7 +113,7 @@ func (n *Net) clean(path string) string {
 	return filepath.Clean(path)
 }
 
-// move gives f another path. A file that was there is gone.
+// move gives f another path. It replaces a file at that path.
 func (n *Net) move(f *file, to string) {
 	delete(n.at, f.path)
 	if other := n.at[to]; other != nil && other != f {

@@ -63,6 +63,15 @@ describe.skipIf(skip || !git)("changes", () => {
     if (bin) rmSync(bin, { recursive: true });
   });
 
+  /** Takes pictures in both colour schemes. */
+  const look = async (name: string) => {
+    for (const colorScheme of ["dark", "light"] as const) {
+      await page.emulateMedia({ colorScheme });
+      await expectAccessible(page);
+      await shot(page, `${name}-${colorScheme}`);
+    }
+  };
+
   const bar = () => page.getByRole("region", { name: "Approval" });
   const panel = () => page.getByRole("complementary", { name: "Changes" });
   const composer = () => page.getByRole("textbox", { name: "Prompt" });
@@ -113,7 +122,7 @@ describe.skipIf(skip || !git)("changes", () => {
       ]);
     // Syntax colours arrive with a script of their own.
     await bar().locator(".syn-keyword", { hasText: "export" }).waitFor();
-    await shot(page, "changes-approval");
+    await look("changes-approval");
     await bar().locator("[data-choice=deny]:enabled").click();
     await expect.poll(ends).toBe(1);
 
@@ -146,8 +155,7 @@ describe.skipIf(skip || !git)("changes", () => {
     await page.getByRole("textbox", { name: "Comment on new line 11" }).fill("Say 3 here.");
     await page.getByRole("button", { name: "Add to the prompt" }).click();
     await net.getByText("Say 3 here.").waitFor();
-    await expectAccessible(page);
-    await shot(page, "changes-session");
+    await look("changes-session");
     await page.reload(); // the comment is kept
     await page.getByRole("region", { name: "Comments" }).getByText("greet.ts:11").waitFor();
     await composer().fill('{"steps":[]}');
@@ -169,8 +177,7 @@ describe.skipIf(skip || !git)("changes", () => {
     await staged.getByRole("button", { name: /^greet\.ts/ }).click();
     await expect.poll(async () => (await lines(staged)).length).toBe(9);
     await panel().getByRole("textbox", { name: "Commit message" }).fill("Greet politely");
-    await expectAccessible(page);
-    await shot(page, "changes-git");
+    await look("changes-git");
     await panel().getByRole("button", { name: "Commit 1 file" }).click();
     await panel()
       .getByText(/^Committed [0-9a-f]{7} to main/)
@@ -202,8 +209,7 @@ describe.skipIf(skip || !git)("changes", () => {
     await panel().getByRole("button", { name: "This session" }).click();
     await expect.poll(async () => (await lines(net)).length).toBe(9);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
-    await expectAccessible(page);
-    await shot(page, "changes-phone");
+    await look("changes-session-phone");
     await panel().getByRole("button", { name: "Close changes" }).click();
     await composer().waitFor();
     expectQuiet(watch);

@@ -95,7 +95,7 @@ export function DiffBody({ diff, dir, onWhole }: { diff: FileDiff; dir: string; 
           {n}
         </p>
       ))}
-      {diff.whole && onWhole && (
+      {diff.whole && (diff.kind === "update" || diff.kind === "move") && onWhole && (
         <button type="button" className="quiet m-1" onClick={onWhole}>
           Show the whole file
         </button>
