@@ -210,8 +210,19 @@ describe.skipIf(skip || !git)("changes", () => {
     await expect.poll(async () => (await lines(net)).length).toBe(9);
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
     await look("changes-session-phone");
-    await panel().getByRole("button", { name: "Close changes" }).click();
-    await composer().waitFor();
+    await net.getByRole("button", { name: "Comment on old line 7" }).click();
+    await page.getByRole("textbox", { name: "Comment on old line 7" }).fill("Keep this.");
+    await page.getByRole("button", { name: "Add to the prompt" }).click();
+    writeFileSync(file("greet.ts"), after);
+    await panel().getByRole("button", { name: "Git", exact: true }).click();
+    await panel()
+      .getByRole("button", { name: /^greet\.ts/ })
+      .click();
+    await expect.poll(async () => (await lines(panel())).length).toBe(5);
+    await look("changes-git-phone");
+    await panel().getByRole("button", { name: "Write the prompt" }).click();
+    await page.getByText("greet.ts:7 (before the change)").waitFor();
+    expect(await panel().count()).toBe(0);
     expectQuiet(watch);
   });
 });

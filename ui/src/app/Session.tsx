@@ -97,7 +97,13 @@ export function Session({ id, item }: { id: string; item?: string }) {
       </main>
       {side === "changes" && s && (
         <Commenting value={id}>
-          <Changes session={id} transcript={transcript} dir={dir} onClose={() => setSide(undefined)} />
+          <Changes
+            session={id}
+            transcript={transcript}
+            dir={dir}
+            waiting={waiting.length > 0}
+            onClose={() => setSide(undefined)}
+          />
         </Commenting>
       )}
       {side === "details" && s && (

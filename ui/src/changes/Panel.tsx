@@ -13,11 +13,13 @@ export function Panel({
   session,
   transcript,
   dir,
+  waiting,
   onClose,
 }: {
   session: string;
   transcript: Transcript;
   dir: string;
+  waiting: boolean; // an approval waits, which a narrow page hides behind the panel
   onClose: () => void;
 }) {
   const [view, setView] = useState<View>("session");
@@ -64,22 +66,35 @@ export function Panel({
       ) : (
         <Git session={session} version={version} />
       )}
-      {comments.length > 0 && (
-        <div className="flex shrink-0 items-center gap-2 border-t px-4 py-2 text-sm min-[72rem]:hidden">
-          <span className="text-muted">{plural(comments.length, "comment")} for the next prompt</span>
-          <button
-            type="button"
-            className="button ml-auto"
-            onClick={() => {
+      {waiting ? (
+        <Behind text="The agent waits for your answer" action="Answer" onAction={onClose} />
+      ) : (
+        comments.length > 0 && (
+          <Behind
+            text={`${plural(comments.length, "comment")} for the next prompt`}
+            action="Write the prompt"
+            onAction={() => {
               onClose();
               document.getElementById("composer")?.focus();
             }}
-          >
-            Write the prompt
-          </button>
-        </div>
+          />
+        )
       )}
     </aside>
+  );
+}
+
+/** On a narrow page, leads to what is behind the panel. */
+function Behind({ text, action, onAction }: { text: string; action: string; onAction: () => void }) {
+  return (
+    <div className="flex shrink-0 items-center gap-2 border-t px-4 py-2 text-sm min-[72rem]:hidden">
+      <span className="text-muted" role="status">
+        {text}
+      </span>
+      <button type="button" className="button ml-auto" onClick={onAction}>
+        {action}
+      </button>
+    </div>
   );
 }
 

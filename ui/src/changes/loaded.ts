@@ -19,16 +19,19 @@ export function useLoaded<T>(load: () => Promise<T>, version: unknown = 0): Load
   const latest = useRef(load);
   const running = useRef<Promise<void>>(undefined);
   const next = useRef<Promise<void>>(undefined);
+  const newer = useRef(0); // counts the values that were put, each newer than a load that runs
   const reload = useCallback((): Promise<void> => {
     const run = async () => {
       const mine = latest.current;
+      const before = newer.current;
+      const stale = () => mine !== latest.current || before !== newer.current;
       setState((s) => ({ ...s, loading: true }));
       try {
         const value = await mine();
-        if (mine === latest.current) setState({ value, loading: false });
+        if (!stale()) setState({ value, loading: false });
       } catch (e) {
         const error = e instanceof ApiError ? e.message : String(e);
-        if (mine === latest.current) setState((s) => ({ ...s, error, loading: false }));
+        if (!stale()) setState((s) => ({ ...s, error, loading: false }));
       }
       running.current = undefined;
     };
@@ -47,6 +50,9 @@ export function useLoaded<T>(load: () => Promise<T>, version: unknown = 0): Load
     latest.current = load;
     void reload();
   }, [load, version, reload]);
-  const put = useCallback((value: T) => setState({ value, loading: false }), []);
+  const put = useCallback((value: T) => {
+    newer.current++;
+    setState({ value, loading: false });
+  }, []);
   return { ...state, reload, put };
 }
