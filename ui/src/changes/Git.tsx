@@ -1,4 +1,4 @@
-import { GitBranch, Minus, Plus, Undo2 } from "lucide-react";
+import { Minus, Plus, Undo2 } from "lucide-react";
 import { type ReactNode, useCallback, useState } from "react";
 import { complain, failed } from "../model/store";
 import { plural } from "../text/format";
@@ -148,9 +148,9 @@ function Where({ st }: { st: FolderStatus }) {
   return (
     <div className="flex flex-col gap-1 text-sm">
       <p className="flex flex-wrap items-center gap-x-2">
-        <GitBranch size={14} aria-hidden className="text-muted" />
+        <span className="text-muted">Branch</span>
         <span className="isolate-text font-mono">
-          {st.branch ? <Visible text={st.branch} /> : "no branch is checked out"}
+          {st.branch ? <Visible text={st.branch} /> : "none is checked out"}
         </span>
         {st.upstream && (
           <span className="text-muted">

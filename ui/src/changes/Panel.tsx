@@ -1,4 +1,4 @@
-import { RefreshCw, X } from "lucide-react";
+import { RotateCw, X } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useComments } from "../model/comments";
 import type { Transcript } from "../model/transcript";
@@ -43,7 +43,7 @@ export function Panel({
           aria-label="Load the changes again"
           title="Load again"
         >
-          <RefreshCw size={14} aria-hidden />
+          <RotateCw size={14} aria-hidden />
         </button>
         <button
           type="button"
