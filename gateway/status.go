@@ -133,6 +133,10 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 			out = append(out, st)
 		}
 	}
+	// Not the order of the records: those of open sessions may lag behind.
+	slices.SortFunc(out, func(a, b Status) int {
+		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
+	})
 	return out, nil
 }
 
@@ -160,9 +164,6 @@ func ProjectsOf(all []Listed) []Project {
 	}
 	return out
 }
-
-// Counters returns the counters of each kind of agent, by name of its provider.
-func (g *Gateway) Counters() map[string]*runnel.Counters { return g.opener.counters }
 
 func (e *entry) status() Status {
 	live := e.session.Status()

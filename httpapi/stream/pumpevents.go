@@ -22,9 +22,10 @@ func (p *pump) events(ctx context.Context) error {
 		return err
 	}
 	live := append(append([]byte(`{"type":"session:event","sessionId":`), session...), `,"payload":`...)
+	take := p.taker(func(evs []event.Event) (bool, time.Time) { return p.takeEvents(evs, live) })
 	for {
 		if p.feed != nil && p.loaded {
-			if _, err := p.feed.wait(ctx, time.Time{}); err != nil {
+			if _, err := p.feed.wait(ctx, time.Time{}, take); err != nil {
 				return err
 			}
 		}
@@ -42,15 +43,20 @@ func (p *pump) nextEvents(ctx context.Context, head int64, live []byte) (err err
 			return err
 		}
 	}
-	if p.evs, err = p.feed.read(ctx); err != nil {
+	if err := p.settle(); err != nil {
 		return err
+	}
+	if len(p.evs) == 0 { // else takeEvents has left some
+		if p.evs, err = p.feed.read(ctx); err != nil {
+			return err
+		}
 	}
 	oldest := p.lag.oldest(p.evs)
 	for more := !p.loaded; more && err == nil; more = !p.loaded && len(p.evs) > 0 {
 		err = p.pastEvents(head)
 	}
 	for err == nil && len(p.evs) > 0 {
-		err = p.liveEvent(live)
+		err = p.liveEvents(live)
 	}
 	if err == nil || errors.Is(err, errDropped) {
 		p.lag.wrote(oldest)
@@ -64,6 +70,29 @@ var messages = sync.Pool{New: func() any { return new([]byte) }}
 
 const messageKept = 4 << 10
 
+// liveEvents sends the first events of p.evs, in messages that begin with live.
+func (p *pump) liveEvents(live []byte) error {
+	n, err := p.together(len(p.evs), func(to []byte, i int) ([]byte, int64, error) {
+		data, err := p.eventMessage(to, live, p.evs[i])
+		return data, p.evs[i].Seq, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return p.liveEvent(live)
+	}
+	clear(p.evs[:n])
+	p.evs = p.evs[n:]
+	return p.settle()
+}
+
+// eventMessage appends the message with an event.
+func (p *pump) eventMessage(to, live []byte, ev event.Event) ([]byte, error) {
+	data, err := p.k.s.encoded.append(append(to, live...), ev)
+	return append(data, '}'), err
+}
+
 // liveEvent sends the first event of p.evs, in a message that begins with live.
 func (p *pump) liveEvent(live []byte) error {
 	buf := messages.Get().(*[]byte)
@@ -73,13 +102,12 @@ func (p *pump) liveEvent(live []byte) error {
 		}
 	}()
 	seq := p.evs[0].Seq
-	data, err := p.k.s.encoded.append(append((*buf)[:0], live...), p.evs[0])
+	data, err := p.eventMessage((*buf)[:0], live, p.evs[0])
 	if err != nil {
 		return err
 	}
 	p.evs[0] = event.Event{}
 	p.evs = p.evs[1:]
-	data = append(data, '}')
 	*buf = data[:0]
 	return p.deliver(data, seq)
 }
