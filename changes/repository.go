@@ -210,7 +210,7 @@ func (r *repository) hasHooks() bool {
 // A checked is the result of a check of a repository.
 type checked struct {
 	at      time.Time
-	print   string // of the configurations that were checked
+	configs string // of the configurations that were checked
 	problem string
 }
 
@@ -223,11 +223,11 @@ const (
 // also uses a private configuration, so a folder that changes after its check
 // makes git run nothing.
 func (g *Git) check(ctx context.Context, r *repository) (problem string, err error) {
-	print := fingerprint(filepath.Join(r.common, "config"), filepath.Join(r.dir, "config.worktree"))
+	configs := fingerprint(filepath.Join(r.common, "config"), filepath.Join(r.dir, "config.worktree"))
 	g.mu.Lock()
 	known, ok := g.checks[r.folder.Dir]
 	g.mu.Unlock()
-	if g.trustCheck || ok && known.print == print && time.Since(known.at) < checkAge {
+	if g.trustCheck || ok && known.configs == configs && time.Since(known.at) < checkAge {
 		return known.problem, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)
@@ -247,7 +247,7 @@ func (g *Git) check(ctx context.Context, r *repository) (problem string, err err
 	if len(g.checks) >= maxChecks {
 		clear(g.checks)
 	}
-	g.checks[r.folder.Dir] = checked{time.Now(), print, problem}
+	g.checks[r.folder.Dir] = checked{time.Now(), configs, problem}
 	return problem, nil
 }
 

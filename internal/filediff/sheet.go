@@ -123,8 +123,9 @@ func (s *sheet) learn(lines []string) bool {
 			return false
 		}
 		for i, l := range lines[at : at+n] {
-			known, ok := l, true
-			if p.from == 0 {
+			var known string
+			ok := p.from == 0
+			if ok {
 				known = p.added[i]
 			} else if known, ok = s.first.some[p.from+i]; !ok {
 				some[p.from+i] = l
