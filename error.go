@@ -29,6 +29,8 @@ const (
 	TurnInProgress          Code = "TURN_IN_PROGRESS"
 	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
+	ChangesOutdated         Code = "CHANGES_OUTDATED"
+	GitFailed               Code = "GIT_FAILED"
 	SessionDead             Code = "SESSION_DEAD"
 	PayloadTooLarge         Code = "PAYLOAD_TOO_LARGE"
 	ProtocolError           Code = "PROTOCOL_ERROR"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/gateway/detect"
@@ -143,6 +145,7 @@ type Gateway struct {
 	roster      *roster
 	expired     deletionHook
 	indexer     *indexer // nil if Config.Search is not set
+	git         *changes.Git
 	writers     *writers
 	follows     *follows
 
@@ -170,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -110,6 +110,7 @@ func describe(list []route) ([]byte, error) {
 func tags() []*huma.Tag {
 	return []*huma.Tag{
 		{Name: tagSessions, Description: "Start sessions, send prompts and answer approvals."},
+		{Name: tagChanges, Description: "Review what agents changed, commit it or revert it."},
 		{Name: tagStreams, Description: "Follow and read the events of a session."},
 		{Name: tagProfiles, Description: "Read the profiles, which are named sets of options for sessions."},
 		{Name: tagRules, Description: "Manage the stored rules that answer approvals."},
@@ -123,6 +124,7 @@ func tags() []*huma.Tag {
 // The names of the tags.
 const (
 	tagSessions = "sessions"
+	tagChanges  = "changes"
 	tagStreams  = "streams"
 	tagProfiles = "profiles"
 	tagRules    = "rules"

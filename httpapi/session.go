@@ -73,6 +73,7 @@ type sessions struct {
 	made     budget                                               // new sessions, by credential
 	sent     budget                                               // uploaded bytes, by credential
 	imports  imports
+	redact   func(string) string // removes secrets from texts of files
 }
 
 func (s *sessions) routes() []route {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -101,6 +102,36 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		id := r.sessionOf(t, "claude-agent-acp")
 		r.turn(t, id, r.send(t, id, "hello"))
 		return r.post(t, "/api/session/"+id+"/fork", object{})
+	},
+	"listChanges": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		text := object{"path": "a.txt", "kind": "update", "oldText": "1\n2\n", "newText": "1\nx\n", "hunks": []object{}}
+		turn := r.send(t, id, script(object{"tool": object{"name": "Edit", "kind": "edit", "changes": []object{text}}}))
+		r.turn(t, id, turn)
+		return r.get(t, "/api/session/"+id+"/changes?context=1&turn="+turn)
+	},
+	"approvalChanges": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		text := object{"path": "a.txt", "kind": "update", "newText": "1\n", "hunks": []object{}}
+		r.send(t, id, script(object{"tool": object{"name": "Edit", "kind": "edit", "changes": []object{text}, "ask": object{}}}))
+		asked := r.events(t, id, func(f frame) bool { return f.event == "approval_requested" }).find("approval_requested")
+		approval := asked.payload()["approval"].(object)
+		return r.get(t, "/api/session/"+id+"/approvals/"+approval["id"].(string)+"/changes")
+	},
+	"gitStatus": func(t *testing.T, r *routes) answer { return r.get(t, r.inGit(t)) },
+	"gitDiff":   func(t *testing.T, r *routes) answer { return r.get(t, r.inGit(t)+"/diff?path=a.txt&side=unstaged") },
+	"gitStage": func(t *testing.T, r *routes) answer {
+		return r.post(t, r.inGit(t)+"/stage", object{"files": []object{{"path": "a.txt"}}, "staged": true})
+	},
+	"gitCommit": func(t *testing.T, r *routes) answer {
+		path := r.inGit(t)
+		st := r.post(t, path+"/stage", object{"files": []object{{"path": "a.txt"}}, "staged": true}).ok(t, http.StatusOK)
+		return r.post(t, path+"/commit", object{"message": "Change a.txt", "seen": st["seen"]})
+	},
+	"gitRevert": func(t *testing.T, r *routes) answer {
+		path := r.inGit(t)
+		diff := r.get(t, path+"/diff?path=a.txt&side=unstaged").ok(t, http.StatusOK)
+		return r.post(t, path+"/revert", object{"path": "a.txt", "seen": diff["seen"], "losesUnstaged": true})
 	},
 	"getApproval": func(t *testing.T, r *routes) answer {
 		id, approval := r.asking(t)
@@ -241,6 +272,26 @@ func (s *server) asking(t *testing.T) (session string, approval object) {
 	s.send(t, session, script(object{"tool": object{"name": "Bash", "kind": "execute", "arguments": object{"command": "make"}, "ask": object{}}}))
 	asked := s.events(t, session, func(f frame) bool { return f.event == "approval_requested" }).find("approval_requested")
 	return session, asked.payload()["approval"].(object)
+}
+
+// inGit creates a session in a git repository with one changed file, and returns
+// the path of its routes for git.
+func (s *server) inGit(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	write(t, dir, "a.txt", "one\n")
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"config", "user.name", "Ada"}, {"config", "user.email", "ada@example.com"}, {"add", "."},
+		{"commit", "--quiet", "--message", "first"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	write(t, dir, "a.txt", "two\n")
+	made := s.post(t, "/api/session/create", object{"cliType": "script", "projectDir": dir}).ok(t, http.StatusCreated)
+	return "/api/session/" + made["sessionId"].(string) + "/git"
 }
 
 // rule stores a rule that affects no other test.

@@ -192,7 +192,7 @@ describe.skipIf(skip)("the page", () => {
       .last()
       .click();
     const dialog = page.getByRole("dialog");
-    expect(await dialog.locator(".diff-line.add").count()).toBeGreaterThan(0);
+    await dialog.locator(".diff-line.add").first().waitFor();
     await expectAccessible(page);
     await page.keyboard.press("Escape");
     await page.locator("dialog").waitFor({ state: "detached" });

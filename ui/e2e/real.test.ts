@@ -171,7 +171,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
       .last()
       .click();
     const added = page.getByRole("dialog").locator(".diff-line.add .body");
-    expect(await added.allInnerTexts()).toEqual(["one", "two"]);
+    await expect.poll(() => added.allInnerTexts()).toEqual(["one", "two"]);
     await good("edit");
     await page.keyboard.press("Escape");
     await page.locator("dialog").waitFor({ state: "detached" });

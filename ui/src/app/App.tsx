@@ -160,6 +160,9 @@ function useKeys(current: string | undefined, onKeys: () => void) {
         case "d":
           document.querySelector<HTMLElement>("button[aria-label='Details']")?.click();
           break;
+        case "c":
+          document.querySelector<HTMLElement>("button[aria-label='Changes']")?.click();
+          break;
         case "j":
         case "k":
           step(current, e.key === "j" ? 1 : -1);

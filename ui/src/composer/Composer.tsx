@@ -1,9 +1,11 @@
 import { ArrowUp, ListPlus, Square } from "lucide-react";
 import { useEffect, useState } from "react";
+import { removeComments, useComments, withComments } from "../model/comments";
 import { load, save } from "../model/keep";
 import { attempt, complain, sendPrompt } from "../model/store";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
+import { CommentList } from "./CommentList";
 import { Field } from "./Field";
 import { useFiles } from "./files";
 import { InUse } from "./InUse";
@@ -19,6 +21,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
   const [armed, setArmed] = useState(false); // Escape was pressed once
   const attachments = useFiles(id);
   const { files, remove } = attachments;
+  const comments = useComments(id);
   const runs = s.activity !== "idle";
 
   // Save at once, so that a reload or a switch of sessions loses nothing.
@@ -26,11 +29,11 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
 
   const uploads = files.flatMap((f) => f.uploadId ?? []);
   const waiting = files.some((f) => !f.uploadId && !f.problem);
-  const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0);
+  const ready = !busy && !waiting && (text.trim() !== "" || uploads.length > 0 || comments.length > 0);
 
   const send = async (queue: boolean) => {
     const typed = text;
-    const content = typed.trim();
+    const content = withComments(typed.trim(), comments);
     if (!ready) return;
     setBusy(true);
     let warnings: string[] = [];
@@ -41,6 +44,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     if (!ok) return document.getElementById("composer")?.focus();
     if (warnings.length > 0) complain(warnings.join("\n"));
     for (const f of files) remove(f.key);
+    removeComments(id, comments);
     // Text typed after sending becomes the next draft.
     const rest = (now: string) => (now.startsWith(typed) ? now.slice(typed.length) : now);
     save(`draft.${id}`, rest(load(`draft.${id}`, "")));
@@ -86,6 +90,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
           sources={{ project: id, files: (query) => api.files(id, query), commands: s.commands ?? [] }}
           placeholder={runs ? "Queue a follow-up" : "Tell the agent what to do"}
           onEnter={() => void send(runs)}
+          above={<CommentList session={id} comments={comments} />}
         >
           <Pills s={s} />
           <span className="ml-auto flex items-center gap-2" aria-live="polite">

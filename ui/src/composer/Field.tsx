@@ -25,6 +25,7 @@ export function Field({
   placeholder,
   onEnter,
   autoFocus = false,
+  above,
   children,
 }: {
   text: string;
@@ -34,6 +35,7 @@ export function Field({
   placeholder: string;
   onEnter: () => void;
   autoFocus?: boolean;
+  above?: ReactNode; // above the files
   children: ReactNode; // of the row below the text, after the button for files
 }) {
   const field = useRef<HTMLTextAreaElement>(null);
@@ -132,6 +134,7 @@ export function Field({
           Drop to attach
         </p>
       )}
+      {above}
       <Files files={attachments.files} onRemove={attachments.remove} onText={insert} />
       <textarea
         ref={field}

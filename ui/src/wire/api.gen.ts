@@ -648,6 +648,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/approvals/{approvalId}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the changes that an approval would allow
+         * @description Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+         */
+        get: operations["approvalChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/archive": {
         parameters: {
             query?: never;
@@ -706,6 +726,26 @@ export interface paths {
          * @description Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
          */
         post: operations["setCapture"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the changes that an agent made
+         * @description Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+         */
+        get: operations["listChanges"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -846,6 +886,106 @@ export interface paths {
          * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
          */
         post: operations["forkSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the state of a session's folder in git
+         * @description Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+         */
+        get: operations["gitStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit what is staged
+         * @description Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+         */
+        post: operations["gitCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what git says about a file
+         * @description Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+         */
+        get: operations["gitDiff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/revert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revert a file
+         * @description Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+         */
+        post: operations["gitRevert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/stage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stage or unstage files
+         * @description Requires the scope approve. Returns the new state of the folder.
+         */
+        post: operations["gitStage"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1440,6 +1580,8 @@ export interface components {
             t: number;
         };
         Change: {
+            /** @description The replacements that hunks show, if the agent did not report line numbers. */
+            edits?: components["schemas"]["Edit"][];
             /** @description The changed lines. Empty if only the complete texts are known. */
             hunks: components["schemas"]["Hunk"][];
             kind: components["schemas"]["ChangeKind"];
@@ -1457,6 +1599,35 @@ export interface components {
          * @enum {string}
          */
         ChangeKind: "create" | "update" | "delete" | "move";
+        ChangedFile: {
+            /** @description Whether a merge left the file with a conflict. */
+            conflict?: boolean;
+            /** @description Earlier path of a file that was moved. */
+            from?: string;
+            /** @description Path of the file, relative to the session's folder, with slashes. */
+            path: string;
+            /** @description The change that is staged. Absent if there is none. */
+            staged?: components["schemas"]["ChangeKind"];
+            /** @description Numbers of lines that the staged change adds and removes. Absent for a binary file. */
+            stagedLines?: components["schemas"]["LineCounts"];
+            /** @description Whether this is another repository within the folder. */
+            submodule?: boolean;
+            /** @description The change that is not staged. Absent if there is none. */
+            unstaged?: components["schemas"]["ChangeKind"];
+            /** @description Numbers of lines that the unstaged change adds and removes. Absent for a binary file and for an untracked one. */
+            unstagedLines?: components["schemas"]["LineCounts"];
+            /** @description Whether git does not know the file yet. */
+            untracked?: boolean;
+        };
+        ChangesAnswer: {
+            /** @description The files, in the order in which they were first changed. */
+            files: components["schemas"]["FileDiff"][];
+            /**
+             * Format: int64
+             * @description Number of changes in further files, which are left out.
+             */
+            more?: number;
+        };
         /** @description A message is complete. text is its complete text and replaces the deltas. */
         ChatCompleteFrame: {
             data: components["schemas"]["TextData"];
@@ -1502,6 +1673,22 @@ export interface components {
         CodeRequest: {
             /** @description Move the page to a new origin first, which logs out every browser. Default: false. */
             newOrigin?: boolean;
+        };
+        CommitRequest: {
+            /** @description Message of the commit, at most 65536 bytes. The server removes white space at both ends. */
+            message: string;
+            /** @description seen of the status that the client has shown. */
+            seen: string;
+        };
+        Committed: {
+            /** @description The branch to which the commit was added. */
+            branch: string;
+            /** @description Id of the commit. */
+            commit: string;
+            /** @description Whether the commit contains something else than what was staged. A hook changed it, or another program staged something meanwhile. */
+            differs?: boolean;
+            /** @description Whether the hooks of the repository could run. */
+            hooks: boolean;
         };
         CompleteData: {
             /**
@@ -1679,6 +1866,14 @@ export interface components {
             uploads?: number;
         };
         Done: Record<string, never>;
+        Edit: {
+            /** @description Whether every occurrence is replaced. Default: false; the text then occurs once. */
+            all?: boolean;
+            /** @description Text that replaces it. */
+            new: string;
+            /** @description A part of the file, which need neither begin nor end at a line boundary. */
+            old: string;
+        };
         /**
          * @description What a rule does with a call that matches it.
          * @enum {string}
@@ -1760,7 +1955,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -1962,6 +2157,51 @@ export interface components {
              */
             to?: number;
         };
+        FileDiff: {
+            /**
+             * Format: int64
+             * @description Number of added lines, also of those that hunks leave out.
+             */
+            added: number;
+            /** @description Whether the file is not text, so that it has no hunks. */
+            binary?: boolean;
+            /** @description Whether the end of the diff is left out, because it is too long. */
+            cut?: boolean;
+            /** @description The differences, in order. Empty if the change is in steps. */
+            hunks: components["schemas"]["Hunk"][];
+            kind: components["schemas"]["ChangeKind"];
+            /** @description Numbers of the lines where the old text begins, if place is several; at most 20. */
+            lines?: number[];
+            /** @description New path of a file that was moved. */
+            movedTo?: string;
+            /** @description Mode of the file after the change. */
+            newMode?: string;
+            /** @description Whether the change adds or removes the newline at the end of the file. Absent if neither. */
+            newline?: components["schemas"]["Newline"];
+            /** @description Mode of the file before the change, as git writes it. Absent if the mode stays the same. */
+            oldMode?: string;
+            /** @description Whether the whole diff is left out, because the response would be too long. A request with the path may return it. */
+            omitted?: boolean;
+            /** @description Whether something else changed the file between two changes of the agent. The hunks show that, too. */
+            outside?: boolean;
+            /** @description Path of the file before the change. Absolute for changes that an agent reported, and relative to the session's folder for those from git. */
+            path: string;
+            /** @description How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file. With several, missing and unknown, the hunks are those that the agent reported. */
+            place?: components["schemas"]["Place"];
+            /** @description Why the server did not read the file. */
+            problem?: string;
+            /**
+             * Format: int64
+             * @description Number of removed lines, also of those that hunks leave out.
+             */
+            removed: number;
+            /** @description Stands for the current content of the file. A request with this value fails if the file has changed since. */
+            seen?: string;
+            /** @description The changes one after another, if the server does not know enough of the file to combine them. */
+            steps?: components["schemas"]["Change"][];
+            /** @description Whether a larger context shows more of the file, up to all of it. */
+            whole?: boolean;
+        };
         /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
         Folder: {
@@ -1971,6 +2211,54 @@ export interface components {
             name: string;
             /** @description Absolute path. */
             path: string;
+        };
+        /**
+         * @description Whether the changes of a folder can be examined with git.
+         * @enum {string}
+         */
+        FolderState: "ready" | "none" | "refused" | "no_git" | "too_many";
+        FolderStatus: {
+            /**
+             * Format: int64
+             * @description Number of commits that the upstream branch lacks. Absent if the upstream branch is not known.
+             */
+            ahead?: number;
+            /** @description Name and address with which the server would commit, from the git configuration. Absent if none is configured. */
+            author?: string;
+            /**
+             * Format: int64
+             * @description Number of commits of the upstream branch that the current branch lacks.
+             */
+            behind?: number;
+            /** @description The current branch. Absent if no branch is checked out. */
+            branch?: string;
+            /**
+             * Format: int64
+             * @description Number of staged files outside of the session's folder. While there are any, the server does not commit.
+             */
+            elsewhere?: number;
+            /** @description The files of the folder that differ from the last commit, or are new. */
+            files: components["schemas"]["ChangedFile"][];
+            /** @description Id of the last commit. Absent if there is none. */
+            head?: string;
+            /** @description Whether a commit runs the hooks of the repository. The hooks of an untrusted folder never run. */
+            hooks: boolean;
+            /** @description Whether there are further files. */
+            more?: boolean;
+            /** @description The unfinished operation, such as merge or rebase. Until it is finished, the server commits and reverts nothing. */
+            operation?: string;
+            /** @description Why the folder cannot be examined, and what to do. */
+            problem?: string;
+            /** @description Absolute path of the folder that the repository is in. */
+            root?: string;
+            /** @description Stands for what is staged. A commit with this value fails if something else is staged by then. */
+            seen: string;
+            /** @description Whether the repository has hooks that a commit would not run. */
+            skipped?: boolean;
+            /** @description ready: the other fields are set. none: the folder is in no git repository. refused: the repository's settings would make git run programs in this untrusted folder, or git would use a repository elsewhere. no_git: git is not installed on the server's machine. too_many: more files differ than the server reads. */
+            state: components["schemas"]["FolderState"];
+            /** @description The branch that the current branch follows, such as origin/main. */
+            upstream?: string;
         };
         Folders: {
             /** @description Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot. */
@@ -2094,7 +2382,7 @@ export interface components {
             newLines: number;
             /**
              * Format: int64
-             * @description First line in the new text, counted from 1.
+             * @description First line in the new text, counted from 1. 0, like oldStart: the agent did not report line numbers.
              */
             newStart: number;
             /**
@@ -2146,6 +2434,10 @@ export interface components {
             sessionId: string;
             /** @description Id of the turn. */
             turnId: string;
+        };
+        IntendedAnswer: {
+            /** @description The changes of the approval, in its order; at most 50. */
+            files: components["schemas"]["FileDiff"][];
         };
         ItemCancelled: {
             /** @description Id of the item. All events and messages about the item have the same itemId. */
@@ -2341,6 +2633,18 @@ export interface components {
              */
             seq: number;
         };
+        LineCounts: {
+            /**
+             * Format: int64
+             * @description Number of added lines.
+             */
+            added: number;
+            /**
+             * Format: int64
+             * @description Number of removed lines.
+             */
+            removed: number;
+        };
         ListAnswer: {
             /** @description The sessions, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
@@ -2484,6 +2788,11 @@ export interface components {
             /** @description Name for people. */
             name?: string;
         };
+        /**
+         * @description Effect of a change on the newline at the end of a file.
+         * @enum {string}
+         */
+        Newline: "added" | "removed";
         /**
          * @description What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.
          * @enum {string}
@@ -2769,6 +3078,11 @@ export interface components {
             /** @description Position to resume after. */
             id: string;
         };
+        /**
+         * @description How the line numbers of an intended change were found.
+         * @enum {string}
+         */
+        Place: "agent" | "found" | "whole" | "several" | "missing" | "unknown";
         Plan: {
             /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
@@ -3197,6 +3511,20 @@ export interface components {
              * @description Last missing position, if status is gap.
              */
             to?: number;
+        };
+        RevertRequest: {
+            /** @description Whether the user knows that changes that are not staged are lost. Without it, the request fails if the file has such changes. Default: false. */
+            losesUnstaged?: boolean;
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
+            /** @description seen of the diff that the client has shown. */
+            seen: string;
+        };
+        Reverted: {
+            /** @description Id of a git object with the content that the file had before. git cat-file blob ID prints it, until git removes unused objects after some weeks. Absent if there was no content. */
+            kept?: string;
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
         };
         Rule: {
             /** @description Name of the credential that created the rule. */
@@ -3953,6 +4281,18 @@ export interface components {
             match?: boolean;
             /** @description Text to append; in a frame whose name ends in complete, the complete text. */
             text: string;
+        };
+        StageRequest: {
+            /** @description The files, 1 to 1000. */
+            files: components["schemas"]["StagedFile"][];
+            /** @description true: the next commit contains the files. false: it does not. */
+            staged: boolean;
+        };
+        StagedFile: {
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
+            /** @description seen of the diff that the client has shown. The request fails if the file has changed since. Default: the file is not compared. */
+            seen?: string;
         };
         /** @description The last frame of a stream that the server ends. To continue, resume after seq. */
         StreamEndFrame: {
@@ -8732,6 +9072,117 @@ export interface operations {
             };
         };
     };
+    approvalChanges: {
+        parameters: {
+            query?: {
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description Id of the approval. */
+                approvalId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntendedAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: APPROVAL_GONE, SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     archiveSession: {
         parameters: {
             query?: never;
@@ -9240,6 +9691,128 @@ export interface operations {
             };
             /** @description Service Unavailable: OVERLOADED, STORE_UNAVAILABLE */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listChanges: {
+        parameters: {
+            query?: {
+                /** @description Id of the turn. Default: the whole session. */
+                turn?: string;
+                /** @description Path of a file, as in an earlier response. Only its diff is returned. Default: all files. */
+                path?: string;
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangesAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10072,6 +10645,681 @@ export interface operations {
                 };
             };
             /** @description Service Unavailable: AGENT_NOT_INSTALLED, AGENT_NOT_LOGGED_IN, MISSING_API_KEY, OVERLOADED, STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Committed"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitDiff: {
+        parameters: {
+            query: {
+                /** @description Path of the file, relative to the session's folder. */
+                path: string;
+                /** @description staged: from the last commit to what is staged. unstaged: from what is staged to the file. */
+                side: "staged" | "unstaged";
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileDiff"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitRevert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevertRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reverted"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitStage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StageRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
             503: {
                 headers: {
                     [name: string]: unknown;

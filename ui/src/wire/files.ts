@@ -1,7 +1,7 @@
 // Parses what the server says about files, folders and an agent's commands.
 
-import { isObj, list, num, oneOf, optStr, str } from "./lenient";
 import type { AgentCommand, Completion, Folder, Folders } from "./types";
+import { isObj, list, num, oneOf, optStr, str } from "./values";
 
 export function parseCommands(v: unknown): AgentCommand[] {
   return list(v, (c) =>

@@ -3,6 +3,7 @@
 
 import type { NoticeKind } from "../worker/messages";
 import { alone } from "./alone";
+import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
 import { ApiError } from "./error";
 import { parseCompletion, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
@@ -28,6 +29,8 @@ import type {
   Completion,
   Conversation,
   ConversationPage,
+  FileDiff,
+  FolderStatus,
   Folders,
   Options,
   Profile,
@@ -37,6 +40,7 @@ import type {
   SearchPage,
   SessionStatus,
   SessionUsage,
+  Side,
 } from "./types";
 
 export { ApiError };
@@ -137,6 +141,12 @@ const unexplained = (res: Response) =>
 
 const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
+
+const query = (values: Record<string, string | number | undefined>) => {
+  const p = new URLSearchParams();
+  for (const [k, v] of Object.entries(values)) if (v !== undefined) p.set(k, String(v));
+  return p.size > 0 ? `?${p}` : "";
+};
 
 export interface Decision {
   choice: string;
@@ -307,6 +317,34 @@ export const api = {
    */
   suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
     parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
+  /** The changes that an approval would allow, with their places in the files. */
+  intended: async (id: string, approval: string): Promise<FileDiff[]> =>
+    parseDiffs(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}/changes`)).files,
+  /**
+   * The combined changes of a session, of one turn or of all, and of one file or
+   * of all.
+   */
+  changes: async (id: string, of: { turn?: string; path?: string; context?: number }): Promise<Diffs> =>
+    parseDiffs(await call("GET", `${session(id)}/changes${query(of)}`)),
+  folder: async (id: string): Promise<FolderStatus> => parseFolder(await call("GET", `${session(id)}/git`)),
+  folderDiff: async (id: string, path: string, side: Side, context?: number): Promise<FileDiff> => {
+    const diff = parseDiff(await call("GET", `${session(id)}/git/diff${query({ path, side, context })}`));
+    if (!diff) throw new ApiError("INTERNAL", "The server’s response has no diff.", 0);
+    return diff;
+  },
+  /** Returns the state of the folder after the change. */
+  stage: async (
+    id: string,
+    files: { path: string; seen?: string }[],
+    staged: boolean,
+  ): Promise<FolderStatus> => parseFolder(await post(`${session(id)}/git/stage`, { files, staged })),
+  commit: async (id: string, message: string, seen: string): Promise<Committed> =>
+    parseCommitted(await post(`${session(id)}/git/commit`, { message, seen })),
+  /** Returns the id of the git object that keeps the previous content, if any. */
+  revert: async (id: string, path: string, seen: string, losesUnstaged: boolean): Promise<string> => {
+    const v = (await post(`${session(id)}/git/revert`, { path, seen, losesUnstaged })) as { kept?: unknown };
+    return typeof v.kept === "string" ? v.kept : "";
+  },
   /** Finds items of all sessions. `before` is the next of the page before. */
   search: async (q: string, kind: string, before?: string): Promise<SearchPage> => {
     const p = new URLSearchParams({ q });

@@ -3,7 +3,6 @@
 // entries are dropped.
 
 import { parseCommands } from "./files";
-import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./lenient";
 import type {
   Agent,
   Append,
@@ -29,6 +28,7 @@ import type {
   Usage,
   Writer,
 } from "./types";
+import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./values";
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -273,7 +273,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   return undefined;
 }
 
-function parseChange(v: unknown): Change | undefined {
+export function parseChange(v: unknown): Change | undefined {
   if (!isObj(v) || !str(v.path)) return undefined;
   return {
     path: str(v.path),
@@ -285,7 +285,7 @@ function parseChange(v: unknown): Change | undefined {
   };
 }
 
-function parseHunk(v: unknown): Hunk | undefined {
+export function parseHunk(v: unknown): Hunk | undefined {
   if (!isObj(v)) return undefined;
   return {
     oldStart: num(v.oldStart),

@@ -15,6 +15,14 @@ type Maybe<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 export type ToolKind = Schemas["ToolKind"];
 export type Hunk = Schemas["Hunk"]; // each of its lines begins with ' ', '-' or '+'
 export type Change = Schemas["Change"];
+/** A diff of one file, of what an agent changed or would change, or from git. */
+export type FileDiff = Schemas["FileDiff"];
+/** The state of a session's folder in git. */
+export type FolderStatus = Schemas["FolderStatus"];
+export type ChangedFile = Schemas["ChangedFile"];
+/** One of the two changes that a file may have in git. */
+export type Side = "staged" | "unstaged";
+
 export type Attachment = Schemas["SentAttachment"];
 export type PlanEntry = Schemas["PlanEntry"];
 export type ToolCall = Omit<Schemas["ToolCall"], "parentCallId">; // the upsert has that field

@@ -1,4 +1,4 @@
-// Reads values of unknown types. A value of another type becomes a default.
+// Reads values of unknown form.
 
 export type Obj = Record<string, unknown>;
 
