@@ -376,7 +376,7 @@ func TestStatusHasChangedCommandsOnly(t *testing.T) {
 	id := s.create()
 	p := s.dial()
 	p.send(`{"type":"sessions:subscribe"}`)
-	p.await("session:status") // from the list, which has no commands
+	p.await("session:status")                      // from the list, which has no commands
 	next := func(title string) (commands string) { // until a turn with this title has ended
 		for {
 			var st gateway.Status

@@ -94,13 +94,6 @@ func (d *display) sees(t *testing.T, pattern string) string {
 	return d.until(t, pattern, want.MatchString)
 }
 
-// sees no more waits until the screen does not match a regular expression.
-func (d *display) seesNoMore(t *testing.T, pattern string) string {
-	t.Helper()
-	want := regexp.MustCompile("(?m)" + pattern)
-	return d.until(t, "no "+pattern, func(text string) bool { return !want.MatchString(text) })
-}
-
 func (d *display) until(t *testing.T, what string, ok func(text string) bool) string {
 	t.Helper()
 	late := time.AfterFunc(time.Minute, func() {

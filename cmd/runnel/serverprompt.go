@@ -183,7 +183,11 @@ func (p *serverPrompt) explained(ctx context.Context, err error) error {
 // fresh reports that the session is new.
 func (p *serverPrompt) session(ctx context.Context) (s startedSession, fresh bool, err error) {
 	if p.run.resume == "" {
-		body := map[string]any{"cliType": p.agent, "projectDir": p.opt.Dir, "options": p.options()}
+		options, err := p.options()
+		if err != nil {
+			return s, fresh, err
+		}
+		body := map[string]any{"cliType": p.agent, "projectDir": p.opt.Dir, "options": options}
 		err = p.link.create(ctx, "/api/session/create", uuid.NewString(), body, &s)
 		if runnel.CodeOf(err) == runnel.UnsupportedCLIType {
 			_, err = p.app.named(p.agent)
@@ -206,7 +210,11 @@ func (p *serverPrompt) session(ctx context.Context) (s startedSession, fresh boo
 		return s, fresh, err
 	}
 	p.text = s.Draft + p.text
-	if options := p.options(); len(options) > 0 {
+	options, err := p.options()
+	if err != nil {
+		return s, fresh, err
+	}
+	if len(options) > 0 {
 		delete(options, "persona") // sent with the prompt
 		if len(options) > 0 {
 			var changed startedSession
@@ -218,19 +226,19 @@ func (p *serverPrompt) session(ctx context.Context) (s startedSession, fresh boo
 }
 
 // options returns the options that the user chose, by their names in the API.
-func (p *serverPrompt) options() map[string]any {
+func (p *serverPrompt) options() (map[string]any, error) {
 	out := make(map[string]any)
 	data, err := json.Marshal(p.opt)
 	if err == nil {
 		err = json.Unmarshal(data, &out)
 	}
 	if err != nil {
-		panic(err) // the options are our own, and all of them marshal
+		return nil, err
 	}
 	if p.run.persona != "" {
 		out["persona"] = p.run.persona
 	}
-	return out
+	return out, nil
 }
 
 // conversation returns a reference to the conversation that --resume names.
