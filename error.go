@@ -29,6 +29,7 @@ const (
 	TurnInProgress          Code = "TURN_IN_PROGRESS"
 	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
+	PromptGone              Code = "PROMPT_GONE"
 	SessionDead             Code = "SESSION_DEAD"
 	PayloadTooLarge         Code = "PAYLOAD_TOO_LARGE"
 	ProtocolError           Code = "PROTOCOL_ERROR"

@@ -112,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 // apiRoutes returns the routes that the OpenAPI document describes.
 func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
-		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), sessions.queueRoutes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
 }
 
