@@ -292,7 +292,7 @@ func (qs Queues) Hold(ctx context.Context, ref string, held bool) (Queue, error)
 // Skip cancels the running turn like [Gateway.Cancel], but continues the queue
 // instead of holding it.
 func (qs Queues) Skip(ctx context.Context, ref string) error {
-	return qs.g.cancel(ctx, ref, func(e *entry) error {
+	return qs.cancel(ctx, ref, func(e *entry) error {
 		err := qs.g.queue.hold(ctx, e, false)
 		qs.g.queue.startIfWaiting(e)
 		return err
@@ -306,7 +306,25 @@ func (qs Queues) CancelTurn(ctx context.Context, ref, turn string) error {
 	if err != nil || st.TurnID != turn {
 		return err
 	}
-	return qs.g.cancel(ctx, ref, func(*entry) error { return nil })
+	return qs.cancel(ctx, ref, func(*entry) error { return nil })
+}
+
+// cancel asks the agent to end the running turn. It first calls prepare, whose
+// error it returns in the end.
+func (qs Queues) cancel(ctx context.Context, ref string, prepare func(*entry) error) error {
+	e, err := qs.g.opened(ctx, ref)
+	if e == nil || err != nil {
+		return err
+	}
+	defer qs.g.sessions.release(e)
+	if err := qs.g.follows.checkCancel(e); err != nil {
+		return err
+	}
+	unprepared := prepare(e)
+	if err := e.session.Cancel(ctx); err != nil {
+		return err
+	}
+	return unprepared
 }
 
 // gone returns the error for a prompt that is not queued.

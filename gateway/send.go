@@ -243,25 +243,7 @@ func (o *opener) checkSettings(cliType string, st runnel.Status, set runnel.Sett
 // holds the queue. If the held queue cannot be stored, Cancel returns the error,
 // but has cancelled the turn and holds the queue until the server ends.
 func (g *Gateway) Cancel(ctx context.Context, ref string) error {
-	return g.cancel(ctx, ref, func(e *entry) error { return g.queue.stop(ctx, e) })
-}
-
-// cancel asks the agent to end the running turn. It first calls prepare, whose
-// error it returns in the end.
-func (g *Gateway) cancel(ctx context.Context, ref string, prepare func(*entry) error) error {
-	e, err := g.opened(ctx, ref)
-	if e == nil || err != nil {
-		return err
-	}
-	defer g.sessions.release(e)
-	if err := g.follows.checkCancel(e); err != nil {
-		return err
-	}
-	unprepared := prepare(e)
-	if err := e.session.Cancel(ctx); err != nil {
-		return err
-	}
-	return unprepared
+	return QueuesOf(g).cancel(ctx, ref, func(e *entry) error { return g.queue.stop(ctx, e) })
 }
 
 // Set changes options of a session and of its running agent. An option that the
