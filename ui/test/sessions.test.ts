@@ -23,6 +23,7 @@ const session = (
   given: {},
   pendingApprovals: [],
   queued: 0,
+  seenSeq: 0,
   createdAt: "",
   lastActiveAt: new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString(),
   ...more,

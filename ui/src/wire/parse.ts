@@ -16,6 +16,7 @@ import type {
   Hunk,
   Profile,
   Project,
+  QueuedPrompt,
   ResolvedOption,
   Rule,
   RuleFields,
@@ -27,19 +28,7 @@ import type {
   Usage,
   Writer,
 } from "./types";
-
-type Obj = Record<string, unknown>;
-
-const isObj = (v: unknown): v is Obj => typeof v === "object" && v !== null && !Array.isArray(v);
-const str = (v: unknown): string => (typeof v === "string" ? v : "");
-const optStr = (v: unknown): string | undefined => (typeof v === "string" && v !== "" ? v : undefined);
-const num = (v: unknown): number => (typeof v === "number" && Number.isFinite(v) ? v : 0);
-const optNum = (v: unknown): number | undefined =>
-  typeof v === "number" && Number.isFinite(v) ? v : undefined;
-const list = <T>(v: unknown, of: (x: unknown) => T | undefined): T[] =>
-  Array.isArray(v) ? v.map(of).filter((x) => x !== undefined) : [];
-const oneOf = <const T extends string>(v: unknown, known: readonly T[], otherwise: NoInfer<T>): T =>
-  known.includes(v as T) ? (v as T) : otherwise;
+import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./values";
 
 /**
  * A number that JavaScript would round or would print in another form. It keeps
@@ -374,8 +363,22 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
         : oneOf(v.lastTurn, ["completed", "cancelled", "error"], "completed"),
     pendingApprovals: list(v.pendingApprovals, parseApproval),
     queued: num(v.queued),
+    queueHeld: v.queueHeld === true || undefined,
+    queue: v.queue === undefined ? undefined : list(v.queue, parseQueuedPrompt),
+    seenSeq: num(v.seenSeq),
     createdAt: str(v.createdAt),
     lastActiveAt: str(v.lastActiveAt),
+  };
+}
+
+export function parseQueuedPrompt(v: unknown): QueuedPrompt | undefined {
+  if (!isObj(v) || !str(v.turnId)) return undefined;
+  return {
+    turnId: str(v.turnId),
+    text: str(v.text),
+    truncated: v.truncated === true,
+    files: list(v.files, (f) => optStr(f)),
+    queuedAt: str(v.queuedAt),
   };
 }
 
