@@ -136,6 +136,10 @@ func (g *Gateway) List(ctx context.Context, f Filter) ([]Status, error) {
 			out = append(out, st)
 		}
 	}
+	// Not the order of the records: those of open sessions may lag behind.
+	slices.SortFunc(out, func(a, b Status) int {
+		return cmp.Or(b.LastActiveAt.Compare(a.LastActiveAt), cmp.Compare(a.SessionID, b.SessionID))
+	})
 	return out, nil
 }
 
