@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel the running turn
-         * @description Requires the scope send. The session stays usable. Has no effect if no turn runs.
+         * @description Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
          */
         post: operations["harnessInterrupt"];
         delete?: never;

@@ -8551,7 +8551,7 @@ type ClientInterface interface {
 
 	// HarnessInterruptWithBody Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8560,7 +8560,7 @@ type ClientInterface interface {
 
 	// HarnessInterrupt Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9300,7 +9300,7 @@ func (c *Client) ListConversations(ctx context.Context, params *ListConversation
 
 // HarnessInterruptWithBody Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9319,7 +9319,7 @@ func (c *Client) HarnessInterruptWithBody(ctx context.Context, contentType strin
 
 // HarnessInterrupt Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13955,7 +13955,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -13964,7 +13964,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessInterruptWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -21923,7 +21923,7 @@ func (c *ClientWithResponses) ListConversationsWithResponse(ctx context.Context,
 
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -21938,7 +21938,7 @@ func (c *ClientWithResponses) HarnessInterruptWithBodyWithResponse(ctx context.C
 
 // HarnessInterruptWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
