@@ -43,9 +43,11 @@ func (d *disk) asked(t *testing.T, id string) (out []string) {
 	return out
 }
 
-// wantQueue checks the queue, the status and both lists of sessions.
+// wantQueue checks the queue, the status and both lists of sessions, once the
+// agent emits nothing more: it could change the session between the two lists.
 func wantQueue(t *testing.T, g *Gateway, id string, held bool, want ...string) {
 	t.Helper()
+	synctest.Wait()
 	q, err := QueuesOf(g).Queue(t.Context(), id)
 	if err != nil || q.SessionID != id || q.Held != held || !slices.Equal(texts(q.Prompts), want) {
 		t.Errorf("the queue is %+v, %v; want %q, held: %v", q, err, want, held)
