@@ -81,6 +81,7 @@ it("takes the code out of the address", () => {
 it("tells what waits, what runs and what finished since it was seen", () => {
   const all = [
     session("seen", "/a", 1, { lastSeq: 7 }),
+    session("elsewhere", "/a", 1, { lastSeq: 9, seenSeq: 9 }), // on another device
     session("new", "/a", 2, { lastSeq: 8 }),
     session("failed", "/b", 3, { lastTurn: "error" }),
     session("runs", "/b", 4, { activity: "working" }),

@@ -4,6 +4,7 @@ import { useNow } from "../app/hooks";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { go } from "../model/routes";
 import { describeAsked } from "../model/rows";
+import { unseen } from "../model/seen";
 import { useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
@@ -127,7 +128,7 @@ export const SessionRow = memo(function SessionRow({
   folder: boolean;
   time: string;
 }) {
-  const unseen = useStore((st) => (st.seen[s.sessionId] ?? 0) < s.lastSeq) && !current;
+  const unread = useStore((st) => unseen(s, st.seen)) && !current;
   const row = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
     if (current) row.current?.scrollIntoView({ block: "nearest" });
@@ -154,7 +155,7 @@ export const SessionRow = memo(function SessionRow({
         }`}
       >
         <StateMark mark={mark} />
-        <span className={`truncate ${unseen ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
+        <span className={`truncate ${unread ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
           {plain(s.title) || "New session"}
         </span>
         <time className="text-xs text-muted" dateTime={s.lastActiveAt} title={absolute(s.lastActiveAt)}>
@@ -163,7 +164,7 @@ export const SessionRow = memo(function SessionRow({
         {line && <span className="col-start-2 col-end-4 truncate text-sm text-muted">{plain(line)}</span>}
         <span className="col-start-2 col-end-4 truncate text-xs text-muted">
           {plain(about)}
-          {unseen && <span className="sr-only">, unread</span>}
+          {unread && <span className="sr-only">, unread</span>}
         </span>
       </a>
     </li>

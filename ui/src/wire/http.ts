@@ -19,6 +19,7 @@ import {
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
+import { parseQueue, parseQueuedPrompt } from "./queue";
 
 import type {
   Agent,
@@ -27,6 +28,8 @@ import type {
   Options,
   Profile,
   Project,
+  Queue,
+  QueuedPrompt,
   Rule,
   RuleFields,
   SearchPage,
@@ -114,6 +117,7 @@ const unexplained = (res: Response) =>
   new ApiError("INTERNAL", `The server responded with status ${res.status} and no message.`, res.status);
 
 const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
+const queued = (id: string, turnId: string) => `${session(id)}/queue/${encodeURIComponent(turnId)}`;
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
 
 export interface Decision {
@@ -217,6 +221,22 @@ export const api = {
   },
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
+  /** Holds or continues the queue. Returns the queue after the change, like the next two. */
+  holdQueue: async (id: string, held: boolean): Promise<Queue> =>
+    parseQueue(await post(`${session(id)}/queue`, { held })),
+  /** Changes the text of a queued prompt, or moves it before another one, or to the end ("").  */
+  editQueued: async (
+    id: string,
+    turnId: string,
+    edit: { content?: string; before?: string },
+  ): Promise<Queue> => parseQueue(await post(queued(id, turnId), edit)),
+  removeQueued: async (id: string, turnId: string): Promise<Queue> =>
+    parseQueue(await call("DELETE", queued(id, turnId))),
+  /** Returns a queued prompt with its whole text. */
+  queuedPrompt: async (id: string, turnId: string): Promise<QueuedPrompt | undefined> =>
+    parseQueuedPrompt(await call("GET", queued(id, turnId))),
+  /** Records up to which position a session was seen, for all devices. */
+  seen: (id: string, seq: number) => post(`${session(id)}/seen`, { seq }),
   /**
    * Creates a session that continues after a turn, or after the last one. The
    * draft is the beginning of its first prompt; it is empty if the agent itself

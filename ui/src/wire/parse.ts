@@ -2,6 +2,7 @@
 // never guessed: an unknown type is ignored, and of a list only the malformed
 // entries are dropped.
 
+import { parseQueuedPrompt } from "./queue";
 import type {
   Agent,
   Append,
@@ -16,7 +17,6 @@ import type {
   Hunk,
   Profile,
   Project,
-  QueuedPrompt,
   ResolvedOption,
   Rule,
   RuleFields,
@@ -368,17 +368,6 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     seenSeq: num(v.seenSeq),
     createdAt: str(v.createdAt),
     lastActiveAt: str(v.lastActiveAt),
-  };
-}
-
-export function parseQueuedPrompt(v: unknown): QueuedPrompt | undefined {
-  if (!isObj(v) || !str(v.turnId)) return undefined;
-  return {
-    turnId: str(v.turnId),
-    text: str(v.text),
-    truncated: v.truncated === true,
-    files: list(v.files, (f) => optStr(f)),
-    queuedAt: str(v.queuedAt),
   };
 }
 

@@ -71,6 +71,12 @@ export type SessionStatus = Omit<
 /** A prompt that waits for earlier turns to end. */
 export type QueuedPrompt = With<Schemas["QueuedPrompt"], "truncated" | "files">;
 
+/** The queue of a session; the first prompt starts next. */
+export interface Queue {
+  held: boolean; // no prompt starts until somebody continues the queue
+  prompts: QueuedPrompt[];
+}
+
 /** A process outside of Runnel that has a conversation open. */
 export type Writer = Schemas["Writer"];
 
