@@ -516,7 +516,9 @@ describe.skipIf(skip)("the page", () => {
       for (const other of others) await expect.poll(() => read).toContain(other);
       await page.waitForLoadState("networkidle");
       // The position up to which the session was seen is written, not read.
-      const data = read.filter((p) => p.startsWith("/api/") && p !== "/api/login/proof" && !p.endsWith("/seen"));
+      const data = read.filter(
+        (p) => p.startsWith("/api/") && p !== "/api/login/proof" && !p.endsWith("/seen"),
+      );
       expect(data, address).toEqual(["/api/overview", ...others]);
     }
   });
