@@ -99,7 +99,7 @@ BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extrac
 # Tests of test/e2e that do not depend on TLS: they are about the server and its
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
-# agent of each protocol. make test-long runs everything with TLS.
+# agent. make test-long runs everything with TLS.
 WITHOUT_TLS := ^Test(Failures|Profile|StoredRules|LoadAgain|APIKey|AgentLogin|OptionsOfATurn|ModeOfATurn|GovernedSession)
 # The packages that make test runs without the race detector, because nothing in
 # them runs concurrently: pure functions (event, upsert, jsonl, termtext,
@@ -166,13 +166,13 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 .PHONY: test-binary-tls
 test-binary-tls: build $(AGENTS_READY)
 	@.ci/need curl jq
-	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 RUNNEL_AGENTS=claude-code,codex,opencode -skip '$(WITHOUT_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
+	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel RUNNEL_TLS=1 RUNNEL_AGENTS=claude-code -skip '$(WITHOUT_TLS)' -timeout 30m -count 1 -parallel 4 -- ./test/e2e
 
 .PHONY: test-ui
 test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser too, also with real agents
 	@.ci/need chromium
-	npm test --prefix ui
-	RUNNEL_BIN=$(CURDIR)/bin/runnel npm run --prefix ui test:browser
+	@.ci/npmtest test
+	@.ci/npmtest RUNNEL_BIN=$(CURDIR)/bin/runnel test:browser
 	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
 
 .PHONY: agents

@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -152,6 +153,47 @@ func (c *Cursor) Wait(ctx context.Context, deadline time.Time) (grown bool, err 
 	ended, err := c.wait(ctx, c.log.Grown(c.session, c.at), deadline)
 	return !ended && err == nil, err
 }
+
+// Serve waits like Wait, but lets the goroutine that appends events pass them to
+// take, and moves the cursor behind them. A reader that has little to do for an
+// event thereby saves a wake-up of its own goroutine.
+//
+// take must not block, and must not use the cursor or the session; the events
+// are valid until it returns. It returns whether it takes further events, and
+// the time at which Serve is to return at the latest, if that is earlier than
+// before. take does not run before Serve begins or after it has returned.
+func (c *Cursor) Serve(ctx context.Context, deadline time.Time, take func([]event.Event) (more bool, due time.Time)) (grown bool, err error) {
+	log, ok := c.log.(store.Deliverer)
+	if !ok || ctx.Err() != nil {
+		return c.Wait(ctx, deadline)
+	}
+	alarm := c.alarm(cmp.Or(deadline, time.Now().Add(farAway)))
+	d := log.Deliver(c.session, c.at, func(evs []event.Event) bool {
+		c.at = evs[len(evs)-1].Seq
+		more, due := take(evs)
+		if !due.IsZero() && (deadline.IsZero() || due.Before(deadline)) {
+			deadline = due
+			c.alarm(due)
+		}
+		return more
+	})
+	if d == nil {
+		return c.Wait(ctx, deadline)
+	}
+	defer d.Stop()
+	select {
+	case <-d.Woken:
+		return true, nil
+	case <-alarm:
+		return false, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// farAway is the deadline of a wait without one, whose timer may be set to an
+// earlier time.
+const farAway = 365 * 24 * time.Hour
 
 // wait waits for a signal of grown. It reports whether the deadline passed
 // first. When ctx ends it returns the cause.

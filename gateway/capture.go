@@ -228,25 +228,32 @@ func (cs *captures) equip(opt runnel.Options, id string) runnel.Options {
 	if cs.dir == "" {
 		return opt
 	}
-	filter := sync.OnceValue(func() runnel.Filter {
+	filter := &tapFilter{filter: sync.OnceValue(func() runnel.Filter {
 		if opt.Filter == nil {
 			return nil
 		}
 		return opt.Filter(opt)
-	})
-	var filtering sync.Mutex // connections call Tap from several goroutines, but a Filter is for one at a time
-	redacted := func(line []byte) []byte {
-		filtering.Lock()
-		defer filtering.Unlock()
-		return redactLine(filter(), line)
-	}
+	})}
 	opt.Tapping = func() bool { c := cs.find(id); return c != nil && c.whyStopped() == "" }
 	opt.Tap = func(dir runnel.Dir, line []byte) {
 		if c := cs.find(id); c != nil {
-			c.add(time.Now(), dir, redacted(line), line)
+			c.add(time.Now(), dir, filter.line(line), line)
 		}
 	}
 	return opt
+}
+
+// A tapFilter is the filter of a session's tap. Connections call a tap from
+// several goroutines, but a Filter is for one at a time.
+type tapFilter struct {
+	mu     sync.Mutex
+	filter func() runnel.Filter
+}
+
+func (f *tapFilter) line(line []byte) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return redactLine(f.filter(), line)
 }
 
 // redactLine returns a raw line without the secrets that f removes.

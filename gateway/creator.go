@@ -22,7 +22,7 @@ func (g *Gateway) Create(ctx context.Context, cliType, dir string, opt runnel.Op
 
 // CreateWith is like [Gateway.Create] with everything that a client can choose.
 func (g *Gateway) CreateWith(ctx context.Context, cliType, dir string, opt runnel.Options, c Choice) (Status, error) {
-	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
+	if st, err := RequestsOf(g).made(ctx); err != nil || st.SessionID != "" {
 		return st, err
 	}
 	p, err := g.opener.providers.Choose(cliType)

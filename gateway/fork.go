@@ -57,7 +57,7 @@ func (f Forks) After(ctx context.Context, ref, turn string) (Forked, error) {
 	if err != nil {
 		return Forked{}, err
 	}
-	if st, err := g.made(ctx); err != nil || st.SessionID != "" {
+	if st, err := RequestsOf(g).made(ctx); err != nil || st.SessionID != "" {
 		return Forked{st, draft}, err
 	}
 	st, err := f.create(ctx, from, p, draft == "")

@@ -297,9 +297,6 @@ func (g *Gateway) Agents(ctx context.Context, now bool) []Agent {
 	return list
 }
 
-// Prewarmed returns the counts of prewarmed agents.
-func (g *Gateway) Prewarmed() prewarm.Stats { return g.pool.Stats() }
-
 func errClosing() error {
 	return runnel.Fail(runnel.StoreUnavailable, "the server is shutting down; try again when it is back")
 }

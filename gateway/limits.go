@@ -137,10 +137,8 @@ func (l *limiter) count(setting string, limit int64, code runnel.Code, what stri
 	}
 }
 
-// LimitsReached returns how often each limit was reached since the gateway was
-// opened, by name of the setting.
-func (g *Gateway) LimitsReached() map[string]int64 {
-	l := g.opener.limits
+// counts returns how often each limit was reached, by name of the setting.
+func (l *limiter) counts() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.reached)

@@ -58,7 +58,7 @@ func TestAgentCountsUntilItHasGone(t *testing.T) {
 		}
 	}
 	d.ends(t, send(t, g, mine, "text"))
-	if n := g.LimitsReached(); n["max-agents"] != 2 || n["max-agents-per-credential"] != 1 {
+	if n := MetricsOf(g).LimitsReached(); n["max-agents"] != 2 || n["max-agents-per-credential"] != 1 {
 		t.Errorf("counted %v", n)
 	}
 }

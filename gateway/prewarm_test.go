@@ -173,7 +173,7 @@ func TestCreateUsesPrewarmedAgent(t *testing.T) {
 		}
 		_, cold := d.createWith(t, g, p, runnel.Options{})
 		settle()
-		if st := g.Prewarmed(); st.Ready != 1 || st.Misses != 1 || st.Hits != 0 {
+		if st := MetricsOf(g).Prewarmed(); st.Ready != 1 || st.Misses != 1 || st.Hits != 0 {
 			t.Fatalf("after the first: %+v", st)
 		}
 		if cold != p.list()[0] {
@@ -198,7 +198,7 @@ func TestCreateUsesPrewarmedAgent(t *testing.T) {
 		}
 		d.ends(t, send(t, g, st.SessionID, "text")) // the agent stays with the session
 		settle()
-		if st := g.Prewarmed(); st.Ready != 1 || st.Hits != 1 || st.Started != 2 {
+		if st := MetricsOf(g).Prewarmed(); st.Ready != 1 || st.Hits != 1 || st.Started != 2 {
 			t.Errorf("after the second: %+v", st)
 		}
 		third := p.list()[2]
@@ -219,13 +219,13 @@ func TestPromptResumesPrewarming(t *testing.T) {
 		id, _ := d.createWith(t, g, p, runnel.Options{})
 		<-time.After(3 * time.Hour)
 		synctest.Wait()
-		if st := g.Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session was closed as idle, too
+		if st := MetricsOf(g).Prewarmed(); st.Ready != 0 || p.left() != 0 { // the session was closed as idle, too
 			t.Errorf("nobody is here, but %+v, %d agents run", st, p.left())
 		}
 		d.ends(t, send(t, g, id, "text"))
 		settle()
-		if g.Prewarmed().Ready != 1 {
-			t.Errorf("%+v", g.Prewarmed())
+		if MetricsOf(g).Prewarmed().Ready != 1 {
+			t.Errorf("%+v", MetricsOf(g).Prewarmed())
 		}
 	})
 }
@@ -239,15 +239,15 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 		settle()
 		opt := runnel.Options{Model: "other", PermissionMode: runnel.ModePlan, ReasoningEffort: "low"}
 		id, agent := d.createWith(t, g, p, opt)
-		if agent != p.list()[1] || g.Prewarmed().Hits != 1 || agent.opt.Model != "other" || agent.opt.PermissionMode != runnel.ModePlan {
-			t.Errorf("the agent has %+v; %+v", agent.opt, g.Prewarmed())
+		if agent != p.list()[1] || MetricsOf(g).Prewarmed().Hits != 1 || agent.opt.Model != "other" || agent.opt.PermissionMode != runnel.ModePlan {
+			t.Errorf("the agent has %+v; %+v", agent.opt, MetricsOf(g).Prewarmed())
 		}
 		if st, err := g.Status(t.Context(), id); err != nil || st.PermissionMode != string(runnel.ModePlan) {
 			t.Errorf("%+v, %v", st, err)
 		}
 		settle() // the pool key now has these settings; no setting restores the agent's defaults
 		d.createWith(t, g, p, runnel.Options{})
-		if st := g.Prewarmed(); st.Hits != 1 || st.Misses != 2 {
+		if st := MetricsOf(g).Prewarmed(); st.Hits != 1 || st.Misses != 2 {
 			t.Errorf("%+v", st)
 		}
 
@@ -270,7 +270,7 @@ func TestCreateChangesSettingsOfPrewarmedAgent(t *testing.T) {
 		defer closeIt(t, g)
 		d.createWith(t, g, p, runnel.Options{})
 		settle()
-		if d.createWith(t, g, p, runnel.Options{Model: "other"}); g.Prewarmed().Hits != 0 {
+		if d.createWith(t, g, p, runnel.Options{Model: "other"}); MetricsOf(g).Prewarmed().Hits != 0 {
 			t.Error("got one with another model")
 		}
 	})
@@ -300,7 +300,7 @@ func TestPrewarmSkipsDirectoryReplacedByLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		if st := g.Prewarmed(); st.Started != 0 || st.Failed == 0 || len(p.list()) != 1 {
+		if st := MetricsOf(g).Prewarmed(); st.Started != 0 || st.Failed == 0 || len(p.list()) != 1 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -333,7 +333,7 @@ func TestRestartPrewarmsKeysOfNewestSessions(t *testing.T) {
 		g = d.prewarming(t, p)
 		defer closeIt(t, g)
 		synctest.Wait()
-		if st := g.Prewarmed(); st.Ready != 1 {
+		if st := MetricsOf(g).Prewarmed(); st.Ready != 1 {
 			t.Fatalf("%+v", st)
 		}
 		if last := p.list()[len(p.list())-1]; last.opt.Dir != newest || last.opt.Model != "m" || last.opt.Resume != "" {
@@ -352,13 +352,13 @@ func TestResumedSessionStartsItsOwnAgent(t *testing.T) {
 		id, _ := d.createWith(t, g, p, runnel.Options{})
 		<-time.After(8 * time.Minute) // the idle session is closed, and another agent is prewarmed
 		synctest.Wait()
-		if st, _ := g.Status(t.Context(), id); st.IsAlive || g.Prewarmed().Ready != 1 {
-			t.Fatalf("%+v, %+v", st, g.Prewarmed())
+		if st, _ := g.Status(t.Context(), id); st.IsAlive || MetricsOf(g).Prewarmed().Ready != 1 {
+			t.Fatalf("%+v, %+v", st, MetricsOf(g).Prewarmed())
 		}
 		d.ends(t, send(t, g, id, "text"))
 		last := p.list()[len(p.list())-1]
-		if last.opt.Resume == "" || last.prompts.Load() != 1 || g.Prewarmed().Hits != 0 || g.Prewarmed().Ready != 1 {
-			t.Errorf("went on with %+v; %+v", last.opt, g.Prewarmed())
+		if last.opt.Resume == "" || last.prompts.Load() != 1 || MetricsOf(g).Prewarmed().Hits != 0 || MetricsOf(g).Prewarmed().Ready != 1 {
+			t.Errorf("went on with %+v; %+v", last.opt, MetricsOf(g).Prewarmed())
 		}
 	})
 }
@@ -372,8 +372,8 @@ func TestCloseStopsPrewarmedAgents(t *testing.T) {
 				d.createWith(t, g, p, runnel.Options{})
 				d.createWith(t, g, p, runnel.Options{MaxTurns: 2})
 				settle()
-				if g.Prewarmed().Ready != 2 {
-					t.Fatalf("%+v", g.Prewarmed())
+				if MetricsOf(g).Prewarmed().Ready != 2 {
+					t.Fatalf("%+v", MetricsOf(g).Prewarmed())
 				}
 				p.mu.Lock()
 				p.takes = time.Hour

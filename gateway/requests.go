@@ -23,22 +23,28 @@ func bindingOf(ctx context.Context) *once.Binding {
 	return b
 }
 
+// Requests are the requests of clients that may be repeated.
+type Requests struct{ g *Gateway }
+
+// RequestsOf returns the requests to g.
+func RequestsOf(g *Gateway) Requests { return Requests{g} }
+
 // Once answers a request that a client may repeat; see [once.Requests.Do]. The
 // context of run contains the request's binding.
-func (g *Gateway) Once(ctx context.Context, req once.Request, run func(ctx context.Context) (body any, err error)) (once.Answer, error) {
-	return g.requests.Do(ctx, req, func(ctx context.Context, b *once.Binding) (any, error) {
+func (r Requests) Once(ctx context.Context, req once.Request, run func(ctx context.Context) (body any, err error)) (once.Answer, error) {
+	return r.g.requests.Do(ctx, req, func(ctx context.Context, b *once.Binding) (any, error) {
 		return run(WithBinding(ctx, b))
 	})
 }
 
 // made returns the session that an earlier run of the same request created. If
 // there is none, the Status has no SessionID.
-func (g *Gateway) made(ctx context.Context) (Status, error) {
+func (r Requests) made(ctx context.Context) (Status, error) {
 	b := bindingOf(ctx)
 	if b == nil || b.Session == "" {
 		return Status{}, nil
 	}
-	st, err := g.Status(ctx, b.Session)
+	st, err := r.g.Status(ctx, b.Session)
 	if runnel.CodeOf(err) == runnel.SessionNotFound { // the server stopped before the session was complete
 		return Status{}, nil
 	}
@@ -49,8 +55,8 @@ func (g *Gateway) made(ctx context.Context) (Status, error) {
 // started it in the session or queued its prompt. If no turn has this id, the
 // Sent has no TurnID. begun returns an error if the id belongs to another
 // request's turn.
-func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error) {
-	places, err := g.cfg.Catalogue.TurnLocations(ctx, turn)
+func (r Requests) begun(ctx context.Context, session, turn string) (Sent, error) {
+	places, err := r.g.cfg.Catalogue.TurnLocations(ctx, turn)
 	if err != nil {
 		return Sent{}, storeError(err)
 	}
@@ -68,8 +74,8 @@ func (g *Gateway) begun(ctx context.Context, session, turn string) (Sent, error)
 
 // TurnAfter returns the position in a session's log directly before the first
 // event of a turn.
-func (g *Gateway) TurnAfter(ctx context.Context, session, turn string) (int64, error) {
-	places, err := g.cfg.Catalogue.TurnLocations(ctx, turn)
+func (r Requests) TurnAfter(ctx context.Context, session, turn string) (int64, error) {
+	places, err := r.g.cfg.Catalogue.TurnLocations(ctx, turn)
 	if err != nil {
 		return 0, storeError(err)
 	}

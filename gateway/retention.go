@@ -63,17 +63,28 @@ func RetentionOf(g *Gateway) Retention { return Retention{g} }
 
 // deletionHook is called with the id of each session that the policy deletes.
 type deletionHook struct {
-	mu sync.Mutex
+	mu sync.Mutex // not held during a call of f
 	f  func(id string)
+}
+
+func (h *deletionHook) set(f func(id string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.f = f
+}
+
+func (h *deletionHook) call(id string) {
+	h.mu.Lock()
+	f := h.f
+	h.mu.Unlock()
+	if f != nil {
+		f(id)
+	}
 }
 
 // OnDelete sets the function that is called with the id of each session that
 // the policy has deleted. It must not block.
-func (r Retention) OnDelete(f func(id string)) {
-	r.g.expired.mu.Lock()
-	defer r.g.expired.mu.Unlock()
-	r.g.expired.f = f
-}
+func (r Retention) OnDelete(f func(id string)) { r.g.expired.set(f) }
 
 // Policy returns the policy of the configuration.
 func (r Retention) Policy() RetentionPolicy { return r.g.cfg.Retention }
@@ -106,11 +117,7 @@ func (r Retention) Apply(ctx context.Context, p RetentionPolicy) (Expiry, error)
 		if len(x.Sessions) < maxExpired {
 			x.Sessions = append(x.Sessions, s)
 		}
-		r.g.expired.mu.Lock()
-		if f := r.g.expired.f; f != nil {
-			f(s.SessionID)
-		}
-		r.g.expired.mu.Unlock()
+		r.g.expired.call(s.SessionID)
 		r.g.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "session deleted by the retention policy", slog.String("session", s.SessionID), slog.String("reason", s.Reason), slog.Time("lastActive", s.LastActiveAt))
 	}
 	return x, nil

@@ -81,7 +81,7 @@ func (g *Gateway) attempt(ctx context.Context, ref string, p Prompt) (sent Sent,
 		p.TurnID = cmp.Or(p.TurnID, b.Turn)
 	}
 	if p.TurnID != "" {
-		sent, err = g.begun(ctx, e.session.ID(), p.TurnID)
+		sent, err = RequestsOf(g).begun(ctx, e.session.ID(), p.TurnID)
 	}
 	if err == nil && sent.TurnID == "" {
 		sent, err = g.begin(ctx, e, p)

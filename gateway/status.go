@@ -168,9 +168,6 @@ func ProjectsOf(all []Listed) []Project {
 	return out
 }
 
-// Counters returns the counters of each kind of agent, by name of its provider.
-func (g *Gateway) Counters() map[string]*runnel.Counters { return g.opener.counters }
-
 func (e *entry) status() Status {
 	live := e.session.Status()
 	rec, _ := e.snapshot()

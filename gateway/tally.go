@@ -52,9 +52,8 @@ type tally struct {
 	codes map[string]bool
 }
 
-// Tally returns the counts since the gateway was opened; see the type [Tally].
-func (g *Gateway) Tally() Tally {
-	t := g.opener.tally
+// counts returns a copy of the counts.
+func (t *tally) counts() Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Tally{maps.Clone(t.n.Turns), maps.Clone(t.n.Approvals), maps.Clone(t.n.Starts)}
@@ -108,35 +107,4 @@ func count[K comparable, V any](m *map[K]V, k K, v V) {
 		*m = make(map[K]V)
 	}
 	(*m)[k] = v
-}
-
-// A Census counts the open sessions and their agents at one time.
-type Census struct {
-	Open      int // open sessions
-	Alive     int // sessions with a running agent
-	Working   int // sessions with a running turn
-	Approvals int // pending approvals
-
-	Agents map[string]int // running agents, by name of their provider
-}
-
-// Census counts the open sessions and their agents now.
-func (g *Gateway) Census() Census {
-	c := Census{Agents: make(map[string]int)}
-	for _, p := range g.cfg.Providers {
-		c.Agents[p.Name()] = 0
-	}
-	for _, e := range g.sessions.all() {
-		st := e.session.Status()
-		c.Open++
-		c.Approvals += len(st.Pending)
-		if st.AgentAlive {
-			c.Alive++
-			c.Agents[st.Provider]++
-		}
-		if st.Turn != "" {
-			c.Working++
-		}
-	}
-	return c
 }

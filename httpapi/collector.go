@@ -9,8 +9,8 @@ import (
 // A sessionCollector reads metrics from the gateway each time Prometheus
 // scrapes the server.
 type sessionCollector struct {
-	gw     *gateway.Gateway
-	limits *limitCounts
+	metrics gateway.Metrics
+	limits  *limitCounts
 }
 
 func limitDesc() *prometheus.Desc {
@@ -53,7 +53,7 @@ func (c *sessionCollector) collectSessions(out chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, n float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, n, labels...)
 	}
-	now, d := c.gw.Census(), sessionsDesc()
+	now, d := c.metrics.Census(), sessionsDesc()
 	send(d, prometheus.GaugeValue, float64(now.Open), "open")
 	send(d, prometheus.GaugeValue, float64(now.Alive), "alive")
 	send(d, prometheus.GaugeValue, float64(now.Working), "working")
@@ -61,7 +61,7 @@ func (c *sessionCollector) collectSessions(out chan<- prometheus.Metric) {
 	for agent, n := range now.Agents {
 		send(up, prometheus.GaugeValue, float64(n), agent)
 	}
-	past, ends := c.gw.Tally(), make(map[gateway.TurnEnd]int64)
+	past, ends := c.metrics.Tally(), make(map[gateway.TurnEnd]int64)
 	for end, n := range past.Turns {
 		end.Code = knownCode(end.Code)
 		ends[end] += n
@@ -89,7 +89,7 @@ func (c *sessionCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	c.collectSessions(out)
-	p := c.gw.Prewarmed()
+	p := c.metrics.Prewarmed()
 	ready, sessions, agents := prewarmDescs()
 	out <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, float64(p.Ready))
 	out <- prometheus.MustNewConstMetric(sessions, prometheus.CounterValue, float64(p.Hits), "hit")
@@ -98,12 +98,12 @@ func (c *sessionCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Failed), "failed")
 	out <- prometheus.MustNewConstMetric(agents, prometheus.CounterValue, float64(p.Unused), "unused")
 	dropped := droppedDesc()
-	for _, limits := range []map[string]int64{c.gw.LimitsReached(), c.limits.counts()} { // no setting occurs in both
+	for _, limits := range []map[string]int64{c.metrics.LimitsReached(), c.limits.counts()} { // no setting occurs in both
 		for setting, n := range limits {
 			out <- prometheus.MustNewConstMetric(limitDesc(), prometheus.CounterValue, float64(n), setting)
 		}
 	}
-	for agent, n := range c.gw.Counters() {
+	for agent, n := range c.metrics.Counters() {
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Events.Load()), agent, "event")
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Messages.Load()), agent, "message")
 		out <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(n.Lines.Load()), agent, "line")

@@ -55,7 +55,7 @@ func newMetrics(gw *gateway.Gateway) *metrics {
 		conns:   new(connCollector),
 	}
 	m.registry.MustRegister(m.requests, m.latency, m.refusals, m.connected, m.streams, m.messages, m.stalled, m.lag, m.answers, m.conns,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gw, &m.limits})
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &sessionCollector{gateway.MetricsOf(gw), &m.limits})
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 	return m
 }

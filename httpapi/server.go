@@ -9,6 +9,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -185,6 +186,15 @@ func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener 
 	limited := conns.Limit(ln, conns.Limits{Open: open, Unauthenticated: unauthenticated}, s.metrics.reached)
 	s.metrics.listening(limited)
 	return limited
+}
+
+// TLS returns a listener of connections with TLS that are accepted from ln,
+// which is from [Server.Limit]. hs must be from [Server.HTTPSServer], and must
+// serve the listener with Serve.
+func (s *Server) TLS(ln net.Listener, cert tls.Certificate, hs *http.Server) net.Listener {
+	return conns.TLS(ln, cert, hs.ReadHeaderTimeout, func(remote net.Addr, err error) {
+		s.log.Debug("TLS handshake failed", slog.String("remote", remote.String()), slog.String("error", err.Error()))
+	})
 }
 
 // Shutdown ends every stream, and shuts hs down, which is from HTTPServer: it

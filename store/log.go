@@ -61,6 +61,28 @@ type TailReader interface {
 	Tail(session string, after int64, buf []event.Event, max, size int) ([]event.Event, bool)
 }
 
+// A Deliverer is a Log that can pass new events to readers that wait for them,
+// in the goroutine that appends the events. That saves the reader's goroutine a
+// wake-up for each event.
+type Deliverer interface {
+	// Deliver makes Append call take with the events of a session after
+	// position after, in order and without gaps, before Append returns. take
+	// must not block, append, or call the session, and must not keep the slice.
+	// After take has returned false, or if the log cannot deliver some of the
+	// events, the log calls take no more and sends a value on d.Woken. Deliver
+	// returns nil if there are such events already, or if the log cannot tell.
+	Deliver(session string, after int64, take func([]event.Event) bool) *Delivery
+}
+
+// A Delivery is a reader that waits for a [Deliverer].
+type Delivery struct {
+	Woken chan struct{} // holds a value once the log delivers no more
+
+	// Stop ends the delivery: take is not running once Stop has returned, and
+	// is never called again.
+	Stop func()
+}
+
 // A Sizer is a Log that can report the size of a session's events.
 type Sizer interface {
 	// Size returns the approximate size of the events of a session, in bytes.

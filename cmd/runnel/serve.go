@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -191,8 +192,12 @@ func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Serve
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hs := srv.HTTPServer()
+	var cert tls.Certificate
 	if c.TLSCert != "" {
 		hs = srv.HTTPSServer()
+		if cert, err = tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+			return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
+		}
 	}
 	asking, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
@@ -200,16 +205,13 @@ func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Serve
 	work, failed := errgroup.WithContext(ctx)
 	for _, ln := range listeners {
 		work.Go(func() error {
-			err := error(nil)
 			if c.TLSCert != "" && ln.Addr().Network() == "tcp" {
-				err = hs.ServeTLS(ln, c.TLSCert, c.TLSKey)
-			} else {
-				err = hs.Serve(ln)
+				ln = srv.TLS(ln, cert, hs)
 			}
-			if errors.Is(err, http.ErrServerClosed) {
-				return nil
+			if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				return err
 			}
-			return err
+			return nil
 		})
 	}
 	select {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/gateway/once"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -89,7 +90,7 @@ func (c Commands) Once(r *http.Request, key, turn, what string, body any, run fu
 			return once.Answer{}, err
 		}
 	}
-	a, err := c.Sessions.Gateway.Once(r.Context(), req, run)
+	a, err := gateway.RequestsOf(c.Sessions.Gateway).Once(r.Context(), req, run)
 	if e, ok := errors.AsType[*runnel.Error](err); ok && errors.Is(err, once.ErrConflict) {
 		err = reply.WithStatus(http.StatusConflict, e)
 	}

@@ -174,6 +174,7 @@ type Conn struct {
 
 	answering atomic.Bool  // a handler has begun to serve a request
 	public    atomic.Int32 // number of running requests without a credential
+	sender    *Sender      // nil unless a handler has asked for it
 
 	state state         // guarded by l.mu, like at
 	at    *list.Element // element in the list of its state
@@ -201,17 +202,22 @@ func (c *Conn) Close() error {
 
 // Write implements [net.Conn]. It converts the responses that net/http itself
 // writes to requests that it cannot parse into errors in the form of the API.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) { return c.convert(p, c.writeAll) }
+
+// convert writes p with write. If no handler is serving a request and p is a
+// response that net/http itself has written, convert converts it.
+func (c *Conn) convert(p []byte, write func([]byte) (int, error)) (int, error) {
 	if c.answering.Load() {
-		return c.Conn.Write(p)
+		return write(p)
 	}
-	if answer, ok := inShape(p); ok {
-		if _, err := c.Conn.Write(answer); err != nil {
-			return 0, err
-		}
-		return len(p), nil
+	answer, ok := inShape(p)
+	if !ok {
+		return write(p)
 	}
-	return c.Conn.Write(p)
+	if _, err := write(answer); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // authenticated records that a credential was accepted on c.
@@ -222,6 +228,13 @@ func (c *Conn) authenticated() {
 		c.l.unlist(c)
 		c.state = busy
 	}
+}
+
+func (c *Conn) writeAll(p []byte) (int, error) {
+	if c.sender != nil {
+		return c.sender.write(p)
+	}
+	return c.Conn.Write(p)
 }
 
 // rest records whether c is idle. An idle connection waits for a request.

@@ -26,39 +26,35 @@ func (s *Streams) feed(ctx context.Context, session string, after int64) (*feed,
 	return &feed{runnel.NewCursor(s.cfg.Gateway.Log(), session, after), d}, err
 }
 
-// next returns the next batch of events. It waits for one, but only until wake
-// if that is not zero. At wake it returns no events.
-func (f *feed) next(ctx context.Context, wake time.Time) ([]event.Event, error) {
-	for {
-		if evs, err := f.read(ctx); err != nil || len(evs) > 0 {
-			return evs, err
-		}
-		if grown, err := f.wait(ctx, wake); err != nil || !grown {
-			return nil, err
-		}
-	}
-}
+// A taker sends events without waiting, in the goroutine that appends them. It
+// has the contract of the function that [runnel.Cursor.Serve] calls. If it
+// returns that it takes no more, it has kept what it did not send.
+type taker func(evs []event.Event) (more bool, due time.Time)
 
-// wait returns true once there are events to read. If wake is not zero, it
-// returns false at wake. It holds no events while it waits.
-func (f *feed) wait(ctx context.Context, wake time.Time) (grown bool, err error) {
-	for {
-		deadline := f.stall.due()
-		check := !deadline.IsZero() && (wake.IsZero() || deadline.Before(wake))
-		if !check {
-			deadline = wake
-		}
-		grown, err := f.cursor.Wait(ctx, deadline)
-		if err != nil {
-			return false, errUnreadable(ctx, err)
-		}
-		if grown || !check {
-			return grown, nil
-		}
-		if err := f.stall.check(ctx); err != nil {
-			return false, err
-		}
+// wait returns true once there are events to read, or once take takes no more.
+// It returns false at a time that take has returned, at wake if that is not
+// zero, and sometimes earlier. It holds no events while it waits. take may be
+// nil.
+func (f *feed) wait(ctx context.Context, wake time.Time, take taker) (grown bool, err error) {
+	deadline := f.stall.due()
+	if deadline.IsZero() || !wake.IsZero() && wake.Before(deadline) {
+		deadline = wake
 	}
+	if take == nil {
+		grown, err = f.cursor.Wait(ctx, deadline)
+	} else {
+		grown, err = f.cursor.Serve(ctx, deadline, func(evs []event.Event) (bool, time.Time) {
+			f.stall.observe(evs, time.Now())
+			return take(evs)
+		})
+	}
+	if err != nil {
+		return false, errUnreadable(ctx, err)
+	}
+	if due := f.stall.due(); !grown && !due.IsZero() && !time.Now().Before(due) {
+		return false, f.stall.check(ctx)
+	}
+	return grown, nil
 }
 
 // read returns the events that are in the log now, at most one batch.

@@ -105,7 +105,9 @@ func TestFeedErrors(t *testing.T) {
 				}
 				f, err := s.feed(t.Context(), sessionID, 0)
 				for err == nil {
-					_, err = f.next(t.Context(), time.Time{})
+					if _, err = f.wait(t.Context(), time.Time{}, nil); err == nil {
+						_, err = f.read(t.Context())
+					}
 				}
 				if runnel.CodeOf(err) != tt.want || !errors.Is(err, errDisk) {
 					t.Errorf("WebSocket: got %v, want %s", err, tt.want)

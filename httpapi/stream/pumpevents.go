@@ -22,9 +22,10 @@ func (p *pump) events(ctx context.Context) error {
 		return err
 	}
 	live := append(append([]byte(`{"type":"session:event","sessionId":`), session...), `,"payload":`...)
+	take := p.taker(func(evs []event.Event) (bool, time.Time) { return p.takeEvents(evs, live) })
 	for {
 		if p.feed != nil && p.loaded {
-			if _, err := p.feed.wait(ctx, time.Time{}); err != nil {
+			if _, err := p.feed.wait(ctx, time.Time{}, take); err != nil {
 				return err
 			}
 		}
@@ -42,8 +43,13 @@ func (p *pump) nextEvents(ctx context.Context, head int64, live []byte) (err err
 			return err
 		}
 	}
-	if p.evs, err = p.feed.read(ctx); err != nil {
+	if err := p.settle(); err != nil {
 		return err
+	}
+	if len(p.evs) == 0 { // else takeEvents has left some
+		if p.evs, err = p.feed.read(ctx); err != nil {
+			return err
+		}
 	}
 	oldest := p.lag.oldest(p.evs)
 	for more := !p.loaded; more && err == nil; more = !p.loaded && len(p.evs) > 0 {

@@ -9,16 +9,18 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/upsert"
 )
 
 // upserts sends whole items. A client that reads slowly gets fewer upserts.
 func (p *pump) upserts(ctx context.Context) error {
 	got := progress{seed: maphash.MakeSeed()}
+	take := p.taker(p.takeUpserts)
 	for {
-		if p.feed != nil { // the client has the history
+		if p.feed != nil && len(p.outs) == 0 && !p.unsent { // the client has the history
 			due, _ := p.pacer.Due()
-			if _, err := p.feed.wait(ctx, due); err != nil {
+			if _, err := p.feed.wait(ctx, due, take); err != nil {
 				return err
 			}
 		}
@@ -222,6 +224,9 @@ func (p *pump) historyMessage(more bool, end int64, got *progress) (keys []uint6
 
 // liveUpserts reads one batch of events and sends the upserts that are due.
 func (p *pump) liveUpserts(ctx context.Context) error {
+	if err := p.settle(); err != nil {
+		return err
+	}
 	oldest, err := p.readUpserts(ctx)
 	for err == nil && len(p.outs) > 0 {
 		o := p.outs[0]
@@ -240,10 +245,12 @@ func (p *pump) liveUpserts(ctx context.Context) error {
 }
 
 // readUpserts reads one batch of events, and puts the upserts that are due into
-// p.outs. It returns the time of the oldest event for the lagMeter. If only a
-// fold of the whole turn can continue, the pump then resumes like a client that
-// connects again.
+// p.outs. It returns the time of the oldest event for the lagMeter. If
+// takeUpserts has left upserts, it reads nothing.
 func (p *pump) readUpserts(ctx context.Context) (oldest time.Time, err error) {
+	if len(p.outs) > 0 {
+		return oldest, nil
+	}
 	evs, err := p.feed.read(ctx)
 	if err != nil {
 		return oldest, err
@@ -252,10 +259,19 @@ func (p *pump) readUpserts(ctx context.Context) (oldest time.Time, err error) {
 		p.outs = p.pacer.Flush(time.Now())
 		return oldest, nil
 	}
+	p.fold(evs)
+	return p.lag.oldest(evs), nil
+}
+
+// fold folds events, and puts the upserts that are due into p.outs. It returns
+// false if only a fold of the whole turn can continue: the pump then resumes
+// like a client that connects again.
+func (p *pump) fold(evs []event.Event) bool {
 	folded := 0
 	p.outs, folded = p.pacer.PushPaired(evs, time.Now()) // also flushes upserts that are due
 	if folded < len(evs) {
 		p.pacer, p.feed = nil, nil
+		return false
 	}
-	return p.lag.oldest(evs), nil
+	return true
 }

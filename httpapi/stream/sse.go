@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -30,8 +31,13 @@ type sse struct {
 
 	encoded *encoded
 
-	buf    []byte  // what was not written yet; nil if pooled is nil
-	pooled *[]byte // the buffer of buf, from buffers
+	buf    []byte    // what was not written yet; nil if pooled is nil
+	pooled *[]byte   // the buffer of buf, from buffers
+	wrote  time.Time // of the last write; zero before the first
+
+	direct *conns.Sender // writes without waiting; nil if that is impossible
+	chunk  bool          // the buffer begins with room for the header of a chunk, and add does not flush it
+	full   bool          // direct has left something
 }
 
 // stream begins an SSE answer. The caller has called reserve, and calls stop at
@@ -47,6 +53,7 @@ func (s *Streams) stream(w http.ResponseWriter, r *http.Request, session, family
 		count: s.cfg.Metrics.Message(family), stuck: s.cfg.Metrics.Stalled,
 		lag: s.lagOf(family), encoded: &s.encoded,
 	}
+	out.direct = conns.Unwrapped(r)
 	hastened := make(chan struct{})
 	unhasten := context.AfterFunc(ctx, func() {
 		defer close(hastened)
@@ -115,7 +122,7 @@ func (e *sse) add(b []byte, err error) error {
 	}
 	e.buf = append(b, "\n\n"...)
 	e.count()
-	if len(e.buf) >= sseBuffer {
+	if len(e.buf) >= sseBuffer && !e.chunk {
 		return e.flush()
 	}
 	return nil
@@ -140,8 +147,10 @@ func (e *sse) buffer() []byte {
 	return e.buf
 }
 
+// flush sends the buffer, and what an earlier tryFlush has left. It waits for
+// the client, but not for long.
 func (e *sse) flush() error {
-	if len(e.buf) == 0 {
+	if len(e.buf) == 0 && !e.full {
 		return nil
 	}
 	_ = e.rc.SetWriteDeadline(time.Now().Add(e.stall))
@@ -150,19 +159,71 @@ func (e *sse) flush() error {
 			return auth.ErrEnded // write nothing more
 		}
 	}
-	_, err := e.w.Write(e.buf)
+	var err error
+	if e.full {
+		err = e.direct.Flush()
+		e.full = false
+	}
+	if err == nil && len(e.buf) > 0 {
+		_, err = e.w.Write(e.buf)
+		e.release()
+		if err == nil {
+			err = e.rc.Flush()
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.stuck()
+	}
+	e.wrote = time.Now()
+	return err
+}
+
+// chunkHeader is the room for the header of a chunk (RFC 9112, section 7.1): its
+// size in hexadecimal digits and a line break.
+const chunkHeader = 10
+
+// beginChunk begins a buffer that tryFlush sends.
+func (e *sse) beginChunk() {
+	e.buf = append(e.buffer(), make([]byte, chunkHeader)...)
+	e.chunk = true
+}
+
+// tryFlush sends the buffer without waiting, as one chunk of the body. If it
+// returns false, flush has to send what is left.
+func (e *sse) tryFlush() bool {
+	e.chunk = false
+	size := len(e.buf) - chunkHeader
+	if size == 0 {
+		e.release()
+		return true
+	}
+	sent := false
+	if e.ctx.Err() == nil && size < largeMessage {
+		var digits [chunkHeader]byte
+		header := append(strconv.AppendInt(digits[:0], int64(size), 16), "\r\n"...)
+		start := chunkHeader - len(header)
+		copy(e.buf[start:], header)
+		e.buf = append(e.buf, "\r\n"...)
+		if sent, e.full = e.direct.TryWrite(e.buf[start:]); !sent {
+			e.buf, e.full = e.buf[:chunkHeader+size], false
+		}
+	}
+	if !sent {
+		e.buf = append(e.buf[:0], e.buf[chunkHeader:]...)
+		return false
+	}
+	e.release()
+	e.wrote = time.Now()
+	return !e.full
+}
+
+// release gives the buffer back.
+func (e *sse) release() {
 	if cap(e.buf) <= 4*sseBuffer {
 		*e.pooled = e.buf[:0]
 		buffers.Put(e.pooled)
 	}
 	e.buf, e.pooled = nil, nil
-	if err == nil {
-		err = e.rc.Flush()
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		e.stuck()
-	}
-	return err
 }
 
 // A Resume reports whether a client that resumes gets every event that it
@@ -272,6 +333,7 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 	if err != nil {
 		return err
 	}
+	t := &tracked{ctx: ctx, out: out, after: after, f: f}
 	evs, err := feed.read(ctx) // without waiting, so that the client gets the head of the stream at once
 	for {
 		if ctx.Err() != nil {
@@ -280,22 +342,81 @@ func (s *Streams) follow(ctx context.Context, session string, after *int64, out 
 		if err != nil {
 			return err
 		}
-		for _, ev := range evs {
-			last, err := f(ev)
-			if last {
-				out.lag.wrote(out.lag.oldest(evs)) // the caller flushes
-			}
-			if err != nil || last {
-				return err
-			}
-			*after = ev.Seq
+		if t.pass(evs); t.over {
+			return t.err // the caller flushes
 		}
 		if err := out.flush(); err != nil {
 			return err
 		}
 		out.lag.wrote(out.lag.oldest(evs))
-		if evs, err = feed.next(ctx, time.Now().Add(s.cfg.Heartbeat)); err == nil && len(evs) == 0 {
-			out.beat()
+		if evs, err = t.next(feed, s.cfg.Heartbeat); t.over {
+			return t.err
 		}
 	}
+}
+
+// tracked is a stream that passes the events of a session to f.
+type tracked struct {
+	ctx   context.Context
+	out   *sse
+	after *int64
+	f     func(event.Event) (last bool, err error)
+	over  bool  // f has reported the last event, or failed
+	err   error // of f
+}
+
+// pass passes events to f.
+func (t *tracked) pass(evs []event.Event) {
+	for _, ev := range evs {
+		last, err := t.f(ev)
+		if t.over, t.err = last || err != nil, err; t.over {
+			if last {
+				t.out.lag.wrote(t.out.lag.oldest(evs))
+			}
+			return
+		}
+		*t.after = ev.Seq
+	}
+}
+
+// next waits for events and returns them. After a pause it returns none, and
+// has added a comment for the client.
+func (t *tracked) next(feed *feed, heartbeat time.Duration) ([]event.Event, error) {
+	for {
+		if _, err := feed.wait(t.ctx, t.out.wrote.Add(heartbeat), t.taker()); err != nil || t.over {
+			return nil, err
+		}
+		if err := t.out.flush(); err != nil { // what take has left
+			return nil, err
+		}
+		evs, err := feed.read(t.ctx)
+		if err == nil && len(evs) == 0 && time.Since(t.out.wrote) >= heartbeat {
+			t.out.beat()
+			return nil, nil
+		}
+		if err != nil || len(evs) > 0 {
+			return evs, err
+		}
+	}
+}
+
+// taker returns the method take, if the connection can be written to without
+// waiting.
+func (t *tracked) taker() taker {
+	if t.out.direct == nil || t.out.wrote.IsZero() {
+		return nil
+	}
+	return t.take
+}
+
+// take is a [taker].
+func (t *tracked) take(evs []event.Event) (more bool, due time.Time) {
+	oldest := t.out.lag.oldest(evs)
+	t.out.beginChunk()
+	t.pass(evs)
+	if !t.out.tryFlush() || t.over {
+		return false, due
+	}
+	t.out.lag.wrote(oldest)
+	return true, due
 }

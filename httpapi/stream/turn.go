@@ -55,7 +55,7 @@ func (s *Streams) Turn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if sent.Replayed {
-		if sent.After, err = s.cfg.Gateway.TurnAfter(r.Context(), sent.SessionID, sent.TurnID); err != nil {
+		if sent.After, err = gateway.RequestsOf(s.cfg.Gateway).TurnAfter(r.Context(), sent.SessionID, sent.TurnID); err != nil {
 			return err
 		}
 		w.Header().Set(command.ReplayedHeader, "true")

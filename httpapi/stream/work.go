@@ -33,6 +33,7 @@ type work struct {
 // connection if the write takes too long.
 type sending struct {
 	work
+	unsent bool // pump.try has left something, which settle sends
 
 	mu      sync.Mutex
 	writing bool        // work is not used, because a message is being written

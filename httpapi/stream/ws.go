@@ -20,6 +20,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/command"
+	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/internal/strictjson"
 )
@@ -66,7 +67,8 @@ type socket struct {
 	end  context.CancelCauseFunc
 	work sync.WaitGroup
 
-	turn chan struct{} // held by the one pump that may read the log and write
+	turn   chan struct{} // held by the one pump that may read the log and write
+	direct direct
 
 	mu    sync.Mutex       // held to change pumps, and by goroutines other than the reading one to read it
 	pumps map[string]*pump // by session
@@ -93,6 +95,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	k := &socket{s: s, id: id, req: r, turn: make(chan struct{}, 1), pumps: make(map[string]*pump)}
+	k.direct.message = make(chan struct{}, 1)
 	upgrade := &handshake{ResponseWriter: w, meter: &meter{most: s.cfg.Limits.Fragments, failed: k.unwanted}}
 	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{Subprotocol},
@@ -106,6 +109,7 @@ func (s *Streams) WebSocket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // the connection broke while it was upgraded
 	}
+	k.direct.conn = conns.Unwrapped(r)
 	conn.SetReadLimit(-1) // no limit here: read has one, with its own close code
 	bound, unbind := s.cfg.Keyring.Bind(context.WithoutCancel(r.Context()), id)
 	defer unbind()
@@ -158,6 +162,7 @@ func (k *socket) close(cause error) {
 	}
 	timer := time.AfterFunc(timeout, func() { browser.Cut(k.req) })
 	defer timer.Stop()
+	k.direct.noMore()
 	if errors.Is(cause, errShutdown) {
 		ctx, done := context.WithTimeout(context.Background(), goodbyeTime)
 		k.goodbye(ctx)
@@ -509,6 +514,8 @@ func (k *socket) sendUntimed(data []byte) error {
 		k.end(errUnread)
 		browser.Cut(k.req)
 	})()
+	k.direct.message <- struct{}{}
+	defer func() { <-k.direct.message }()
 	// The context is not k.ctx, whose end would cut the connection before the
 	// close code is sent.
 	if err := k.conn.Write(context.Background(), websocket.MessageText, data); err != nil {

@@ -66,6 +66,12 @@ func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 	return key, nil
 }
 
+// Check fails if [Credential.Find] does.
+func (c Credential) Check(env []string, opt runnel.Options) error {
+	_, err := c.Find(env, opt)
+	return err
+}
+
 // of returns the value of the first variable that is set. A variable that is
 // empty in opt.Env counts as not set.
 func (k Key) of(env []string, opt runnel.Options) string {

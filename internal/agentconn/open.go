@@ -38,6 +38,23 @@ const folderEnd = string(filepath.Separator) + "."
 // that of a folder: any program of the user could create a pipe there.
 func OpenFolder(path string) (*os.Root, error) { return os.OpenRoot(path + folderEnd) }
 
+// ListFolder opens one of the agent's own folders as [OpenFolder] does. It also
+// returns the first names in the folder, at most max of them, in no order.
+func ListFolder(path string, max int) (root *os.Root, names []string, err error) {
+	root, err = OpenFolder(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		_ = root.Close()
+		return nil, nil, err
+	}
+	defer dir.Close()
+	names, _ = dir.Readdirnames(max) // what can be read
+	return root, names, nil
+}
+
 // ReadFolder returns the sorted names in a folder below root. It returns none
 // if the folder cannot be read. A folder below root that is a pipe does not
 // block it.

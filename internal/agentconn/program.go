@@ -25,6 +25,17 @@ func (p Program) With(command, env []string) Program {
 	return p
 }
 
+// WithKey returns a copy of the program with source as the source of the API
+// key.
+func (p Program) WithKey(source runnel.KeySource) Program {
+	p.Source = source
+	return p
+}
+
+// Credential returns the credential of the program's agent, whose API key is
+// key.
+func (p Program) Credential(key Key) Credential { return Credential{Key: key, Source: p.Source} }
+
 // Find returns the absolute path of the program to run, and its first
 // arguments. usual is the name of the provider's usual program. opt.Path takes
 // precedence over the configuration and over usual.

@@ -60,9 +60,10 @@ func checkMethods(methods map[string]int) (problems []string) {
 
 func TestSeededCrowdedType(t *testing.T) {
 	methods := map[string]int{}
-	countMethods("gateway/x.go", []byte("package gateway\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) A() {}\n\nfunc (T[K]) B() {}\n\nfunc C() {}\n"), methods)
-	if methods["gateway.T"] != 2 || len(methods) != 1 {
-		t.Errorf("counted %v, want two methods of gateway.T", methods)
+	countMethods("gateway/x.go", []byte("package gateway\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) A() {}\n\nfunc (T[K]) B() {}\n\nfunc C() {}\n\n"+
+		"type U[K, V any] struct{}\n\nfunc (u *U[K, V]) A() {}\n\nfunc (U[_, V]) B() {}\n\nfunc ((*U[K, V])) D() {}\n"), methods)
+	if methods["gateway.T"] != 2 || methods["gateway.U"] != 3 || len(methods) != 2 {
+		t.Errorf("counted %v, want two methods of gateway.T and three of gateway.U", methods)
 	}
 	want(t, "few", checkMethods(map[string]int{"gateway.T": maxMethods}), "")
 	want(t, "many", checkMethods(map[string]int{"gateway.T": maxMethods + 1}), "gateway.T has 46 methods")

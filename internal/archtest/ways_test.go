@@ -114,7 +114,11 @@ func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
 		return receiver(e.X)
+	case *ast.ParenExpr:
+		return receiver(e.X)
 	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
 		return receiver(e.X)
 	case *ast.Ident:
 		return e.Name

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/rawio"
 )
 
 // kept is an output that this process reads without the supervisor. It copies
@@ -34,19 +36,33 @@ type kept struct {
 	begun   int64 // position in the output at which the last turn began
 	end     int64 // position up to which the output was taken
 	removed int64 // position up to which this process has removed output from the spool
+
+	// The argument and results of try, which is stored so that Read allocates no
+	// closure. They are used by Read only.
+	try func(socket uintptr) (done bool)
+	p   []byte
+	n   int
+	err error
 }
 
-// Read implements io.Reader.
-func (k *kept) Read(p []byte) (n int, err error) {
+func newKept(socket *net.UnixConn, raw syscall.RawConn, spool int, state []byte, begun, end int64) *kept {
+	k := &kept{socket: socket, raw: raw, spool: spool, state: state, begun: begun, end: end}
+	k.try = func(socket uintptr) bool {
+		k.n, k.err = k.take(int(socket), k.p)
+		return !errors.Is(k.err, unix.EAGAIN)
+	}
+	return k
+}
+
+// Read implements io.Reader. It must not be called concurrently.
+func (k *kept) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	_ = k.raw.Read(func(socket uintptr) (done bool) { // fails if the socket is closed
-		n, err = k.take(int(socket), p)
-		return !errors.Is(err, unix.EAGAIN)
-	})
-	if n > 0 {
-		return n, nil
+	k.p, k.n = p, 0
+	_ = k.raw.Read(k.try) // fails if the socket is closed
+	if k.p = nil; k.n > 0 {
+		return k.n, nil
 	}
 	k.release()
 	return k.takeRest(p)
@@ -69,20 +85,16 @@ func (k *kept) takeRest(p []byte) (int, error) {
 func (k *kept) take(socket int, p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n, err := receive(socket, p, unix.MSG_PEEK)
+	n, err := rawio.Receive(uintptr(socket), p, unix.MSG_PEEK)
 	if n == 0 || err != nil {
 		return 0, err
 	}
-	for at := 0; at < n; {
-		some, err := unix.Pwrite(k.spool, p[at:n], k.end+int64(at))
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return 0, err
-		}
-		at += max(some, 0)
+	if _, err := rawio.WriteAt(uintptr(k.spool), p[:n], k.end); err != nil {
+		return 0, err
 	}
 	k.end += int64(n)
 	for at := 0; at < n; {
-		some, err := receive(socket, p[at:n], 0)
+		some, err := rawio.Receive(uintptr(socket), p[at:n], 0)
 		if some == 0 || err != nil {
 			return 0, errors.Join(errors.New("supervisor: the socket has less than it showed"), err)
 		}
@@ -91,22 +103,6 @@ func (k *kept) take(socket int, p []byte) (int, error) {
 	taken(k.state).Store(k.end)
 	k.removeOld()
 	return n, nil
-}
-
-// receive reads what a socket has. It never waits, so it is a raw system call:
-// an ordinary one would wake a thread of the runtime, which watches for calls
-// that block, with every event of an idle server.
-func receive(socket int, p []byte, flags int) (int, error) {
-	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(socket), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-		default:
-			return 0, errno
-		}
-	}
 }
 
 // removeOld removes output from the spool, in large pieces, if the turn is
@@ -211,7 +207,7 @@ var peeks = sync.OnceValue(func() bool {
 	if _, err := unix.Write(pair[1], []byte("xyz")); err != nil {
 		return false
 	}
-	n, err := receive(pair[0], make([]byte, 2), unix.MSG_PEEK)
+	n, err := rawio.Receive(uintptr(pair[0]), make([]byte, 2), unix.MSG_PEEK)
 	return n == 2 && err == nil && shown(pair[0]) == 2
 })
 

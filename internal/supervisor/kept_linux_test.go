@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/rawio"
 )
 
 // stream returns what the agent "stream" prints: numbered lines of all lengths,
@@ -152,7 +153,7 @@ func TestServerKilledWithinTakeLosesNothing(t *testing.T) {
 			until(t, "all is printed", func() (all bool) {
 				_ = out.raw.Control(func(socket uintptr) {
 					_ = countShown(int(socket))
-					n, _ := receive(int(socket), first, unix.MSG_PEEK)
+					n, _ := rawio.Receive(uintptr(socket), first, unix.MSG_PEEK)
 					all = n == size
 				})
 				return all
@@ -161,11 +162,11 @@ func TestServerKilledWithinTakeLosesNothing(t *testing.T) {
 				socket, buf := int(fd), make([]byte, size)
 				_ = countShown(socket)
 				if step.shown > 0 {
-					_, _ = receive(socket, buf, unix.MSG_PEEK)
+					_, _ = rawio.Receive(uintptr(socket), buf, unix.MSG_PEEK)
 				}
 				_, _ = unix.Pwrite(out.spool, buf[:step.copied], 0)
 				if step.taken > 0 {
-					_, _ = receive(socket, buf[:step.taken], 0)
+					_, _ = rawio.Receive(uintptr(socket), buf[:step.taken], 0)
 				}
 			})
 			if err := a.Send([]byte("end\n"), 0); err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/proc"
+	"github.com/runnel-dev/runnel/internal/rawio"
 )
 
 // recoverOutput brings the spool up to date after a server that kept the output
@@ -19,7 +20,7 @@ func (s *server) recoverOutput() {
 	s.spool.resume(time.Now())
 	socket := int(s.socket.Fd())
 	for twice := min(int64(shown(socket)), s.spool.end-s.spool.taken()); twice > 0; {
-		n, err := receive(socket, make([]byte, min(twice, relaySize)), 0)
+		n, err := rawio.Receive(uintptr(socket), make([]byte, min(twice, relaySize)), 0)
 		if n == 0 || err != nil {
 			break // unreachable: it was shown, and only this process reads
 		}

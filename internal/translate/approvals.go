@@ -4,11 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/text"
 )
 
 // Ids of choices in decisions.
@@ -23,17 +21,6 @@ const (
 
 // Option returns the id of the choice for the nth answer, counted from 1.
 func Option(n int) string { return OptionPrefix + strconv.Itoa(n) }
-
-// AnswerLabel returns the label of the choice with which the user answers in
-// updatedArguments. first contains the first option of each question, which
-// answers a question that the arguments omit.
-func AnswerLabel(first []string) string {
-	label := "Answer in the arguments"
-	if len(first) > 0 {
-		label += "; else: " + strings.Join(first, ", ")
-	}
-	return text.OneLine(label, MaxLabel)
-}
 
 // Bounds of approvals.
 const (

@@ -3,7 +3,6 @@ package translate_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
@@ -47,19 +46,6 @@ func TestOpenApprovalsAreBounded(t *testing.T) {
 	}
 	if !a.Full() || a.Len() != translate.MaxOpen {
 		t.Errorf("%d questions are not full", a.Len())
-	}
-}
-
-func TestAnswerLabel(t *testing.T) {
-	for want, first := range map[string][]string{
-		"Answer in the arguments": nil, "Answer in the arguments; else: Red, Small": {"Red", "Small"},
-	} {
-		if got := translate.AnswerLabel(first); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	if got := translate.AnswerLabel([]string{strings.Repeat("x", 2*translate.MaxLabel)}); len(got) > translate.MaxLabel {
-		t.Errorf("a label of %d bytes", len(got))
 	}
 }
 

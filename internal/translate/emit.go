@@ -7,7 +7,10 @@
 //
 //   - an [Emitter] collects the events and the replies of the current line;
 //   - a [TurnEmitter] is the same for one turn;
+//   - [Skips] count the messages and lines that have no meaning;
 //   - [Approvals] are the open questions of the agent;
+//   - [AnswerChoice], [OptionChoices] and [Answer] are for questions to the
+//     user;
 //   - [Numbering] and [Output] provide ids and the life cycle of items;
 //   - [DecodeLenient], [Each] and the other decoders read the agent's messages.
 //
@@ -26,13 +29,12 @@ import (
 // An Emitter collects the results of the current line: events for readers and
 // replies for the agent. The zero value is ready to use.
 type Emitter struct {
+	Skips
+
 	at       time.Time
 	events   []event.Event
 	replies  []any
 	deferred []event.Event
-	messages int // number of messages without a meaning
-	lines    int // number of undecodable lines
-	unknown  []string
 }
 
 // eventsAtOnce is the number of events for which an Emitter allocates memory at
@@ -76,34 +78,6 @@ func (e *Emitter) Add(events ...event.Event) { e.events = append(e.events, event
 // Reply queues a message that is written to the agent at once.
 func (e *Emitter) Reply(message any) { e.replies = append(e.replies, message) }
 
-// Skip counts a message of the agent that has no meaning for the translator.
-func (e *Emitter) Skip() { e.messages++ }
-
-// maxUnknown bounds the types of unknown messages of one line.
-const maxUnknown = 16
-
-// SkipUnknown counts a message like Skip, because the translator does not know
-// messages of this type. A newer version of the agent may have added the type.
-func (e *Emitter) SkipUnknown(typ string) {
-	e.messages++
-	if len(e.unknown) < maxUnknown {
-		e.unknown = append(e.unknown, typ)
-	}
-}
-
-// Unknown returns the types that SkipUnknown received since the last call.
-func (e *Emitter) Unknown() []string {
-	types := e.unknown
-	e.unknown = nil
-	return types
-}
-
-// SkipLine counts a line of the agent that cannot be decoded.
-func (e *Emitter) SkipLine() { e.lines++ }
-
-// Skipped returns how often Skip and SkipLine were called.
-func (e *Emitter) Skipped() (messages, lines int) { return e.messages, e.lines }
-
 // Capture calls do, and returns the events that do emits instead of emitting
 // them.
 func (e *Emitter) Capture(do func()) []event.Event {
@@ -138,11 +112,12 @@ func (e *Emitter) Take() []event.Event {
 	return events
 }
 
-// Replies returns the messages queued by Reply since the last call.
-func (e *Emitter) Replies() []any {
+// Results returns the events emitted and the messages queued by Reply since the
+// last call. They are what a printed line leads to.
+func (e *Emitter) Results() ([]event.Event, []any) {
 	replies := e.replies
 	e.replies = nil
-	return replies
+	return e.Take(), replies
 }
 
 // ForTurn returns an emitter for the events of one turn. id is "" for

@@ -45,13 +45,19 @@ const (
 	FaultBudget = "The agent stopped: the budget is used up."
 )
 
+// Fault returns a failure with a code and a message, which is formatted as by
+// [fmt.Sprintf].
+func Fault(code runnel.Code, format string, args ...any) event.Fault {
+	return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
+}
+
 // ByStatus returns the failure for an HTTP status of the model API. It is the
 // same for all agents. ByStatus reports false for a status that is not an
 // error. It also reports false for 401 and 403, which concern the API key or
 // the login depending on the agent.
 func ByStatus(status int) (event.Fault, bool) {
 	fault := func(code runnel.Code, format string, args ...any) (event.Fault, bool) {
-		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}, true
+		return Fault(code, format, args...), true
 	}
 	switch {
 	case status < 400 || status == 401 || status == 403:

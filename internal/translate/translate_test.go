@@ -37,15 +37,18 @@ func TestEmitterKeepsOrder(t *testing.T) {
 	e.Begin(at.Add(time.Second))
 	e.EmitDeferred()
 	e.Notice("", event.LevelInfo, "X", "three")
-	evs := e.Take()
+	evs, replies := e.Results()
 	if d := cmp.Diff([]string{"u captured", " three"}, notices(evs)); d != "" {
 		t.Error(d)
 	}
 	if !evs[0].At.Equal(at) {
 		t.Errorf("the deferred event has the time %v", evs[0].At)
 	}
-	if replies := e.Replies(); len(replies) != 1 || e.Replies() != nil || e.Take() != nil {
+	if len(replies) != 1 || replies[0] != "a" {
 		t.Errorf("replies %v", replies)
+	}
+	if evs, replies := e.Results(); evs != nil || replies != nil {
+		t.Errorf("again: %v %v", evs, replies)
 	}
 }
 

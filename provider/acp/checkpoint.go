@@ -82,12 +82,6 @@ func (t *translator) About(line []byte) agentconn.About {
 	return agentconn.About{Settles: m.Method, Interrupt: m.Method == methodCancel}
 }
 
-// Skipped implements [agentconn.Translator].
-func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
-
-// Unknown implements [agentconn.Translator].
-func (t *translator) Unknown() []string { return t.out.Unknown() }
-
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.turns.openApprovals() }
 

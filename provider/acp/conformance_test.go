@@ -157,7 +157,9 @@ var subjects = map[string]func(*providertest.Subject){
 		inner := fakemodel.Scenario{Steps: []fakemodel.Step{calls(realagents.ToolsetOf("qwen").Shell("echo found")), {Text: "Found."}}}
 		read := func(path string) fakemodel.Block { return fakemodel.Call("read_file", args{"file_path": path}) }
 		// Qwen Code may read a command's last output too late and then reports
-		// no output. The sleep at the end of the command prevents this.
+		// no output. The sleep at the end of the command prevents this. No event
+		// could release the command instead: Qwen Code 0.24.4 reports the output
+		// only after the command has ended.
 		s.Prompts[providertest.Tool] = scenario(calls(realagents.ToolsetOf("qwen").Shell("echo hi; sleep 0.5")), said)
 		s.Prompts[providertest.Parallel] = scenario(calls(read(providertest.Dir+"/a.txt"), read(providertest.Dir+"/b.txt")), said) // the calls read files, because Qwen Code runs commands one after another
 		s.Prompts[providertest.Edit] = scenario(calls(realagents.ToolsetOf("qwen").Write(providertest.Dir+"/made.txt", "made\n")), said)

@@ -66,6 +66,9 @@ func fixtures() []fixture {
 		}},
 		{name: "parallel", prose: "Two commands side by side.", play: func(r *rig) {
 			w := r.words()
+			// Only make record and make agents-newest run these commands. The
+			// pauses let the first command end first, also if an agent runs one
+			// command after the other, which a gate for both would block.
 			r.plays(calls(w.Shell("sleep 0.5; echo one"), w.Shell("sleep 1; echo two")), said)
 			r.Finish(once)
 		}},

@@ -9,7 +9,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/jsonrpc"
-	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -20,14 +19,18 @@ import (
 
 // userQuestion is one question of the agent to the user.
 type userQuestion struct {
-	Question string `json:"question"`
-	Header   string `json:"header,omitempty"`
-	Multi    bool   `json:"multiSelect,omitempty"`
-	Options  []struct {
-		Label       string `json:"label"`
-		Description string `json:"description,omitempty"`
-	} `json:"options,omitempty"`
+	Question string       `json:"question"`
+	Header   string       `json:"header,omitempty"`
+	Multi    bool         `json:"multiSelect,omitempty"`
+	Options  []userOption `json:"options,omitempty"`
 }
+
+type userOption struct {
+	translate.Labelled
+	Description string `json:"description,omitempty"`
+}
+
+func (q userQuestion) options() []userOption { return q.Options }
 
 // questionnaire holds the questions of one permission request.
 type questionnaire struct {
@@ -36,28 +39,11 @@ type questionnaire struct {
 	cancel    string // id of the agent's option that declines to answer, or ""
 }
 
-// maxQuestions is the maximum number of questions of a request.
-const maxQuestions = 20
-
-// given is the answer to a question: one or more labels or free texts. In JSON
-// it is a string or a list of strings.
-type given []string
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (g *given) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*g = given{one}
-		return nil
-	}
-	return json.Unmarshal(data, (*[]string)(g))
-}
-
 // newQuestionnaire returns the questionnaire of a permission request. It
 // returns nil if the request has no questions, too many, or no option to submit
 // answers.
 func newQuestionnaire(questions []userQuestion, options []permissionOption) *questionnaire {
-	if len(questions) == 0 || len(questions) > maxQuestions {
+	if len(questions) == 0 || len(questions) > translate.MaxQuestions {
 		return nil
 	}
 	s := &questionnaire{questions: questions}
@@ -77,37 +63,20 @@ func newQuestionnaire(questions []userQuestion, options []permissionOption) *que
 
 // offer returns the choices of the approval. A single question offers its
 // options as choices. All other answers arrive in updatedArguments, as for
-// every [event.ApprovalQuestion]. For a question without an answer there, the
-// first option is the answer, because agents list the recommended option first.
-// The label of the choice names these options.
+// every [event.ApprovalQuestion]; see [translate.AnswerChoice].
 func (s *questionnaire) offer() (out []event.Choice) {
 	if len(s.questions) == 1 {
-		for i, o := range s.choices() {
-			out = append(out, event.Choice{ID: translate.Option(i + 1), Kind: event.ChoiceAllowOnce, Label: text.OneLine(o, 200)})
-		}
-	}
-	var firsts []string
-	for _, q := range s.questions {
-		if len(q.Options) > 0 {
-			firsts = append(firsts, q.Options[0].Label)
-		}
+		out = translate.OptionChoices(s.labels())
 	}
 	return append(out,
-		event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: translate.AnswerLabel(firsts)},
+		translate.AnswerChoice(s.questions, userQuestion.options),
 		event.Choice{ID: translate.Deny, Kind: event.ChoiceDeny, Label: "Do not answer"},
 		event.Choice{ID: translate.DenyStop, Kind: event.ChoiceDenyStop, Label: "Stop"},
 	)
 }
 
-// choices returns the labels of the first question's options, at most
-// translate.MaxOptions.
-func (s *questionnaire) choices() (labels []string) {
-	q := s.questions[0]
-	for _, o := range q.Options[:min(len(q.Options), translate.MaxOptions)] {
-		labels = append(labels, o.Label)
-	}
-	return labels
-}
+// labels returns the labels of the first question's options.
+func (s *questionnaire) labels() []string { return translate.Labels(s.questions[0].Options) }
 
 // answered is the answer to a permission request with questions. The keys of
 // Answers are the positions of the questions, from "0".
@@ -130,7 +99,7 @@ func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, sto
 		return m, false, err
 	}
 	var v struct {
-		Answers map[string]given `json:"answers"`
+		Answers map[string]translate.Answer `json:"answers"`
 	}
 	if d.Choice == translate.AllowOnce && len(d.UpdatedArguments) > 0 {
 		if err := json.Unmarshal(d.UpdatedArguments, &v); err != nil {
@@ -150,7 +119,7 @@ func (q question) answerQuestionnaire(d runnel.Decision) (m jsonrpc.Message, sto
 		if i < 0 {
 			return m, false, translate.NoSuchChoice()
 		}
-		answers["0"] = s.choices()[i]
+		answers["0"] = s.labels()[i]
 	}
 	m, err = jsonrpc.NewResult(q.request, answered{Outcome: selected{"selected", s.submit}, Answers: answers})
 	return m, false, err
@@ -161,7 +130,7 @@ func (s *questionnaire) choiceOf(result answered) string {
 	if result.Outcome.OptionID != s.submit {
 		return translate.Deny
 	}
-	if i := slices.Index(s.choices(), result.Answers["0"]); i >= 0 && len(s.questions) == 1 {
+	if i := slices.Index(s.labels(), result.Answers["0"]); i >= 0 && len(s.questions) == 1 {
 		return translate.Option(i + 1)
 	}
 	return translate.AllowOnce

@@ -8,6 +8,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // asksUser returns a permission request by which Qwen Code asks these
@@ -80,7 +81,7 @@ func TestQwenQuestionsAreAnswered(t *testing.T) {
 // A request with invalid questions becomes an ordinary permission request.
 func TestQwenQuestionsThatCannotBeAnswered(t *testing.T) {
 	for name, questions := range map[string]string{
-		"none": `[]`, "no list": `"why?"`, "too many": "[" + strings.Repeat(`{"question":"Why?"},`, maxQuestions) + `{"question":"Why?"}]`,
+		"none": `[]`, "no list": `"why?"`, "too many": "[" + strings.Repeat(`{"question":"Why?"},`, translate.MaxQuestions) + `{"question":"Why?"}]`,
 	} {
 		evs, _ := runAs(t, known(t, "qwen"), withBegun(asksUser(questions))...)
 		asked := bodies[event.ApprovalRequested](evs)

@@ -110,7 +110,7 @@ func geminiStored(env []string) string {
 
 // geminiLine reads a line of a stored conversation. Threads of subagents have
 // another kind than main.
-func geminiLine(s *storedSummary, line []byte) {
+func geminiLine(s *agentconn.Summary, line []byte) {
 	type message struct {
 		Type    string          `json:"type"`
 		Content json.RawMessage `json:"content"`
@@ -124,8 +124,8 @@ func geminiLine(s *storedSummary, line []byte) {
 			Messages []message `json:"messages"` // replace the messages before
 		} `json:"$set"`
 	}](line)
-	if l.Session != "" && l.Kind == "main" && s.id == "" {
-		s.id, s.created = l.Session, l.Start
+	if l.Session != "" && l.Kind == "main" && s.ID == "" {
+		s.ID, s.Created = l.Session, l.Start
 	}
 	for _, m := range append(l.Set.Messages, l.message) {
 		words := translate.DecodeLenient[string](m.Content)
@@ -135,9 +135,9 @@ func geminiLine(s *storedSummary, line []byte) {
 		switch {
 		case strings.HasPrefix(words, "<session_context>"): // written by the agent
 		case m.Type == "user":
-			s.prompted(words)
+			s.Prompted(words)
 		case m.Type == "gemini":
-			s.said(words)
+			s.Said(words)
 		}
 	}
 }

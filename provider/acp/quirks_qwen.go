@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -130,7 +131,7 @@ func qwenTitle(c *call) string {
 }
 
 // qwenLine reads a line of a stored conversation.
-func qwenLine(s *storedSummary, line []byte) {
+func qwenLine(s *agentconn.Summary, line []byte) {
 	l := translate.DecodeLenient[struct {
 		Session    string    `json:"sessionId"`
 		CWD        string    `json:"cwd"`
@@ -141,8 +142,8 @@ func qwenLine(s *storedSummary, line []byte) {
 			Parts []storedPart `json:"parts"`
 		} `json:"message"`
 	}](line)
-	if s.id == "" {
-		s.id, s.dir, s.created = l.Session, l.CWD, l.Time
+	if s.ID == "" {
+		s.ID, s.Dir, s.Created = l.Session, l.CWD, l.Time
 	}
 	words := ""
 	for _, p := range l.Message.Parts {
@@ -150,8 +151,8 @@ func qwenLine(s *storedSummary, line []byte) {
 	}
 	switch {
 	case l.Type == "user" && l.Provenance == "real_user":
-		s.prompted(words)
+		s.Prompted(words)
 	case l.Type == "assistant":
-		s.said(words)
+		s.Said(words)
 	}
 }

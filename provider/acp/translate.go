@@ -24,6 +24,8 @@ import (
 // the id of its call followed by ":output". The field Native contains native
 // ids; they are not used as keys.
 type translator struct {
+	*translate.Skips
+
 	out           translate.Emitter
 	peer          jsonrpc.Peer
 	requests      map[string]request // unanswered requests to the agent, by the keys of their ids
@@ -35,6 +37,7 @@ type translator struct {
 
 func newTranslator(a Agent) *translator {
 	t := &translator{requests: make(map[string]request), session: newSession(a)}
+	t.Skips = &t.out.Skips
 	t.turns = turns{emitter: &t.out, session: &t.session}
 	return t
 }
@@ -65,15 +68,14 @@ func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	t.out.EmitDeferred()
 	if t.grow(line) {
-		return t.out.Take(), t.out.Replies()
+		return t.out.Results()
 	}
 	if m, err := jsonrpc.Decode(line); err != nil {
-		t.out.SkipLine()
-		t.turns.out().Emit(translate.Undecodable)
+		t.turns.out().Emit(t.out.SkipLine())
 	} else {
 		t.message(m)
 	}
-	return t.out.Take(), t.out.Replies()
+	return t.out.Results()
 }
 
 // Flush implements [agentconn.Translator].

@@ -34,12 +34,6 @@ func (t *translator) About(line []byte) agentconn.About {
 	return agentconn.About{Settles: f.RequestID, Interrupt: f.Request != nil && f.Request.Subtype == "interrupt"}
 }
 
-// Skipped implements [agentconn.Translator].
-func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
-
-// Unknown implements [agentconn.Translator].
-func (t *translator) Unknown() []string { return t.out.Unknown() }
-
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.approvals.IDs() }
 

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -40,29 +39,26 @@ func resultFault(f frame, word string, keyed bool) event.Fault {
 // apiFault returns the fault for a failure of the model API. word is the
 // agent's name for the failure; status is 0 if the API did not answer.
 func apiFault(word string, status int, keyed bool) event.Fault {
-	fault := func(code runnel.Code, format string, args ...any) event.Fault {
-		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case word == "authentication_failed" && status == 0, (status == 401 || status == 403) && !keyed:
-		return fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer valid. Run: %s", loginCommand)
+		return translate.Fault(runnel.AgentNotLoggedIn, "Claude Code is not logged in, or its login is no longer valid. Run: %s", loginCommand)
 	case status == 401 || status == 403 || word == "authentication_failed":
-		return fault(runnel.InvalidAPIKey, "The model API rejected the API key (%d). Check ANTHROPIC_API_KEY.", status)
+		return translate.Fault(runnel.InvalidAPIKey, "The model API rejected the API key (%d). Check ANTHROPIC_API_KEY.", status)
 	case word == "rate_limit":
-		return fault(runnel.RateLimited, translate.FaultRateLimited)
+		return translate.Fault(runnel.RateLimited, translate.FaultRateLimited)
 	case word == "billing_error":
-		return fault(runnel.AgentError, "The model API rejected the request because of billing. Check the account's balance.")
+		return translate.Fault(runnel.AgentError, "The model API rejected the request because of billing. Check the account's balance.")
 	case word == "model_not_found":
-		return fault(runnel.AgentError, translate.FaultModel)
+		return translate.Fault(runnel.AgentError, translate.FaultModel)
 	case word == "overloaded":
-		return fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
+		return translate.Fault(runnel.AgentError, "The model API is overloaded (%d). Send the prompt again in a moment.", status)
 	case word == "max_output_tokens":
-		return fault(runnel.AgentError, "The model's answer exceeds the maximum length. Ask for a shorter answer.")
+		return translate.Fault(runnel.AgentError, "The model's answer exceeds the maximum length. Ask for a shorter answer.")
 	}
 	if f, ok := translate.ByStatus(status); ok {
 		return f
 	}
-	return fault(runnel.AgentError, translate.FaultBrokeOff)
+	return translate.Fault(runnel.AgentError, translate.FaultBrokeOff)
 }
 
 // refused returns the error for a control request that the agent rejected

@@ -41,14 +41,11 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 // variable exists for programs written for another server.
 var apiKey = agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}}
 
-func (p *Provider) credential() agentconn.Credential {
-	return agentconn.Credential{Key: apiKey, Source: p.program.Source}
-}
+func (p *Provider) credential() agentconn.Credential { return p.program.Credential(apiKey) }
 
 // CheckKey implements [runnel.KeyHolder].
 func (p *Provider) CheckKey(opt runnel.Options) error {
-	_, err := p.credential().Find(parentEnviron(), p.program.Configured(opt))
-	return err
+	return p.credential().Check(parentEnviron(), p.program.Configured(opt))
 }
 
 // ChecksLogin implements [runnel.LoginChecker].
@@ -56,9 +53,7 @@ func (p *Provider) ChecksLogin() {}
 
 // WithKey implements [runnel.KeyTaker].
 func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
-	program := p.program
-	program.Source = source
-	return &Provider{program}
+	return &Provider{p.program.WithKey(source)}
 }
 
 // parent returns the environment from which the agent's environment is made.

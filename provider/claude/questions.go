@@ -5,20 +5,23 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel/event"
-	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // questionArguments are the arguments of AskUserQuestion. The agent sends them
 // without answers.
 type questionArguments struct {
-	Questions []struct {
-		Question    string                   `json:"question"`
-		MultiSelect bool                     `json:"multiSelect"`
-		Options     []struct{ Label string } `json:"options"`
-	} `json:"questions"`
-	Answers map[string]answerText `json:"answers"` // by the question's text
+	Questions []userQuestion        `json:"questions"`
+	Answers   map[string]answerText `json:"answers"` // by the question's text
 }
+
+type userQuestion struct {
+	Question    string               `json:"question"`
+	MultiSelect bool                 `json:"multiSelect"`
+	Options     []translate.Labelled `json:"options"`
+}
+
+func (q userQuestion) options() []translate.Labelled { return q.Options }
 
 // answerText is the answer to a question: an option's label, the user's own
 // text, or a list of these, which is joined because the agent expects one
@@ -38,27 +41,17 @@ func (g *answerText) UnmarshalJSON(data []byte) error {
 // answers returns the choices that answer the question. A single question that
 // takes one answer has a choice for each option. The last choice is for all
 // other answers: a client sends them in updatedArguments as "answers", an
-// object from each question's text to its answer. A question without an answer
-// there gets its first option, which is the agent's recommendation; the label
-// of the choice shows these options.
+// object from each question's text to its answer; see
+// [translate.AnswerChoice].
 func (q *question) answers() []event.Choice {
 	in := translate.DecodeLenient[questionArguments](q.input)
 	var out []event.Choice
 	if len(in.Questions) == 1 && !in.Questions[0].MultiSelect {
 		one := in.Questions[0]
-		q.questionText = one.Question
-		for i, o := range one.Options[:min(len(one.Options), translate.MaxOptions)] {
-			q.options = append(q.options, o.Label)
-			out = append(out, event.Choice{ID: translate.Option(i + 1), Kind: event.ChoiceAllowOnce, Label: text.OneLine(o.Label, 200)})
-		}
+		q.questionText, q.options = one.Question, translate.Labels(one.Options)
+		out = translate.OptionChoices(q.options)
 	}
-	var first []string
-	for _, each := range in.Questions {
-		if len(each.Options) > 0 {
-			first = append(first, each.Options[0].Label)
-		}
-	}
-	return append(out, event.Choice{ID: translate.AllowOnce, Kind: event.ChoiceAllowOnce, Label: translate.AnswerLabel(first)})
+	return append(out, translate.AnswerChoice(in.Questions, userQuestion.options))
 }
 
 // answered adds answers to the arguments of a decision. label is the answer to

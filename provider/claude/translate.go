@@ -25,6 +25,8 @@ const providerID = "claude-code"
 // changes. If the change affects another owner, the first owner returns a value
 // and the translator passes it on. Owners never call the translator.
 type translator struct {
+	*translate.Skips
+
 	out       *translate.Emitter
 	session   *session  // facts that outlive a turn
 	requests  requests  // control requests that were sent to the agent
@@ -42,7 +44,7 @@ type translator struct {
 func newTranslator() *translator {
 	out, s := new(translate.Emitter), newSession()
 	return &translator{
-		out: out, session: s, requests: newRequests(), turns: turns{out: out, session: s},
+		Skips: &out.Skips, out: out, session: s, requests: newRequests(), turns: turns{out: out, session: s},
 		tasks: newTasks(out, s), approvals: approvals{out: out, session: s},
 	}
 }
@@ -72,15 +74,14 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	if t.grow(line) {
-		return t.out.Take(), t.out.Replies()
+		return t.out.Results()
 	}
 	if f, err := decode(line); err != nil {
-		t.out.SkipLine()
-		t.turns.emit(translate.Undecodable)
+		t.turns.emit(t.out.SkipLine())
 	} else {
 		t.dispatch(f)
 	}
-	return t.out.Take(), t.out.Replies()
+	return t.out.Results()
 }
 
 // Flush implements [agentconn.Translator].

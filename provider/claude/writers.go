@@ -29,17 +29,14 @@ const (
 // directory. A file that names another pid, or a process that has ended, is
 // skipped.
 func (p *Provider) Writers(ctx context.Context) (list []runnel.Writer, known bool) {
-	root, err := agentconn.OpenFolder(filepath.Join(configDir(p.parent()), "sessions"))
-	if err != nil || runtime.GOOS == "windows" {
+	if runtime.GOOS == "windows" {
 		return nil, false
 	}
-	defer root.Close()
-	dir, err := root.Open(".")
+	root, names, err := agentconn.ListFolder(filepath.Join(configDir(p.parent()), "sessions"), maxRegistered)
 	if err != nil {
 		return nil, false
 	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(maxRegistered) // what can be read
+	defer root.Close()
 	for _, name := range names {
 		number, isRow := strings.CutSuffix(name, ".json")
 		pid, err := strconv.Atoi(number)

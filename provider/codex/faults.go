@@ -3,7 +3,6 @@ package codex
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -37,31 +36,28 @@ func errorInfo(e turnError) (k errorKind) {
 // fault returns the error that users see for a failed turn. It adds the agent's
 // message if the failure is unknown.
 func fault(e turnError) event.Fault {
-	of := func(code runnel.Code, format string, args ...any) event.Fault {
-		return event.Fault{Code: string(code), Message: fmt.Sprintf(format, args...)}
-	}
 	k := errorInfo(e)
 	switch k.word {
 	case "contextWindowExceeded":
-		return of(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
+		return translate.Fault(runnel.AgentError, "The conversation is too long for the model. Start a new one.")
 	case "sessionBudgetExceeded":
-		return of(runnel.AgentError, translate.FaultBudget)
+		return translate.Fault(runnel.AgentError, translate.FaultBudget)
 	case "usageLimitExceeded", "rateLimitExceeded":
-		return of(runnel.RateLimited, translate.FaultRateLimited)
+		return translate.Fault(runnel.RateLimited, translate.FaultRateLimited)
 	case "serverOverloaded", "flexUnavailable", "policyCapacityUnavailable":
-		return of(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
+		return translate.Fault(runnel.AgentError, "The model API is overloaded. Send the prompt again in a moment.")
 	case "modelNotFound":
-		return of(runnel.AgentError, translate.FaultModel)
+		return translate.Fault(runnel.AgentError, translate.FaultModel)
 	case "cyberPolicy", "misalignmentPolicyViolation", "inferenceHookDenied":
-		return of(runnel.AgentError, translate.FaultDeclined)
+		return translate.Fault(runnel.AgentError, translate.FaultDeclined)
 	case "tooManyDenials":
-		return of(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
+		return translate.Fault(runnel.AgentError, "The agent stopped: too much of what it wanted to do was denied.")
 	case "sandboxError":
-		return of(runnel.AgentError, "Codex's sandbox failed. See its documentation for what the sandbox needs on this system.")
+		return translate.Fault(runnel.AgentError, "Codex's sandbox failed. See its documentation for what the sandbox needs on this system.")
 	case "unauthorized":
 		k.status = 401
 	case "internalServerError":
-		return of(runnel.AgentError, translate.FaultFailed, max(k.status, 500))
+		return translate.Fault(runnel.AgentError, translate.FaultFailed, max(k.status, 500))
 	case "badRequest":
 		k.status = max(k.status, 400)
 	}
@@ -70,19 +66,19 @@ func fault(e turnError) event.Fault {
 	}
 	switch {
 	case k.status == 401 || k.status == 403:
-		return of(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
+		return translate.Fault(runnel.InvalidAPIKey, "The model API refused the API key or the login (%d). Check the key, or run: %s", k.status, loginCommand)
 	case k.status == http.StatusBadRequest:
-		return of(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
+		return translate.Fault(runnel.AgentError, "The model API rejected the request (%d)%s", k.status, because(e))
 	case strings.HasPrefix(e.Message, "Missing environment variable"):
-		return of(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
+		return translate.Fault(runnel.MissingAPIKey, "The key of Codex's model provider is not set: see env_key in its configuration.")
 	case strings.HasPrefix(e.Message, "stream disconnected"), k.word == "responseStreamDisconnected", k.word == "responseStreamConnectionFailed":
-		return of(runnel.AgentError, translate.FaultBrokeOff)
+		return translate.Fault(runnel.AgentError, translate.FaultBrokeOff)
 	case strings.HasPrefix(e.Message, "Incomplete response"):
-		return of(runnel.AgentError, "The model's answer was cut short.")
+		return translate.Fault(runnel.AgentError, "The model's answer was cut short.")
 	case k.word == "other" && strings.HasPrefix(e.Message, "{"), strings.Contains(e.Message, "status 400"):
-		return of(runnel.AgentError, "The model API rejected the request%s", because(e))
+		return translate.Fault(runnel.AgentError, "The model API rejected the request%s", because(e))
 	}
-	return of(runnel.AgentError, "The agent ended the turn with an error%s", because(e))
+	return translate.Fault(runnel.AgentError, "The agent ended the turn with an error%s", because(e))
 }
 
 // because returns the agent's reason as the end of a sentence. The agent's

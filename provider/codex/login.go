@@ -13,14 +13,11 @@ import (
 // apiKey describes the API key.
 var apiKey = agentconn.Key{Variables: []string{"OPENAI_API_KEY"}}
 
-func (p *Provider) credential() agentconn.Credential {
-	return agentconn.Credential{Key: apiKey, Source: p.program.Source}
-}
+func (p *Provider) credential() agentconn.Credential { return p.program.Credential(apiKey) }
 
 // CheckKey implements [runnel.KeyHolder].
 func (p *Provider) CheckKey(opt runnel.Options) error {
-	_, err := p.credential().Find(os.Environ(), p.program.Configured(opt))
-	return err
+	return p.credential().Check(os.Environ(), p.program.Configured(opt))
 }
 
 // ChecksLogin implements [runnel.LoginChecker].
@@ -28,9 +25,7 @@ func (p *Provider) ChecksLogin() {}
 
 // WithKey implements [runnel.KeyTaker].
 func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
-	program := p.program
-	program.Source = source
-	return &Provider{program}
+	return &Provider{p.program.WithKey(source)}
 }
 
 // A login gives an app-server its credential. An app-server (0.169.0) does not

@@ -10,45 +10,30 @@ import (
 
 // userQuestion is a question that the agent asks the user.
 type userQuestion struct {
-	ID       string `json:"id"`
-	Header   string `json:"header"`
-	Question string `json:"question"`
-	IsOther  *bool  `json:"isOther,omitempty"`  // free text is allowed
-	IsSecret *bool  `json:"isSecret,omitempty"` // the answer must not be shown
-	Options  []struct {
-		Label       string `json:"label"`
-		Description string `json:"description"`
-	} `json:"options"`
+	ID       string       `json:"id"`
+	Header   string       `json:"header"`
+	Question string       `json:"question"`
+	IsOther  *bool        `json:"isOther,omitempty"`  // free text is allowed
+	IsSecret *bool        `json:"isSecret,omitempty"` // the answer must not be shown
+	Options  []userOption `json:"options"`
 }
+
+type userOption struct {
+	translate.Labelled
+	Description string `json:"description"`
+}
+
+func (q userQuestion) options() []userOption { return q.Options }
 
 // questionSet holds the questions of one request.
 type questionSet struct{ questions []userQuestion }
 
-// maxQuestions bounds the questions of one request.
-const maxQuestions = 20
-
-// userAnswer is the answer to one question: the label of an option, free text,
-// or several of these.
-type userAnswer []string
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (g *userAnswer) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*g = userAnswer{one}
-		return nil
-	}
-	return json.Unmarshal(data, (*[]string)(g))
-}
-
 // user describes a request that asks the user questions. If there is one
 // question, each of its options is a choice. Free text and answers to several
 // questions are sent in updatedArguments, as "answers": an object with the text
-// or the id of each question and its answer. A question without an answer there
-// gets its first option, which the agent recommends. The label of the choice
-// shows these options.
+// or the id of each question and its answer; see [translate.AnswerChoice].
 func (a *approval) user(q question) (event.Approval, bool) {
-	if len(q.Questions) == 0 || len(q.Questions) > maxQuestions {
+	if len(q.Questions) == 0 || len(q.Questions) > translate.MaxQuestions {
 		return event.Approval{}, false
 	}
 	a.questions = &questionSet{q.Questions}
@@ -58,17 +43,13 @@ func (a *approval) user(q question) (event.Approval, bool) {
 		Arguments: translate.Object(map[string]any{"questions": q.Questions}), ArgumentsEditable: true,
 	}
 	if len(q.Questions) == 1 {
-		for i, o := range first.Options[:min(len(first.Options), translate.MaxOptions)] {
-			a.add(translate.Option(i+1), event.ChoiceAllowOnce, oneLine(o.Label, 200), a.questions.result(map[string]userAnswer{first.ID: {o.Label}}))
+		labels := translate.Labels(first.Options)
+		for i, c := range translate.OptionChoices(labels) {
+			a.add(c.ID, c.Kind, c.Label, a.questions.result(map[string]translate.Answer{first.ID: {labels[i]}}))
 		}
 	}
-	var firsts []string
-	for _, u := range q.Questions {
-		if len(u.Options) > 0 {
-			firsts = append(firsts, u.Options[0].Label)
-		}
-	}
-	a.add(translate.AllowOnce, event.ChoiceAllowOnce, translate.AnswerLabel(firsts), a.questions.result(a.questions.firsts(nil)))
+	answer := translate.AnswerChoice(q.Questions, userQuestion.options)
+	a.add(answer.ID, answer.Kind, answer.Label, a.questions.result(a.questions.firsts(nil)))
 	none := a.questions.result(nil)
 	a.add(translate.Deny, event.ChoiceDeny, "Do not answer", none)
 	a.stop(none, true)
@@ -77,18 +58,18 @@ func (a *approval) user(q question) (event.Approval, bool) {
 }
 
 // result returns the answers, by question id, in the agent's form.
-func (s *questionSet) result(answers map[string]userAnswer) decided {
-	out := make(map[string]map[string]userAnswer)
+func (s *questionSet) result(answers map[string]translate.Answer) decided {
+	out := make(map[string]map[string]translate.Answer)
 	for id, g := range answers {
-		out[id] = map[string]userAnswer{"answers": g}
+		out[id] = map[string]translate.Answer{"answers": g}
 	}
 	return decided{"answers": out}
 }
 
 // firsts returns the answers by question id. A question without an answer gets
 // its first option.
-func (s *questionSet) firsts(answers map[string]userAnswer) map[string]userAnswer {
-	out := make(map[string]userAnswer)
+func (s *questionSet) firsts(answers map[string]translate.Answer) map[string]translate.Answer {
+	out := make(map[string]translate.Answer)
 	for _, q := range s.questions {
 		switch {
 		case len(answers[q.ID]) > 0:
@@ -96,7 +77,7 @@ func (s *questionSet) firsts(answers map[string]userAnswer) map[string]userAnswe
 		case len(answers[q.Question]) > 0:
 			out[q.ID] = answers[q.Question]
 		case len(q.Options) > 0:
-			out[q.ID] = userAnswer{q.Options[0].Label}
+			out[q.ID] = translate.Answer{q.Options[0].Label}
 		}
 	}
 	return out
@@ -109,7 +90,7 @@ func (s *questionSet) fill(c choice, values json.RawMessage) (json.RawMessage, e
 		return c.result, nil
 	}
 	var v struct {
-		Answers map[string]userAnswer `json:"answers"`
+		Answers map[string]translate.Answer `json:"answers"`
 	}
 	if err := json.Unmarshal(values, &v); err != nil {
 		return nil, runnel.Fail(runnel.InvalidRequest, "updatedArguments: answers: not an object of questions and their answers", err)
@@ -127,8 +108,8 @@ func (s *questionSet) choiceOf(result json.RawMessage) string {
 	}
 	if len(s.questions) == 1 {
 		g := r.Answers[s.questions[0].ID].Answers
-		for i, o := range s.questions[0].Options[:min(len(s.questions[0].Options), translate.MaxOptions)] {
-			if len(g) == 1 && g[0] == o.Label {
+		for i, label := range translate.Labels(s.questions[0].Options) {
+			if len(g) == 1 && g[0] == label {
 				return translate.Option(i + 1)
 			}
 		}

@@ -3,7 +3,6 @@ package codex
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -416,42 +415,6 @@ func TestUnreachableModelStallsTurn(t *testing.T) {
 	defer cancel()
 	if _, err := turn.Wait(ctx); runnel.CodeOf(err) != runnel.AgentStalled {
 		t.Error(err)
-	}
-}
-
-// TestInterruptEndsCommands checks that an interrupt ends all commands of the
-// turn, including a command in the background.
-func TestInterruptEndsCommands(t *testing.T) {
-	r := newRig(t)
-	beat := func(name string) string {
-		return "while true; do echo $$ > " + name + ".new; mv " + name + ".new " + name + "; sleep 0.1; done"
-	}
-	r.Play(calls(fakemodel.Call("exec_command", args{"cmd": beat("one"), "yield_time_ms": 250})), calls(shell(beat("two"))), says("Never."))
-	await(t, r.File("one"))
-	await(t, r.File("two"))
-	r.Interrupt()
-	if d, ok := last(r.FinishTurn("")).(event.ResponseDone); !ok || d.Status != event.StatusCancelled {
-		t.Errorf("%+v", d)
-	}
-	r.Play(says("On."))
-	r.FinishTurn("")
-	deadline := time.After(waitTimeout)
-	for _, name := range []string{"one", "two"} {
-		for {
-			if err := os.Remove(r.File(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
-			quiet := time.NewTimer(time.Second)
-			<-quiet.C
-			if _, err := os.Stat(r.File(name)); errors.Is(err, os.ErrNotExist) {
-				break
-			}
-			select {
-			case <-deadline:
-				t.Fatalf("%s still runs", name)
-			default:
-			}
-		}
 	}
 }
 

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -80,45 +79,24 @@ func threadNames(home string) map[string]string {
 // Summarize implements [runnel.Summarizer]. It reports threads of subagents as
 // missing: they are part of the conversation that started them.
 func (p *Provider) Summarize(_ context.Context, f runnel.StoredFile) (runnel.Conversation, error) {
-	ends, err := agentconn.ReadEnds(p.home(), f.Path, summaryHead, summaryTail)
-	if err != nil {
-		return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the file cannot be read", err)
-	}
-	var s rolloutSummary
-	for _, part := range [][]byte{ends.Head, ends.Tail} {
-		for line := range bytes.Lines(part) {
-			s.add(line)
-		}
-	}
-	if s.id == "" || s.id != rolloutID(f.Path) || !filepath.IsAbs(s.dir) {
-		return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the file is not a conversation with Codex")
-	}
-	return runnel.Conversation{
-		AgentSessionID: s.id, Dir: s.dir, File: f.Path, Size: f.Size, CreatedAt: s.created, UpdatedAt: f.ModTime,
-		Title: oneLine(cmp.Or(f.Title, runnel.TitleOf(s.prompt)), 200), LastMessage: oneLine(s.lastMessage, 200),
-	}, nil
+	return agentconn.Summarizer{
+		Agent: product.Name, Dir: p.home(), Head: summaryHead, Tail: summaryTail, Line: summarizeLine,
+		Complete: func(s *agentconn.Summary) bool { return s.ID != "" && s.ID == rolloutID(f.Path) },
+	}.Summarize(f)
 }
 
-// rolloutSummary has the facts in a file that describe its conversation.
-type rolloutSummary struct {
-	id, dir     string
-	created     time.Time
-	prompt      string // the first one
-	lastMessage string
-}
-
-// add reads one line of the file.
-func (s *rolloutSummary) add(line []byte) {
+// summarizeLine reads one line of the file.
+func summarizeLine(s *agentconn.Summary, line []byte) {
 	switch {
-	case bytes.Contains(line, []byte(`"type":"session_meta"`)) && s.id == "":
-		s.begin(line)
+	case bytes.Contains(line, []byte(`"type":"session_meta"`)) && s.ID == "":
+		summarizeMeta(s, line)
 	case bytes.Contains(line, []byte(`"type":"UserMessage"`)), bytes.Contains(line, []byte(`"type":"AgentMessage"`)):
-		s.said(line)
+		summarizeMessage(s, line)
 	}
 }
 
-// begin reads the line that describes the conversation.
-func (s *rolloutSummary) begin(line []byte) {
+// summarizeMeta reads the line that describes the conversation.
+func summarizeMeta(s *agentconn.Summary, line []byte) {
 	l := translate.DecodeLenient[struct {
 		Type    string `json:"type"`
 		Payload struct {
@@ -131,14 +109,14 @@ func (s *rolloutSummary) begin(line []byte) {
 	if l.Type != "session_meta" || bytes.HasPrefix(l.Payload.Source, []byte("{")) {
 		return
 	}
-	s.id, s.dir, s.created = l.Payload.ID, l.Payload.CWD, l.Payload.Created
-	if u, err := url.Parse(s.dir); err == nil && u.Scheme == "file" {
-		s.dir = u.Path
+	s.ID, s.Dir, s.Created = l.Payload.ID, l.Payload.CWD, l.Payload.Created
+	if u, err := url.Parse(s.Dir); err == nil && u.Scheme == "file" {
+		s.Dir = u.Path
 	}
 }
 
-// said reads the line of a finished message.
-func (s *rolloutSummary) said(line []byte) {
+// summarizeMessage reads the line of a finished message.
+func summarizeMessage(s *agentconn.Summary, line []byte) {
 	l := translate.DecodeLenient[struct {
 		Payload struct {
 			Type string `json:"type"`
@@ -159,10 +137,8 @@ func (s *rolloutSummary) said(line []byte) {
 	}
 	switch l.Payload.Item.Type {
 	case "UserMessage":
-		s.prompt = cmp.Or(s.prompt, words.String())
+		s.Prompted(words.String())
 	case "AgentMessage":
-	default:
-		return
+		s.Said(words.String())
 	}
-	s.lastMessage = cmp.Or(words.String(), s.lastMessage)
 }

@@ -26,6 +26,8 @@ const providerID = "codex"
 // returns its effects on other parts, and the translator or the conversation
 // applies them.
 type translator struct {
+	*translate.Skips
+
 	conversation
 	peer     jsonrpc.Peer
 	limits   limits
@@ -34,7 +36,8 @@ type translator struct {
 }
 
 func newTranslator() *translator {
-	return &translator{conversation: newConversation(new(translate.Emitter)), warnings: newWarnings()}
+	out := new(translate.Emitter)
+	return &translator{Skips: &out.Skips, conversation: newConversation(out), warnings: newWarnings()}
 }
 
 // Sent implements [agentconn.Translator].
@@ -60,26 +63,19 @@ func (t *translator) Sent(line []byte, at time.Time) []event.Event {
 func (t *translator) Printed(line []byte, at time.Time) ([]event.Event, []any) {
 	t.out.Begin(at)
 	if t.grow(line) {
-		return t.out.Take(), t.out.Replies()
+		return t.out.Results()
 	}
 	m, err := jsonrpc.Decode(line)
 	if line == nil || err != nil {
-		t.out.SkipLine()
-		t.notice(translate.Undecodable)
+		t.notice(t.out.SkipLine())
 	} else {
 		t.message(m)
 	}
-	return t.out.Take(), t.out.Replies()
+	return t.out.Results()
 }
 
 // Flush implements [agentconn.Translator].
 func (t *translator) Flush() []event.Event { return t.out.Take() }
-
-// Skipped implements [agentconn.Translator].
-func (t *translator) Skipped() (messages, lines int) { return t.out.Skipped() }
-
-// Unknown implements [agentconn.Translator].
-func (t *translator) Unknown() []string { return t.out.Unknown() }
 
 // Waiting implements [agentconn.Translator].
 func (t *translator) Waiting() []string { return t.questions.IDs() }

@@ -117,17 +117,11 @@ func writer(home, thread string) string {
 // Writers implements [runnel.WriterFinder].
 func (p *Provider) Writers(ctx context.Context) (list []runnel.Writer, known bool) {
 	home := p.home()
-	root, err := agentconn.OpenFolder(lockFolder(home))
+	root, names, err := agentconn.ListFolder(lockFolder(home), maxLocks)
 	if err != nil {
 		return nil, false
 	}
 	defer root.Close()
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, false
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(maxLocks) // what can be read
 	owners, err := lockOwners()
 	if err != nil {
 		return nil, false

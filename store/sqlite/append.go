@@ -44,7 +44,11 @@ func (s *Store) Append(ctx context.Context, session string, head int64, evs ...e
 		a.ends = a.ends || event.Ends(r.Body)
 	}
 	a.closing = len(evs) > 0 && a.bytes <= maxClosing && closes(evs)
-	return s.submit(ctx, &a.job)
+	if err := s.submit(ctx, &a.job); err != nil {
+		return err
+	}
+	s.tails.deliver(session)
+	return nil
 }
 
 // An appendJob is the job of Append.

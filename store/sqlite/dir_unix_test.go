@@ -103,6 +103,12 @@ func TestUnusableDirectoryIsRefusedUnchanged(t *testing.T) {
 }
 
 func TestAppendFailsWhenTheDirectoryIsRemoved(t *testing.T) {
+	appendFailsWhenRemoved(t, func(*Store) {})
+}
+
+// appendFailsWhenRemoved removes or replaces files of a store after before has
+// run. Further appends must fail.
+func appendFailsWhenRemoved(t *testing.T, before func(*Store)) {
 	for name, remove := range map[string]func(dir string) error{
 		"removed":     os.RemoveAll,
 		"log removed": func(dir string) error { return os.Remove(filepath.Join(dir, "runnel.db-wal")) },
@@ -110,7 +116,9 @@ func TestAppendFailsWhenTheDirectoryIsRemoved(t *testing.T) {
 			wal := filepath.Join(dir, "runnel.db-wal")
 			return errors.Join(os.Rename(wal, wal+"2"), os.WriteFile(wal, nil, 0o600))
 		},
-		"moved": func(dir string) error { return os.Rename(dir, dir+"2") },
+		"journal removed": func(dir string) error { return os.Remove(filepath.Join(dir, "runnel.journal")) },
+		"moved":           func(dir string) error { return os.Rename(dir, dir+"2") },
+		"parent moved":    func(dir string) error { return os.Rename(filepath.Dir(dir), filepath.Dir(dir)+"2") },
 		"replaced": func(dir string) error {
 			db := filepath.Join(dir, "runnel.db")
 			content, err := os.ReadFile(db)
@@ -133,18 +141,20 @@ func TestAppendFailsWhenTheDirectoryIsRemoved(t *testing.T) {
 			if err := s.Append(t.Context(), "s", 0, delta("s", 1)); err != nil {
 				t.Fatal(err)
 			}
+			before(s)
 			if err := remove(dir); err != nil {
 				t.Fatal(err)
 			}
+			head, _ := s.tails.head("s")
 			for range 2 {
-				err := s.Append(t.Context(), "s", 1, delta("s", 2))
+				err := s.Append(t.Context(), "s", head, delta("s", head+1))
 				if runnel.CodeOf(err) != runnel.StoreUnavailable {
 					t.Fatalf("Append without the data directory: %v", err)
 				}
 				wants(t, runnel.Safe(err).Message, "removed or replaced")
 			}
-			if n := count(t, s, "s"); n != 1 {
-				t.Errorf("%d events can be read, want 1", n)
+			if n := count(t, s, "s"); n != int(head) {
+				t.Errorf("%d events can be read, want %d", n, head)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/rawio"
 	"github.com/runnel-dev/runnel/internal/wake"
 )
 
@@ -98,6 +99,9 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 	if err := createFile(path); err != nil {
 		return err
 	}
+	if err := s.writer.files.add(path); err != nil {
+		return dirError(dir, err)
+	}
 	file, err := open(path)
 	if err != nil {
 		return dirError(dir, err)
@@ -134,7 +138,13 @@ func (s *Store) openJournal(ctx context.Context, dir string, open func(path stri
 	return nil
 }
 
-func openFile(path string) (journalFile, error) { return os.OpenFile(path, os.O_RDWR, 0o600) }
+func openFile(path string) (journalFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return rawio.NewFile(f), nil
+}
 
 // restore appends the events that the database lacks. It skips an event that
 // does not directly follow the end of its log: the log already has the event,
@@ -164,7 +174,7 @@ func (w *writer) restore(evs []event.Event) error {
 // transaction instead.
 func (w *writer) keep(batch []*job) bool {
 	j := w.journal
-	if j == nil || w.failed != nil || j.spoiled || w.inPlace() != nil {
+	if j == nil || w.failed != nil || j.spoiled || w.files.check() != nil {
 		return false
 	}
 	pending, bytes := len(j.pending), 0

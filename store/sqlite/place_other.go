@@ -23,3 +23,10 @@ func (p *place) same() (bool, error) {
 	}
 	return os.SameFile(now, p.file), nil
 }
+
+// unchanged reports whether the directory's entries are known to be the same.
+func (p *place) unchanged() bool { return false }
+
+func (p *place) remember() {}
+
+func (p *place) forget() {}

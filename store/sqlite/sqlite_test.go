@@ -58,6 +58,7 @@ func openSmall(t *testing.T) runnel.Log { return openTest(t, ownDir(t), small) }
 func TestLog(t *testing.T)                                  { storetest.RunLog(t, openNew) }
 func TestLog_SmallTails(t *testing.T)                       { storetest.RunLog(t, openSmall) }
 func TestSubscribeWhileAppendingMissesNothing(t *testing.T) { storetest.RunSubscribeRace(t, openNew) }
+func TestDeliverPassesEventsToWaitingReaders(t *testing.T)  { storetest.RunDeliver(t, openNew) }
 func TestSubscribeWhileAppendingMissesNothingBeyondTheTail(t *testing.T) {
 	storetest.RunSubscribeRace(t, openSmall)
 }

@@ -36,6 +36,8 @@ type tail struct {
 	bytes   int
 	pinned  int           // how many of the last events are not in the database yet, so must be kept
 	elem    *list.Element // element in recent; nil without events
+
+	deliveries []*delivery // readers at the end of the log that Append serves
 }
 
 type kept struct {
@@ -153,7 +155,12 @@ func (ts *tails) drop(t *tail, n int) { // ts.mu is held
 		ts.recent.Remove(t.elem)
 		t.elem = nil
 	}
-	if t.grown == nil && t.lookUps == 0 {
+	ts.forgetIdle(t)
+}
+
+// forgetIdle removes a tail that has no events and for which nobody waits.
+func (ts *tails) forgetIdle(t *tail) { // ts.mu is held
+	if len(t.kept) == 0 && t.grown == nil && t.lookUps == 0 && len(t.deliveries) == 0 {
 		delete(ts.bySess, t.session)
 	}
 }
@@ -170,6 +177,14 @@ func (t *tail) wake() {
 	if t.grown != nil {
 		close(t.grown)
 		t.grown = nil
+	}
+}
+
+// wakeAll also wakes the readers that Append serves.
+func (t *tail) wakeAll() {
+	t.wake()
+	for _, d := range t.deliveries {
+		d.wake()
 	}
 }
 
@@ -300,7 +315,7 @@ func (ts *tails) forget(session string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if t := ts.bySess[session]; t != nil {
-		t.wake()
+		t.wakeAll()
 		t.pinned = 0
 		ts.drop(t, len(t.kept))
 		delete(ts.bySess, session)
@@ -314,7 +329,7 @@ func (ts *tails) close() {
 	defer ts.mu.Unlock()
 	ts.closed = true
 	for _, t := range ts.bySess {
-		t.wake()
+		t.wakeAll()
 	}
 }
 

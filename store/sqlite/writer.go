@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 )
 
@@ -14,8 +15,8 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	path  string
-	id    string   // the log id, see LogID
-	files [2]place // the database and its write-ahead log, see inPlace
+	id    string // the log id, see LogID
+	files paths
 	room  *reserve
 
 	journal  *journal
@@ -59,12 +60,12 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for i, file := range []string{path, path + "-wal"} {
-		if w.files[i], err = placeOf(file); err != nil {
-			return nil, err
-		}
+	// The path of the directory ends with a dot, because the directory may be a
+	// link.
+	if w.files.dir, err = placeOf(filepath.Dir(path) + "/."); err != nil {
+		return nil, err
 	}
-	if _, err = w.files[0].same(); err != nil {
+	if err := w.files.add(path); err != nil {
 		return nil, err
 	}
 	if w.conn, err = db.Conn(ctx); err != nil {
@@ -82,6 +83,9 @@ func openWriter(ctx context.Context, path, vfs string, scripts []string, room *r
 		return nil, err
 	}
 	if w.id, err = identify(ctx, w.conn); err != nil {
+		return nil, err
+	}
+	if err := w.files.add(path + "-wal"); err != nil {
 		return nil, err
 	}
 	return w, w.prepare(ctx)
@@ -188,7 +192,7 @@ func (w *writer) attempt(batch []*job) error {
 	if err := w.setStrength(ctx, strong); err != nil {
 		return err
 	}
-	if err := w.inPlace(); err != nil {
+	if err := w.files.check(); err != nil {
 		return err
 	}
 	if _, err := w.begin.ExecContext(ctx); err != nil {
@@ -237,21 +241,6 @@ func (w *writer) setStrength(ctx context.Context, strong bool) error {
 		return err
 	}
 	w.strong = strong
-	return nil
-}
-
-// inPlace returns an error if the database or its write-ahead log was moved or
-// replaced. SQLite keeps both files open, so it would continue to write into
-// files that no later process opens.
-func (w *writer) inPlace() error {
-	for i := range w.files {
-		switch same, err := w.files[i].same(); {
-		case err != nil:
-			return fmt.Errorf("%w: %w", errMoved, err)
-		case !same:
-			return errMoved
-		}
-	}
 	return nil
 }
 

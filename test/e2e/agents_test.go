@@ -74,7 +74,10 @@ func (a subject) text() {
 func (a subject) tool() {
 	a.needs("Tool")
 	command := "printf made-%s 42"
-	if a.found.Agent == "qwen" { // 0.24.4 takes the end of a command for the end of its output, and can miss what was just printed
+	if a.found.Agent == "qwen" {
+		// Qwen Code 0.24.4 takes the end of a command for the end of its output,
+		// and can miss what was just printed. It reports output only after the
+		// end, so no event could release the command.
 		command += "; sleep 0.5"
 	}
 	got := a.d.turn(play(step(a.words.Ask(command)), done), always(asked, allow))

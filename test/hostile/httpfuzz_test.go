@@ -296,20 +296,11 @@ func (f *fuzzer) judge(m *maker, op *apiOperation, target string, sent []byte, r
 		f.fault(fmt.Sprintf("%s, and then: %v", res.Status, err), sent, body)
 		return
 	}
-	if what := f.doc.judge(op, res, body); what != "" && !f.unparsed(op, res) {
+	if what := f.doc.judge(op, res, body); what != "" {
 		f.fault(fmt.Sprintf("%s: %s", res.Status, what), sent, body)
 	}
 	path, _, _ := strings.Cut(target, "?")
 	f.pool.learn(m.Rand, path, body)
-}
-
-// unparsed reports whether net/http itself has responded, over TLS, to a
-// request that it could not parse. Such a response is encrypted before our code
-// could give it the form of the API; see docs/rough-edges.md.
-func (f *fuzzer) unparsed(op *apiOperation, res *http.Response) bool {
-	by := slices.Contains([]int{http.StatusBadRequest, http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported}, res.StatusCode)
-	return by && f.tls != nil && op == nil && res.Close && res.Header.Get("X-Content-Type-Options") == "" &&
-		res.Header.Get("Content-Type") == "text/plain; charset=utf-8"
 }
 
 // quiet is how long raw waits for a response before it assumes that the server

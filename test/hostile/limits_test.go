@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -576,8 +577,31 @@ func TestCloseReasonThatIsNotUTF8Answers1007(t *testing.T) {
 // TestMalformedRequestsAreAnsweredInTheFormOfTheAPI checks that requests which
 // no handler can serve get an error in the form of the API.
 func TestMalformedRequestsAreAnsweredInTheFormOfTheAPI(t *testing.T) {
+	for name, secure := range map[string]bool{"without TLS": false, "with TLS": true} {
+		t.Run(name, func(t *testing.T) { malformedRequests(t, secure) })
+	}
+}
+
+func malformedRequests(t *testing.T, secure bool) {
 	w := newWorld(t, nil, "60s")
+	if secure {
+		w.useTLS()
+	}
 	w.start()
+	answer := func(name string, conn net.Conn, status int) {
+		t.Helper()
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		var e apiError
+		body, _ := io.ReadAll(res.Body)
+		err = json.Unmarshal(body, &e)
+		if err != nil || res.StatusCode != status || e.Error.Type != "INVALID_REQUEST" || e.Error.Message == "" || res.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s %q", name, res.StatusCode, res.Header.Get("Content-Type"), body)
+		}
+	}
 	for name, tt := range map[string]struct {
 		request string
 		status  int
@@ -590,17 +614,18 @@ func TestMalformedRequestsAreAnsweredInTheFormOfTheAPI(t *testing.T) {
 		"no WebSocket":                {w.head("GET", "/api/ws") + "\r\n", 426},
 		"a WebSocket without version": {w.head("GET", "/api/ws") + "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n", 400},
 	} {
-		res, err := http.ReadResponse(bufio.NewReader(w.raw(tt.request)), nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+		if !secure {
+			answer(name, w.raw(tt.request), tt.status)
 			continue
 		}
-		var e apiError
-		body, _ := io.ReadAll(res.Body)
-		err = json.Unmarshal(body, &e)
-		if err != nil || res.StatusCode != tt.status || e.Error.Type != "INVALID_REQUEST" || e.Error.Message == "" || res.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %d %s %q", name, res.StatusCode, res.Header.Get("Content-Type"), body)
+		conn := tls.Client(w.raw(""), &tls.Config{InsecureSkipVerify: true}) // HTTP/1.1, because the handshake offers no other protocol
+		if _, err := io.WriteString(conn, tt.request); err != nil {
+			t.Fatal(err)
 		}
+		answer(name, conn, tt.status)
+	}
+	if secure {
+		answer("no TLS", w.raw(w.head("GET", "/api/me")+"\r\n"), 400)
 	}
 }
 

@@ -305,3 +305,48 @@ func TestFolderThatCannotBeListedIsRefused(t *testing.T) {
 	w.create()
 	w.killSessions()
 }
+
+// TestAgentsStartOutsideAnUntrustedFolder creates sessions of agents that
+// receive their folder by their protocol. In an untrusted folder, their process
+// must start in the empty directory of the user's cache, and in a trusted folder
+// in that folder.
+func TestAgentsStartOutsideAnUntrustedFolder(t *testing.T) {
+	w := newWorld(t, nil, "60s")
+	started := filepath.Join(w.dir, "started")
+	for name, session := range map[string]string{"codex": "app-server", "opencode": "acp"} {
+		w.put(filepath.Join(w.dir, "bin", name), `#!/bin/sh
+[ "$1" = `+session+` ] && pwd -P >> `+started+`-`+name+`
+exit 1
+`, 0o755)
+	}
+	empty := filepath.Join(w.dir, ".cache", "runnel", "empty")
+	for folder, want := range map[string]string{"an untrusted folder": empty, "a trusted folder": w.project} {
+		if want == w.project {
+			w.flags = []string{"--trusted-folders", w.project}
+		}
+		w.start()
+		for _, name := range []string{"codex", "opencode"} {
+			var made struct{ Error problem }
+			if code, ok := w.Call("POST", "/api/session/create", object{"cliType": name, "projectDir": w.project}, &made); !ok || code == http.StatusCreated || made.Error.Message == "" {
+				t.Errorf("%s in %s: %d %+v", name, folder, code, made)
+			}
+			b, err := os.ReadFile(started + "-" + name)
+			if err != nil {
+				t.Fatalf("%s in %s did not start: %v, %+v", name, folder, err, made)
+			}
+			for dir := range strings.Lines(string(b)) { // the server may also have asked the agent about itself
+				if dir := strings.TrimSpace(dir); dir != want && dir != empty {
+					t.Errorf("%s in %s started in %s", name, folder, dir)
+				}
+			}
+			if !strings.Contains(string(b), want+"\n") {
+				t.Errorf("%s in %s started in %q, want %s", name, folder, b, want)
+			}
+			if err := os.Remove(started + "-" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.stop()
+		w.flags = nil
+	}
+}

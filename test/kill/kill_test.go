@@ -143,7 +143,8 @@ func (w *world) whole(c *testapi.Client, turn string) {
 	}
 }
 
-// pass waits for d, because real agents and servers run in real time.
+// pass waits for d. The tests kill at random times on purpose: a kill after an
+// event would always hit the same moment of real agents and servers.
 func pass(d time.Duration) { <-time.After(d) }
 
 func seed(t *testing.T) uint64 {

@@ -181,6 +181,32 @@ describe.skipIf(skip)("the page's origin", () => {
     expect(await page.title()).not.toBe("mine");
   });
 
+  it("stays logged in although a program on another port of its host sets cookies", async () => {
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    const tossed: string[] = []; // of other paths than ours: one of the same path replaces it
+    for (const path of ["/", "/api/me", "/api/session", "/api/ws"])
+      tossed.push(`runnel_session=tossed; Path=${path}`);
+    for (let i = 0; i < 10; i++) tossed.push(`large${i}=${"x".repeat(3700)}; Path=/`);
+    const elsewhere = await squat(0, "127.0.0.1", (req, res) => {
+      res.setHeader("Set-Cookie", tossed);
+      preview(req, res);
+    });
+    onTestFinished(() => leave(elsewhere));
+    const { port } = elsewhere.address() as AddressInfo;
+    const other = await context.newPage();
+    await other.goto(`http://${new URL(server.origin).hostname}:${port}/`);
+    const cookies = await context.cookies(`${server.origin}/api/me`);
+    expect(cookies.filter((c) => c.value === "tossed").map((c) => c.path)).toContain("/api/me");
+    expect(cookies.reduce((size, c) => size + c.name.length + c.value.length, 0)).toBeGreaterThan(37_000);
+
+    await page.reload();
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    const id = await session(page, server, { steps: [{ text: "fine" }] });
+    await page.goto(addressOf(server, id));
+    await page.locator("[data-row=end]").waitFor();
+  });
+
   it("is another one after `runnel login --new-origin`", async () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
