@@ -1,5 +1,5 @@
 import { X } from "lucide-react";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useCallback, useEffect, useState } from "react";
 import { go, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
@@ -10,6 +10,7 @@ import { plain } from "../text/visible";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
 import { Login } from "./Login";
+import { Palette } from "./Palette";
 import { Session } from "./Session";
 
 export function App() {
@@ -24,8 +25,11 @@ function Inside() {
   const route = useRoute();
   const wide = useWide();
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
-  const [keys, setKeys] = useState(false);
-  useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
+  const [over, setOver] = useState<"keys" | "palette">();
+  const showKeys = useCallback(() => setOver("keys"), []);
+  const close = useCallback(() => setOver(undefined), []);
+  const current = route.at === "session" ? route.id : undefined;
+  useKeys(current, setOver);
   const showList = wide || (route.at === "list" && !nothing);
   return (
     <div className="flex h-dvh flex-col">
@@ -33,7 +37,7 @@ function Inside() {
       <div className="flex min-h-0 flex-1">
         {showList && (
           <Column alone={!wide}>
-            <List current={route.at === "session" ? route.id : undefined} onKeys={() => setKeys(true)} />
+            <List current={current} onKeys={showKeys} />
           </Column>
         )}
         {(wide || !showList) && (
@@ -49,7 +53,8 @@ function Inside() {
         )}
       </div>
       <Problem />
-      {keys && <Keys onClose={() => setKeys(false)} />}
+      {over === "keys" && <Keys onClose={close} />}
+      {over === "palette" && <Palette current={current} onKeys={showKeys} onClose={close} />}
     </div>
   );
 }
@@ -117,13 +122,19 @@ function Problem() {
   );
 }
 
-function useKeys(current: string | undefined, onKeys: () => void) {
+const mac = /Mac|iP/.test(navigator.platform);
+
+function useKeys(current: string | undefined, open: (what: "keys" | "palette") => void) {
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
+      if (e.key === "k" && (mac ? e.metaKey : e.ctrlKey) && !document.querySelector("dialog[open]")) {
+        e.preventDefault();
+        return open("palette");
+      }
       if (typing(e) || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
       switch (e.key) {
         case "?":
-          onKeys();
+          open("keys");
           break;
         case "n":
           go({ at: "new" });
@@ -148,7 +159,7 @@ function useKeys(current: string | undefined, onKeys: () => void) {
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [current, onKeys]);
+  }, [current, open]);
 }
 
 function step(current: string | undefined, by: number) {
