@@ -135,4 +135,104 @@ describe.skipIf(skip)("lists", () => {
     expect(await unread.count()).toBe(0);
     for (const watch of watches) expectQuiet(watch);
   });
+
+  it("of commands and sessions are found by name, and folded", async () => {
+    const palette = desk.getByRole("dialog", { name: "Commands" });
+    const find = desk.getByRole("combobox", { name: "Find a command or a session" });
+    const run = async (typed: string) => {
+      await desk.keyboard.press("Control+k");
+      await find.fill(typed);
+      await palette.getByRole("option").first().waitFor();
+      await desk.keyboard.press("Enter");
+      await palette.waitFor({ state: "detached" });
+    };
+    await desk.goto(`${server.origin}/`);
+    await desk
+      .getByRole("heading", { name: "Finished since you looked" })
+      .or(desk.getByText("Nothing waits"))
+      .waitFor();
+    await run("hang");
+    await desk.getByRole("heading", { level: 1, name: "hang" }).waitFor();
+    await run("session det");
+    await desk.getByRole("button", { name: "Close details" }).waitFor();
+    await run("write");
+    await expect.poll(() => desk.evaluate(() => document.activeElement?.id)).toBe("composer");
+    await desk.keyboard.press("Control+k"); // while somebody writes, too
+    await find.fill("no such command");
+    await palette.getByText("Nothing matches.").waitFor();
+    await find.fill("");
+    await find.press("ArrowUp");
+    await expect
+      .poll(() => palette.getByRole("option", { selected: true }).textContent())
+      .toMatch(/^(hang|text)/);
+    await expectAccessible(desk);
+    await shot(desk, "palette-wide-light");
+    await desk.keyboard.press("Escape");
+    await palette.waitFor({ state: "detached" });
+    await expect.poll(() => desk.evaluate(() => document.activeElement?.id)).toBe("composer");
+
+    const sessions = desk.locator("nav [data-session]");
+    await sessions.nth(1).waitFor();
+    const folder = desk
+      .getByRole("navigation", { name: "Sessions" })
+      .getByRole("button", { name: /^greeter-/ });
+    await folder.click();
+    await expect.poll(() => sessions.count()).toBe(1); // the one on the screen
+    expect(await folder.innerText()).toMatch(/2$/);
+    await desk.reload();
+    await expect.poll(() => sessions.count()).toBe(1);
+    await expectAccessible(desk);
+    await shot(desk, "folded-wide-light");
+    await folder.click();
+    await expect.poll(() => sessions.count()).toBe(2);
+    for (const watch of watches) expectQuiet(watch);
+  });
+
+  it("of a thousand sessions draw only what is near the screen", async () => {
+    const overview = await desk.evaluate(async () => {
+      const headers = { "Runnel-Key": localStorage.getItem("runnel.key") ?? "" };
+      return (await fetch("/api/overview", { headers })).json();
+    });
+    const [one] = overview.sessions;
+    overview.sessions = Array.from({ length: 1000 }, (_, i) => ({
+      ...one,
+      sessionId: `s${i}`,
+      title: `Session ${i}`,
+    }));
+    await desk.route("**/api/overview", (r) => r.fulfill({ json: overview }));
+    await desk.goto(`${server.origin}/`);
+    const rows = desk.locator("nav [data-session]");
+    await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(1000);
+    const drawn = () =>
+      rows.evaluateAll(
+        (all) =>
+          all.filter((e) => e.firstElementChild?.checkVisibility({ contentVisibilityAuto: true })).length,
+      );
+    await expect.poll(drawn).toBeLessThan(100);
+    expect(await drawn()).toBeGreaterThan(3);
+    await desk.unroute("**/api/overview");
+    for (const watch of watches) expectQuiet(watch);
+  });
+
+  it("and sessions have controls that are large enough for a thumb", async () => {
+    const small = () =>
+      phone.evaluate(() =>
+        [...document.querySelectorAll("button, a[href], input:not([type=file]), select, textarea")]
+          .filter((e) => e.checkVisibility() && !e.closest(".prose-block"))
+          .map((e) => ({ e, r: e.getBoundingClientRect() }))
+          .filter(({ r }) => r.width > 1 && (r.height < 44 || r.width < 44))
+          .map(({ e, r }) => `${Math.round(r.width)}x${Math.round(r.height)} ${e.outerHTML.slice(0, 160)}`),
+      );
+    const fits = () => phone.evaluate(() => document.documentElement.scrollWidth);
+    await phone.goto(`${server.origin}/`);
+    await phone.locator("nav [data-session]").first().waitFor();
+    expect(await small(), "list").toEqual([]);
+    await phone.goto(addressOf(server, await session(phone, server, "tools of every kind")));
+    await phone.locator("[data-row=end]").waitFor();
+    expect(await small(), "session").toEqual([]);
+    expect(await fits()).toBe(390);
+    await expectAccessible(phone);
+    await shot(phone, "session-phone-dark");
+    for (const watch of watches) expectQuiet(watch);
+  });
 });

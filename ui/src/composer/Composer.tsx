@@ -117,7 +117,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
             id="composer"
             rows={1}
             aria-label="Prompt"
-            className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none"
+            className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none pointer-coarse:min-h-11"
             placeholder={runs ? "Queue a follow-up" : "Tell the agent what to do"}
             value={text}
             onChange={(e) => setText(e.target.value)}
