@@ -139,6 +139,9 @@ type (
 	// of turns. History gives every turn a UUID of version 5 made from its
 	// position in the conversation, even if a session gave the turn another id.
 	PositionalHistorian interface{ PositionalTurns() }
+	// A FileHistorian is a Historian that reads the agent's files and starts no
+	// process, so that a program may read many conversations with it.
+	FileHistorian interface{ ReadsFiles() }
 	// A Discoverer can list the conversations that the agent has stored, newest
 	// first: the conversations of one directory, or all if dir is empty.
 	Discoverer interface {
@@ -151,12 +154,14 @@ type (
 	Summarizer interface {
 		// StoredFiles yields every file that may contain a conversation, in no
 		// particular order, and follows no links. It skips what it cannot read.
-		// It yields an error only if ctx ends.
+		// It yields an error if ctx ends, or if the agent stores conversations in
+		// a database that cannot be read.
 		StoredFiles(ctx context.Context) iter.Seq2[StoredFile, error]
 
 		// Summarize describes the conversation in a file. It reads at most 256
 		// KiB at the two ends of the file. It returns an error if the file
-		// contains no conversation or cannot be read.
+		// contains no conversation or cannot be read; after AGENT_ERROR, the
+		// same file may be readable later.
 		Summarize(ctx context.Context, f StoredFile) (Conversation, error)
 	}
 	// A Sharer may continue the stored conversations of another provider's

@@ -43,7 +43,8 @@ type WriterFinder interface {
 	Writers(ctx context.Context) (list []Writer, known bool)
 
 	// Written returns when a conversation's file was last changed; zero if
-	// there is no file.
+	// there is no file. It may also return zero for a change by an agent that
+	// this process started.
 	Written(ctx context.Context, ref Conversation) time.Time
 }
 

@@ -26,6 +26,9 @@ type size struct {
 	long     int // events of a long session
 	idle     int // idle readers of one session
 	searched int // size of the transcripts that are searched, in MB
+	year     int // conversations that agents have stored in a year
+	yearMB   int // size of their files
+	indexed  int // events of the answer during which the search index grows
 	counted  counted
 	painted  int // events of an answer that a browser shows
 	items    int // items of a long session
@@ -33,8 +36,8 @@ type size struct {
 }
 
 var (
-	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, stored: 10_000, long: 1_000_000, idle: 1000, searched: 1000, micro: true}
-	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}, painted: 60, items: 40, stored: 50, long: 20_000, idle: 20, searched: 2}
+	full   = size{rounds: 3, paced: 10 * paced, bursts: []int{20_000, 50_000}, kills: 5, sessions: 150, starts: 9, firsts: 100, crowd: 10 * crowdRate, turns: 10, counted: counted{100, 400, 200, 4000}, painted: 3 * paced, items: longSession, stored: 10_000, long: 1_000_000, idle: 1000, searched: 1000, year: 10_000, yearMB: 1000, indexed: 20 * paced, micro: true}
+	little = size{rounds: 1, paced: 60, bursts: []int{600}, kills: 1, sessions: 6, starts: 1, firsts: 3, crowd: crowdRate, turns: 2, counted: counted{10, 40, 20, 100}, painted: 60, items: 40, stored: 50, long: 20_000, idle: 20, searched: 2, year: 40, yearMB: 2, indexed: paced}
 )
 
 // A bench is one run of the benchmark.
@@ -66,6 +69,8 @@ func parts() []part {
 		{"many", (*bench).manyRows},
 		{"sessions", (*bench).sessionRows},
 		{"search", (*bench).searchRows},
+		{"indexing", (*bench).indexingRow},
+		{"conversations", (*bench).conversationRows},
 		{"long", (*bench).longRows},
 		{"readers", (*bench).readerRows},
 		{"first", (*bench).firstDeltaRows},
@@ -122,7 +127,7 @@ func (b *bench) measure(ctx context.Context, only, program string, progress io.W
 }
 
 // partTime is the timeout of one part, in case a subject hangs.
-const partTime = 12 * time.Minute
+const partTime = 25 * time.Minute
 
 func (b *bench) runPart(ctx context.Context, p part) error {
 	ctx, cancel := context.WithTimeout(ctx, partTime)

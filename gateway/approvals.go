@@ -136,6 +136,30 @@ func stops(ctx context.Context, e *entry, approval, choice string) bool {
 	return err == nil && slices.ContainsFunc(a.Choices, func(c event.Choice) bool { return c.ID == choice && c.Kind == event.ChoiceDenyStop })
 }
 
+// DenyUnasked is [Approvals.Decide] for a client that denies without having
+// asked a person. The decision is logged as by policy. DenyUnasked fails with
+// INVALID_REQUEST for a choice that does not deny.
+func (as Approvals) DenyUnasked(ctx context.Context, ref, approval string, d runnel.Decision) error {
+	e, err := as.asking(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer as.g.sessions.release(e)
+	a, err := e.session.Approval(ctx, approval)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(a.Choices, func(c event.Choice) bool { return c.ID == d.Choice })
+	switch {
+	case i < 0:
+		return errNoChoice()
+	case a.Choices[i].Kind != event.ChoiceDeny && a.Choices[i].Kind != event.ChoiceDenyStop:
+		return runnel.Fail(runnel.InvalidRequest, "automatic: only a choice that denies can be made without a person")
+	}
+	d.By = event.ByPolicy
+	return e.session.Decide(ctx, approval, d)
+}
+
 // DecideAndRemember decides an approval and stores a rule that decides similar
 // calls in the same way from now on. It returns the rule as stored. If the rule
 // cannot be stored, DecideAndRemember still decides the approval, and returns

@@ -96,34 +96,55 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 		return out, err
 	}
 	out.Next, out.Checking = page.Next, page.Checking
+	continued, err := c.continued(ctx, page.Conversations, own)
+	if err != nil {
+		return out, storeError(err)
+	}
 	for _, found := range page.Conversations {
-		session, err := c.session(ctx, found, own)
-		if err != nil {
-			return out, storeError(err)
-		}
-		out.Conversations = append(out.Conversations, Conversation{Conversation: found, SessionID: session})
+		out.Conversations = append(out.Conversations, Conversation{Conversation: found, SessionID: continued[keyOf(found)].ID})
 	}
 	c.g.writers.mark(ctx, out.Conversations)
 	return out, nil
 }
 
-// session returns the id of the newest session that continues a conversation,
-// or "". If dir is not empty, it searches only the sessions of that project.
-func (c Conversations) session(ctx context.Context, found conversations.Conversation, dir string) (string, error) {
-	var newest store.Session
+// keyOf returns the reference by which clients name a conversation that is no
+// session.
+func keyOf(c conversations.Conversation) string { return c.CLIType + ":" + c.AgentSessionID }
+
+// continued returns the newest session that continues each of the
+// conversations, by keyOf. If dir is not empty, it searches only the sessions of
+// that project.
+func (c Conversations) continued(ctx context.Context, list []conversations.Conversation, dir string) (map[string]store.Session, error) {
+	ids := make(map[string][]string) // by kind of agent
+	for _, found := range list {
+		ids[found.CLIType] = append(ids[found.CLIType], found.AgentSessionID)
+	}
+	var open []store.Session // clients may know an agent's id before the record with it is written
+	isOpen := make(map[string]bool)
+	for _, e := range c.g.sessions.all() {
+		rec, _ := e.snapshot()
+		open, isOpen[rec.ID] = append(open, rec), true
+	}
+	newest := make(map[string]store.Session)
 	for _, p := range c.g.cfg.Providers {
-		if conversations.Owner(p) != found.CLIType {
+		owner := conversations.Owner(p)
+		if len(ids[owner]) == 0 {
 			continue
 		}
-		list, err := c.g.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), found.AgentSessionID)
+		sessions, err := c.g.cfg.Catalogue.SessionsByAgent(ctx, p.Name(), ids[owner]...)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		list = c.g.importer.withOpen(list, p.Name(), found.AgentSessionID)
-		list = slices.DeleteFunc(list, func(r store.Session) bool { return r.State == event.StateLoading || dir != "" && r.ProjectDir != dir })
-		if len(list) > 0 && (newest.ID == "" || list[0].CreatedAt.After(newest.CreatedAt)) {
-			newest = list[0]
+		sessions = slices.DeleteFunc(sessions, func(r store.Session) bool { return isOpen[r.ID] })
+		for _, rec := range append(sessions, open...) {
+			key := owner + ":" + rec.AgentSessionID
+			if rec.CLIType != p.Name() || rec.AgentSessionID == "" || rec.State == event.StateLoading || dir != "" && rec.ProjectDir != dir {
+				continue
+			}
+			if old, ok := newest[key]; !ok || rec.CreatedAt.After(old.CreatedAt) {
+				newest[key] = rec
+			}
 		}
 	}
-	return newest.ID, nil
+	return newest, nil
 }

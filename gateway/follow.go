@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type follow struct {
 
 	mu     sync.Mutex
 	reader runnel.Following // nil once the follow has ended
+	known  map[string]bool  // turns of the session, by the ids that the reader gives them
 	ended  chan struct{}    // closed then
 }
 
@@ -54,7 +56,7 @@ var errNotFollowed = errors.New("gateway: the conversation cannot be followed")
 // held, and no turn of the session's own runs.
 func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error {
 	rec, _ := e.snapshot()
-	p, ok := fs.opener.providers.Named(rec.CLIType).(runnel.Follower)
+	p, ok := fs.follower(rec)
 	if !ok || rec.AgentSessionID == "" {
 		return errNotFollowed
 	}
@@ -116,12 +118,12 @@ func (fs *follows) hold(e *entry) {
 // catchUp opens the conversation and appends the events that the log lacks.
 func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) error {
 	rec, _ := f.e.snapshot()
-	n := newHistoryDiff(false)
-	for ev, err := range fs.opener.cfg.Log.Read(ctx, rec.ID, 0) {
-		if err != nil {
-			return storeError(err)
-		}
-		n.logHas(ev)
+	n, err := fs.importer.diff(ctx, rec)
+	if err != nil {
+		return err
+	}
+	if n.isOurOwn() {
+		return errNotFollowed
 	}
 	reading, stop := context.WithTimeout(ctx, refreshTime)
 	defer stop()
@@ -134,6 +136,7 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 		for _, ev := range f.filtered(evs) {
 			n.historyHas(ev)
 		}
+		f.known = n.endedInLog()
 		err = f.e.session.Follow(ctx, n.found())
 	}
 	if err != nil {
@@ -144,8 +147,10 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	return nil
 }
 
-// filtered returns events of the agent without secrets.
+// filtered returns events of the agent without secrets, and without those of
+// turns that the session has under other ids.
 func (f *follow) filtered(evs []event.Event) []event.Event {
+	evs = slices.DeleteFunc(evs, func(ev event.Event) bool { return f.known[ev.Turn] })
 	if f.filter == nil {
 		return evs
 	}
@@ -329,12 +334,18 @@ func (fs *follows) watch() {
 
 // search follows the conversations of sessions that now have a writer.
 func (fs *follows) search(ctx context.Context) {
+	found := make(map[string][]runnel.Writer) // by the name of the provider of the agent that stores the conversations
 	for _, p := range fs.opener.cfg.Providers {
-		f, ok := p.(runnel.WriterFinder)
-		if _, follows := p.(runnel.Follower); !ok || !follows {
+		owner := fs.writers.owner(p)
+		f, ok := owner.(runnel.WriterFinder)
+		if _, follows := owner.(runnel.Follower); !ok || !follows {
 			continue
 		}
-		list, _ := f.Writers(ctx)
+		list, searched := found[owner.Name()]
+		if !searched {
+			list, _ = f.Writers(ctx)
+			found[owner.Name()] = list
+		}
 		for _, w := range list {
 			if id := fs.sessionOf(ctx, p, w); id != "" {
 				fs.start(ctx, id)
@@ -365,7 +376,7 @@ func (fs *follows) sessionOf(ctx context.Context, p runnel.Provider, w runnel.Wr
 		return ""
 	}
 	rec, err := fs.importer.continuing(ctx, p, w.AgentSessionID, "")
-	if err == nil && rec.State == event.StateOpen && rec.ID != w.Session && !fs.writers.isTaken(rec.ID) {
+	if _, follows := fs.follower(rec); err == nil && follows && rec.State == event.StateOpen && rec.ID != w.Session && !fs.writers.isTaken(rec.ID) {
 		return rec.ID
 	}
 	fs.mu.Lock()
@@ -433,10 +444,16 @@ func (fs *follows) resume(ctx context.Context, id string) error {
 	return nil
 }
 
+// follower returns the Follower of the conversation of a session.
+func (fs *follows) follower(rec store.Session) (f runnel.Follower, ok bool) {
+	f, ok = fs.importer.readerOf(rec).(runnel.Follower)
+	return f, ok
+}
+
 // isFollowed reports whether the turns that a log left open belong to a process
 // outside of Runnel.
-func isFollowed(p runnel.Provider, rec store.Session) bool {
-	_, ok := p.(runnel.Follower)
+func (fs *follows) isFollowed(rec store.Session) bool {
+	_, ok := fs.follower(rec)
 	return ok && keptOf(rec.Options).Following
 }
 

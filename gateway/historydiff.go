@@ -32,6 +32,7 @@ import (
 // rest.
 type historyDiff struct {
 	positional bool // the provider is a runnel.PositionalHistorian
+	copied     bool // the session was copied by another provider, whose turns may have any ids
 
 	logged  []*keptTurn // turns of the log, in the order of their starts
 	byID    map[string]*keptTurn
@@ -119,11 +120,11 @@ func factKey(b event.Body) string {
 	return event.Type(b) + string(data)
 }
 
-// isOurOwn reports whether the conversation is positional and its log starts
-// with a turn whose id shows that it is ours. The session then started the
-// conversation, and ids do not tell which turns of the history are in the log.
+// isOurOwn reports whether the session started the conversation, which is
+// positional, so that ids do not tell which turns of the history are in the
+// log. The id of the log's first turn shows it.
 func (n *historyDiff) isOurOwn() bool {
-	return n.positional && len(n.logged) > 0 && n.logged[0].isOurs()
+	return n.positional && !n.copied && len(n.logged) > 0 && n.logged[0].isOurs()
 }
 
 // historyHas adds an event of the history. The history must come from
@@ -162,6 +163,28 @@ func (n *historyDiff) historyHas(ev event.Event) {
 		n.rests = append(n.rests, n.rest(k, t)...)
 		n.drop()
 	}
+}
+
+// endedInLog returns the turns that the history does not end and that have
+// ended in the log under another id. It removes them and the turns before them
+// from what is new. Call it after the last event of a history that comes from a
+// [runnel.Follower], which leaves its last turn open.
+func (n *historyDiff) endedInLog() map[string]bool {
+	known := make(map[string]bool)
+	for _, ev := range slices.Clone(n.held) {
+		t := n.turns[ev.Turn]
+		if t == nil || t.ended || !t.prompted {
+			continue
+		}
+		k := n.match(t)
+		if k == nil || !k.ended || k.id == t.id {
+			continue
+		}
+		n.next, n.matched = max(n.next, k.index+1), true
+		known[t.id], t.ended = true, true
+		n.drop()
+	}
+	return known
 }
 
 // match returns the turn of the log that is the turn t of the history, or nil.

@@ -55,3 +55,43 @@ func TestHistoryDiffKnowsTurnsWhoseIDsClientsDerived(t *testing.T) {
 		})
 	}
 }
+
+// A process that has the conversation open has not written its prompt yet, so
+// the history does not show that the session's turn before it has ended.
+func TestHistoryDiffKnowsItsLastTurnWithoutAnEnd(t *testing.T) {
+	foreign := uuid.NewString()
+	one, ours := turnWith(derived("1"), "one", "answer"), turnWith(uuid.NewString(), "two", "recorded")
+	two := turnWith(foreign, "two", "stored")
+	n := newHistoryDiff(true)
+	n.copied = true
+	for _, ev := range slices.Concat(one, ours) {
+		n.logHas(ev)
+	}
+	for _, ev := range slices.Concat(one, two[:len(two)-1]) {
+		n.historyHas(ev)
+	}
+	known := n.endedInLog()
+	if !known[foreign] || len(known) != 1 {
+		t.Errorf("known turns %v, want %s", known, foreign)
+	}
+	if evs := n.found(); len(evs) > 0 {
+		t.Errorf("appends %+v", evs)
+	}
+
+	// A turn of the other process that has begun is new.
+	n = newHistoryDiff(true)
+	n.copied = true
+	for _, ev := range slices.Concat(one, ours) {
+		n.logHas(ev)
+	}
+	three := turnWith(uuid.NewString(), "three", "elsewhere")
+	for _, ev := range slices.Concat(one, two, three[:len(three)-1]) {
+		n.historyHas(ev)
+	}
+	if known := n.endedInLog(); len(known) > 0 {
+		t.Errorf("known turns %v", known)
+	}
+	if evs := n.found(); len(evs) != len(three)-1 || evs[0].Turn != three[0].Turn {
+		t.Errorf("appends %+v", evs)
+	}
+}

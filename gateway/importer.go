@@ -168,6 +168,51 @@ func (m *importer) withOpen(list []store.Session, cliType, agentID string) []sto
 	return list
 }
 
+// readerFor returns the provider that reads a conversation of p's agent to copy
+// it: that of the agent that stores the conversation, unless that provider needs
+// an agent that is not installed.
+func (m *importer) readerFor(ctx context.Context, p runnel.Provider) runnel.Provider {
+	owner := m.writers.owner(p)
+	if _, reads := owner.(runnel.FileHistorian); reads || owner.Name() == p.Name() {
+		return owner
+	}
+	known := m.opener.detector.Last(owner.Name())
+	if prober, ok := owner.(runnel.Prober); ok && known == nil {
+		found := prober.Probe(ctx)
+		known = &found
+	}
+	if known != nil && !known.Installed {
+		return p
+	}
+	return owner
+}
+
+// readerOf returns the provider that reads the conversation of a session. It is
+// the one with which the session was copied, because others give other ids.
+func (m *importer) readerOf(rec store.Session) runnel.Provider {
+	p := m.opener.providers.Named(rec.CLIType)
+	if p != nil && keptOf(rec.Options).Copied {
+		return m.writers.owner(p)
+	}
+	return p
+}
+
+// diff returns the historyDiff of a session, which has taken the events of its
+// log.
+func (m *importer) diff(ctx context.Context, rec store.Session) (*historyDiff, error) {
+	p := m.opener.providers.Named(rec.CLIType)
+	_, positional := p.(runnel.PositionalHistorian)
+	n := newHistoryDiff(positional)
+	n.copied = m.readerOf(rec).Name() != p.Name()
+	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
+		if err != nil {
+			return nil, storeError(err)
+		}
+		n.logHas(ev)
+	}
+	return n, nil
+}
+
 // copyOnce calls copyConversation once for all concurrent callers. The copy
 // continues if its callers leave; Gateway.Close waits for it.
 func (m *importer) copyOnce(ctx context.Context, p runnel.Provider, agentID, file string) (string, error) {
@@ -194,11 +239,12 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	if rec, err := m.continuing(ctx, p, agentID, ""); err == nil {
 		return rec.ID, nil // another call has copied it meanwhile
 	}
-	h, ok := p.(runnel.Historian)
+	from := m.readerFor(ctx, p)
+	h, ok := from.(runnel.Historian)
 	if !ok {
 		return "", runnel.Fail(runnel.UnsupportedCapability, runnel.DisplayName(p)+" cannot read conversations that began outside of runnel")
 	}
-	c, err := discover(ctx, p, agentID, file)
+	c, err := discover(ctx, from, agentID, file)
 	if err != nil {
 		return "", err
 	}
@@ -210,6 +256,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		return "", err
 	}
 	rec.AgentSessionID, rec.Title, rec.State = agentID, line(c.Title, titleBytes), event.StateLoading
+	rec.Options = keptCare{Copied: from.Name() != p.Name()}.in(rec.Options)
 	if !c.CreatedAt.IsZero() {
 		rec.CreatedAt = c.CreatedAt
 	}
@@ -221,7 +268,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 	}
 	e := &entry{rec: rec} // folds the events into the record, as for an open session
 	events := m.history(ctx, h, p.Name(), rec.ID, c)
-	if file == "" && m.writers.inUse(ctx, p, c) { // Load follows the conversation, which adds the events
+	if file == "" && m.writers.inUse(ctx, from, c) { // Load follows the conversation, which adds the events
 		events = func(func(event.Event, error) bool) {}
 	}
 	err = fillLog(ctx, m.opener.cfg.Log, rec.ID, func(yield func(event.Event, error) bool) {
@@ -269,6 +316,9 @@ func discover(ctx context.Context, p runnel.Provider, agentID, file string) (run
 		c, err := f.Find(ctx, agentID)
 		if err == nil && (file == "" || c.File == file || slices.Contains(c.Older, file)) {
 			return c, nil
+		}
+		if _, lists := p.(runnel.Discoverer); !lists {
+			return runnel.Conversation{}, runnel.Fail(runnel.SessionNotFound, "the agent has stored no such conversation")
 		}
 	}
 	d, ok := p.(runnel.Discoverer)

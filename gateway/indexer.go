@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -25,11 +26,13 @@ type indexer struct {
 	dir       string // the data directory; "" if unknown
 	ctx       context.Context
 	logger    *slog.Logger
+	working   func() bool // whether a session has a turn
 
 	behind atomic.Bool // sessions that changed before the start may be missing from the index
 
 	// The rest belongs to the goroutine that calls run.
 	at      map[string]int64    // position up to which the index has each session
+	read    map[string]int64    // position up to which the log was read, if that is later
 	changed map[string]struct{} // sessions that changed since the start
 	backlog []string            // sessions that changed before the start
 	deleted map[string]struct{} // sessions in the index that the catalogue lacks
@@ -48,6 +51,10 @@ const (
 	indexEvents = 5000
 	indexItems  = 100
 	indexBytes  = 512 << 10
+	// The indexer pauses this many times as long as it worked. While a session
+	// has a turn, the indexer takes at most a twentieth of the time.
+	idleShare = 0.25
+	turnShare = 19.0
 )
 
 // startIndexer starts the indexer if there is an index.
@@ -57,7 +64,7 @@ func (g *Gateway) startIndexer() {
 	}
 	g.indexer = &indexer{
 		index: g.cfg.Search, catalogue: g.cfg.Catalogue, log: g.cfg.Log, feed: g.feed,
-		dir: g.cfg.DataDir, ctx: g.ctx, logger: g.cfg.Logger, version: -1,
+		dir: g.cfg.DataDir, ctx: g.ctx, logger: g.cfg.Logger, version: -1, working: g.sessions.working,
 	}
 	g.indexer.behind.Store(true)
 	g.work.Go(g.indexer.run)
@@ -114,13 +121,13 @@ func (x *indexer) round() error {
 	}
 	x.version = version
 	for id := range x.changed {
-		if err := x.update(id); err != nil {
+		if err := x.update(id, false); err != nil {
 			return err
 		}
 		delete(x.changed, id)
 	}
 	if n := len(x.backlog); n > 0 {
-		if err := x.update(x.backlog[n-1]); err != nil {
+		if err := x.update(x.backlog[n-1], true); err != nil {
 			return err
 		}
 		x.backlog = x.backlog[:n-1]
@@ -150,14 +157,15 @@ func (x *indexer) compare() error {
 			return err
 		}
 	}
-	x.at, x.version, x.backlog = at, version, nil
+	x.at, x.read, x.version, x.backlog = make(map[string]int64), make(map[string]int64), version, nil
 	x.changed, x.deleted = make(map[string]struct{}), make(map[string]struct{})
-	for id := range at {
+	for id, p := range at {
+		x.at[id] = p.Seq
 		x.deleted[id] = struct{}{}
 	}
 	for _, rec := range slices.Backward(recs) { // round takes the last one first
 		delete(x.deleted, rec.ID)
-		if heads == nil || heads[rec.ID] > at[rec.ID] {
+		if heads == nil || heads[rec.ID] > x.at[rec.ID] {
 			x.backlog = append(x.backlog, rec.ID)
 		}
 	}
@@ -175,6 +183,7 @@ func (x *indexer) forget() error {
 	}
 	for _, id := range ids {
 		delete(x.at, id)
+		delete(x.read, id)
 	}
 	clear(x.deleted)
 	return nil
@@ -183,8 +192,9 @@ func (x *indexer) forget() error {
 // errNearlyFull means that the index may not use the rest of the disk.
 var errNearlyFull = errors.New("the disk has less than 64 MiB of free space")
 
-// update adds the items of a session that the index lacks.
-func (x *indexer) update(id string) error {
+// update adds the items of a session that the index lacks. Events without items
+// move the position in the index only at the end of a turn, or if final is set.
+func (x *indexer) update(id string, final bool) error {
 	rec, err := x.catalogue.Session(x.ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		x.deleted[id] = struct{}{}
@@ -196,36 +206,67 @@ func (x *indexer) update(id string) error {
 	if x.dir != "" && diskFull(x.dir) {
 		return errNearlyFull
 	}
-	s := store.SearchSession{ID: id, CLIType: rec.CLIType, ProjectID: projectID(rec.ProjectDir)}
-	var batch []store.SearchItem
-	start, events, bytes, last := time.Now(), 0, 0, x.at[id]
-	add := func() error {
-		if err := x.index.AddItems(x.ctx, s, x.at[id], last, batch...); err != nil {
-			return err
-		}
-		x.at[id], batch, events, bytes = last, nil, 0, 0
-		x.pause(time.Since(start)) // leaves time for other work
-		start = time.Now()
-		return nil
-	}
+	b := batch{x: x, s: store.SearchSession{ID: id, CLIType: rec.CLIType, ProjectID: projectID(rec.ProjectDir)}, at: x.at[id], started: time.Now()}
+	last := max(x.at[id], x.read[id])
 	for ev, err := range x.log.Read(x.ctx, id, last) {
 		if err != nil {
 			return err
 		}
-		events, last = events+1, ev.Seq
-		for _, it := range searchItems(ev) {
-			batch, bytes = append(batch, it), bytes+len(it.Text)
-		}
-		if events >= indexEvents || len(batch) >= indexItems || bytes >= indexBytes {
-			if err := add(); err != nil {
-				return err
-			}
+		last, final = ev.Seq, final || event.Ends(ev.Body)
+		if err = b.take(ev); err != nil {
+			return err
 		}
 	}
-	if last == x.at[id] {
-		return nil
+	if len(b.items) > 0 || final && last > b.at {
+		return b.flush(last)
 	}
-	return add()
+	x.read[id] = last
+	x.rest(time.Since(b.started))
+	return nil
+}
+
+// A batch is what the next transaction adds to the index.
+type batch struct {
+	x       *indexer
+	s       store.SearchSession
+	at      int64 // position up to which the index has the session
+	items   []store.SearchItem
+	events  int
+	bytes   int
+	started time.Time // of the work since the last pause
+}
+
+// take adds the items of an event. It writes a full batch, and then pauses.
+func (b *batch) take(ev event.Event) error {
+	b.events++
+	for _, it := range searchItems(ev) {
+		b.items, b.bytes = append(b.items, it), b.bytes+len(it.Text)
+	}
+	if b.events >= indexEvents || len(b.items) >= indexItems || b.bytes >= indexBytes {
+		return b.flush(ev.Seq)
+	}
+	return nil
+}
+
+// flush writes the batch, and pauses.
+func (b *batch) flush(seq int64) error {
+	if err := b.x.index.AddItems(b.x.ctx, b.s, b.at, seq, b.items...); err != nil {
+		return err
+	}
+	b.x.at[b.s.ID] = seq
+	b.at, b.items, b.events, b.bytes = seq, nil, 0, 0
+	b.x.rest(time.Since(b.started))
+	b.started = time.Now()
+	return nil
+}
+
+// rest pauses after work that took d.
+func (x *indexer) rest(d time.Duration) {
+	share := idleShare
+	if x.working() {
+		share = turnShare
+	}
+	x.pause(time.Duration(share * float64(d)))
 }
 
 func (x *indexer) pause(d time.Duration) {

@@ -175,7 +175,7 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if err != nil {
 			return err
 		}
-		if len(st.Open) > 0 && isFollowed(p, rec) {
+		if len(st.Open) > 0 && r.follows.isFollowed(rec) {
 			return r.follows.resume(ctx, id)
 		}
 		res, cfg := resolution{Options: runnel.Options{Dir: rec.ProjectDir}}, runnel.Config{Dormant: true, Changed: func(runnel.Settings) {}}

@@ -20,25 +20,18 @@ const refreshTime = 30 * time.Second
 func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	rec, _ := e.snapshot()
 	p := m.opener.providers.Named(rec.CLIType)
-	h, ok := p.(runnel.Historian)
+	from := m.readerOf(rec)
+	h, ok := from.(runnel.Historian)
 	if !ok || rec.AgentSessionID == "" || e.session.Status().Turn != "" {
 		return nil
 	}
-	_, positional := p.(runnel.PositionalHistorian)
-	n := newHistoryDiff(positional)
-	for ev, err := range m.opener.cfg.Log.Read(ctx, rec.ID, 0) {
-		if err != nil {
-			return storeError(err)
-		}
-		n.logHas(ev)
-	}
-	if n.isOurOwn() {
-		return nil
+	n, err := m.diff(ctx, rec)
+	if err != nil || n.isOurOwn() {
+		return err
 	}
 	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir}
 	if file != "" {
-		var err error
-		if c, err = discover(ctx, p, rec.AgentSessionID, file); err != nil {
+		if c, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {
 			return err
 		}
 	}

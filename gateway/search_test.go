@@ -207,7 +207,7 @@ func (slowSearch) Search(ctx context.Context, _ store.SearchQuery) (store.Search
 	return store.SearchPage{}, ctx.Err()
 }
 
-func (slowSearch) Indexed(context.Context) (map[string]int64, error) { return nil, nil }
+func (slowSearch) Indexed(context.Context) (map[string]store.SearchPosition, error) { return nil, nil }
 
 func TestSearchTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -109,6 +110,15 @@ func (s *sessions) all() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.list()
+}
+
+// working reports whether an agent of an open session works: it runs a turn and
+// waits for no decision.
+func (s *sessions) working() bool {
+	return slices.ContainsFunc(s.all(), func(e *entry) bool {
+		st := e.session.Status()
+		return st.Turn != "" && !st.Followed && len(st.Pending) == 0
+	})
 }
 
 // list is all; s.mu is held.

@@ -17,6 +17,7 @@ import (
 // that have conversations open.
 type writers struct {
 	providers *detect.Index
+	started   time.Time // of the server
 
 	mu    sync.Mutex
 	taken map[string]takeover // by session
@@ -37,7 +38,7 @@ const (
 )
 
 func newWriters(providers *detect.Index) *writers {
-	return &writers{providers: providers, taken: make(map[string]takeover)}
+	return &writers{providers: providers, started: time.Now(), taken: make(map[string]takeover)}
 }
 
 // finder returns the WriterFinder of the conversations of a kind of agent. It
@@ -48,13 +49,17 @@ func (w *writers) finder(cliType string) runnel.WriterFinder {
 	if p == nil {
 		return nil
 	}
-	if owner := conversations.Owner(p); owner != p.Name() {
-		if p = w.providers.Named(owner); p == nil {
-			return nil
-		}
-	}
-	f, _ := p.(runnel.WriterFinder)
+	f, _ := w.owner(p).(runnel.WriterFinder)
 	return f
+}
+
+// owner returns the provider of the agent that stores the conversations of p's
+// agent; p if there is none.
+func (w *writers) owner(p runnel.Provider) runnel.Provider {
+	if owner := w.providers.Named(conversations.Owner(p)); owner != nil {
+		return owner
+	}
+	return p
 }
 
 // identity identifies the process of a writer.
@@ -75,7 +80,7 @@ func (w *writers) of(ctx context.Context, e *entry) []runnel.Writer {
 	})
 	if !known && !alive {
 		at := f.Written(ctx, runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir})
-		if isRecent(at) && (rec.BootedAt.IsZero() || e.followed() || at.After(rec.LastActiveAt.Add(ownWrites))) {
+		if isRecent(at) && (rec.BootedAt.IsZero() || e.followed() || at.After(rec.LastActiveAt.Add(ownWrites)) && at.After(w.started)) {
 			list = append(list, runnel.Writer{AgentSessionID: rec.AgentSessionID, Source: runnel.WriterRecent})
 		}
 	}
@@ -83,7 +88,8 @@ func (w *writers) of(ctx context.Context, e *entry) []runnel.Writer {
 }
 
 // ownWrites is how long after its last event a session's own agent may write
-// the conversation's file.
+// the conversation's file. An agent of the server before may have written it
+// until this one started.
 const ownWrites = 5 * time.Second
 
 // isRecent reports whether a file that was changed at this time counts as in

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/browser"
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/push"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -67,8 +68,9 @@ type account struct {
 	keys    *auth.Keyring
 	gate    *gate
 	cookies browser.Cookies
-	page    browser.Page // nil without Config.Page
-	version string       // version of the server
+	page    browser.Page  // nil without Config.Page
+	version string        // version of the server
+	push    *push.Service // nil without Config.Push
 }
 
 func (a *account) routes() []route {

@@ -151,19 +151,6 @@ func headerSize(h http.Header) (n int) {
 	return n
 }
 
-// secure sets the headers that every answer has. The page needs no inline
-// scripts, no inline styles and nothing from other origins.
-func secure(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
-		"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
-}
-
 // panicked answers a request whose handler panicked. Neither the answer nor the
 // log contains the value of the panic, because it may contain a secret.
 func (s *Server) panicked(w *statusWriter, r *http.Request, p any) {

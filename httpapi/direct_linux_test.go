@@ -51,8 +51,33 @@ func (d *deliveries) Deliver(session string, after int64, take func([]event.Even
 // sends it, and over memory, where each stream's own goroutine does.
 type bothSite struct {
 	*site
-	log *deliveries
-	tcp string // address
+	log    *deliveries
+	tcp    string       // address
+	writes atomic.Int64 // calls over TCP that may wait for the client
+}
+
+// A countedListener counts the Write calls of its connections.
+type countedListener struct {
+	net.Listener
+	writes *atomic.Int64
+}
+
+type countedConn struct {
+	*net.TCPConn
+	writes *atomic.Int64
+}
+
+func (l countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return countedConn{c.(*net.TCPConn), l.writes}, nil
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.TCPConn.Write(p)
 }
 
 func serveBoth(t *testing.T) *bothSite {
@@ -72,7 +97,7 @@ func serveBoth(t *testing.T) *bothSite {
 	}
 	b.tcp = ln.Addr().String()
 	done := make(chan struct{})
-	go func() { defer close(done); _ = b.http.Serve(b.Limit(ln, 1000, 1000)) }()
+	go func() { defer close(done); _ = b.http.Serve(b.Limit(countedListener{ln, &b.writes}, 1000, 1000)) }()
 	t.Cleanup(func() { _ = ln.Close(); <-done })
 	return b
 }
@@ -508,6 +533,34 @@ func TestLargeEventsAreSentInOrder(t *testing.T) {
 			case <-b.log.left:
 			default:
 				t.Error("no event was left to the stream")
+			}
+		})
+	}
+}
+
+// Events that were appended together are sent together.
+func TestBurstNeedsFewWrites(t *testing.T) {
+	timed(t, minute)
+	for _, way := range []string{"SSE", "WebSocket"} {
+		t.Run(way, func(t *testing.T) {
+			b := serveBoth(t)
+			id := b.create()
+			next := b.seqs(way, b.dialBoth()[0], id)
+			var evs []event.Event
+			for n := range int64(200) {
+				evs = append(evs, event.Event{Session: id, Seq: n + 1, At: time.Now(), Turn: "t", Body: event.ItemDelta{ItemID: "t:0:0", DeltaContent: "a word"}})
+			}
+			before := b.writes.Load()
+			if err := b.log.Append(t.Context(), id, 0, evs...); err != nil {
+				t.Fatal(err)
+			}
+			for want := range int64(200) {
+				if seq := next(); seq != want+1 {
+					t.Fatalf("event %d follows %d", seq, want)
+				}
+			}
+			if n := b.writes.Load() - before; n > 20 {
+				t.Errorf("%d events took %d writes", len(evs), n)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/profile"
+	"github.com/runnel-dev/runnel/push"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 	"github.com/runnel-dev/runnel/upsert"
@@ -48,6 +49,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, rules.MatchYes, rules.MatchNo, rules.MatchUnclear)
 	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
 	enum(out, gateway.CaptureSize, gateway.CaptureDisk, gateway.CaptureFailed)
+	enum(out, push.Kinds()...)
 	enum(out, reply.Codes()...)
 	return out
 }

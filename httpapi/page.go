@@ -81,6 +81,7 @@ func (p page) file(name string) func(http.ResponseWriter, *http.Request) error {
 			return errNoFile
 		}
 		h := w.Header()
+		secureFile(h, name)
 		h.Add("Vary", "Accept-Encoding")
 		c, ok := negotiate(r.Header.Values("Accept-Encoding"), p.codings(name))
 		if !ok {

@@ -103,6 +103,38 @@ func TestPagesOwnServiceWorkerIsServed(t *testing.T) {
 	}
 }
 
+// Only the page may frame one of its files, and only a file that is listed. The
+// file runs in an origin of its own, without network.
+func TestOnlyListedFilesCanBeFramed(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) {
+		files := builtPage()
+		files["frame/diagram.html"] = &fstest.MapFile{Data: []byte("a diagram")}
+		files["frame/other.html"] = &fstest.MapFile{Data: []byte("not listed")}
+		c.UI = files
+	})
+	for path, framed := range map[string]bool{"/frame/diagram.html": true, "/frame/other.html": false, "/frame/missing.html": false, "/": false} {
+		h := rg.do("GET", path, "", anonymous).Header()
+		policy := map[string]string{}
+		for directive := range strings.SplitSeq(h.Get("Content-Security-Policy"), "; ") {
+			name, value, _ := strings.Cut(directive, " ")
+			policy[name] = value
+		}
+		ancestors, option, sandbox := "'none'", "DENY", ""
+		if framed {
+			ancestors, option, sandbox = "'self'", "SAMEORIGIN", "allow-scripts"
+		}
+		if policy["frame-ancestors"] != ancestors || h.Get("X-Frame-Options") != option || policy["sandbox"] != sandbox {
+			t.Errorf("%s: got %v, X-Frame-Options %s", path, policy, h.Get("X-Frame-Options"))
+		}
+		if policy["default-src"] != "'none'" || framed && policy["connect-src"] != "" {
+			t.Errorf("%s may use the network: %v", path, policy)
+		}
+		if inline := strings.Contains(policy["script-src"], "unsafe-inline"); inline != framed {
+			t.Errorf("%s: script-src %s", path, policy["script-src"])
+		}
+	}
+}
+
 // scriptOf returns the path of the page's script.
 func scriptOf(rg *rig) string {
 	rg.t.Helper()

@@ -28,14 +28,16 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/push"
 )
 
 // Config configures a Server. Gateway and Keyring are required.
 type Config struct {
 	Gateway *gateway.Gateway
 	Keyring *auth.Keyring
-	UI      fs.FS  // the built page, index.html at its root; must not change while the server runs. Default: none
-	Version string // reported by /api/health
+	UI      fs.FS         // the built page, index.html at its root; must not change while the server runs. Default: none
+	Version string        // reported by /api/health
+	Push    *push.Service // sends notes to browsers. Default: none
 
 	Bound       []netip.Addr // addresses beyond loopback that the server listens on. Default: none
 	Hosts       []string     // further host names that programs may use for the server. Default: none
@@ -97,7 +99,7 @@ func New(cfg Config) (*Server, error) {
 	gateway.RetentionOf(cfg.Gateway).OnDelete(s.streams.Deleted)
 	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
-	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version}
+	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version, push: cfg.Push}
 	about := &about{metrics: s.metrics}
 	page, err := newPage(cfg.UI).routes()
 	if err != nil {
@@ -114,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
 		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), sessions.queueRoutes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
-		tagged(tagHarness, harness.routes()), tagged(tagAccount, account.routes()), tagged(tagServer, about.routes()))
+		tagged(tagHarness, harness.routes()), tagged(tagAccount, slices.Concat(account.routes(), account.pushRoutes())), tagged(tagServer, about.routes()))
 }
 
 // tagged sets the tag of a group on its routes, and returns them.

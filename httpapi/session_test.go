@@ -397,6 +397,34 @@ func TestDecisionsOverHTTP(t *testing.T) {
 	}
 }
 
+// A program without a person behind it may deny, and the log says that no
+// person decided. It may not allow.
+func TestAutomaticDecisionOnlyDenies(t *testing.T) {
+	rg := newRig(t)
+	id := rg.create()
+	rg.prompt(id, "approve")
+	a := rg.until(id, is[event.ApprovalRequested]).Body.(event.ApprovalRequested).Approval
+	at := "/api/session/" + id + "/approvals/" + a.ID
+	for name, body := range map[string]string{
+		"allow":                `{"choice":"allow","automatic":true,"argumentsDigest":"` + a.ArgumentsDigest + `"}`,
+		"allow in the session": `{"choice":"allow_session","automatic":true,"argumentsDigest":"` + a.ArgumentsDigest + `"}`,
+		"no choice of it":      `{"choice":"other","automatic":true}`,
+		"deny and change":      `{"choice":"deny","automatic":true,"updatedArguments":{}}`,
+		"deny and remember":    `{"choice":"deny","automatic":true,"argumentsDigest":"` + a.ArgumentsDigest + `","remember":{"kind":"execute","pattern":"rm -r build"}}`,
+	} {
+		if w := rg.do("POST", at, body); w.Code != 400 || code(w) != "INVALID_REQUEST" {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		}
+	}
+	if w := rg.do("POST", at, `{"choice":"deny","automatic":true,"reason":"nobody is here"}`); w.Code != 200 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	got := rg.until(id, is[event.ApprovalResolved]).Body.(event.ApprovalResolved)
+	if got.By != event.ByPolicy || got.Choice != "deny" || got.Reason != "nobody is here" {
+		t.Errorf("recorded as %+v", got)
+	}
+}
+
 // Of 100 concurrent prompts, one begins a turn and the others are rejected.
 func TestSecondTurnIsRejected(t *testing.T) {
 	rg := newRig(t)

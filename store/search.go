@@ -10,11 +10,12 @@ import (
 // be called concurrently.
 type SearchIndex interface {
 	// Indexed returns the position up to which the index has each session.
-	Indexed(ctx context.Context) (map[string]int64, error)
+	Indexed(ctx context.Context) (map[string]SearchPosition, error)
 	// AddItems adds the items of a session whose events are between the
 	// positions after and seq, and moves the position of the session to seq. It
 	// does both or nothing. It returns ErrConflict if the index does not have
-	// the session up to after, 0 for a new session.
+	// the session up to after, 0 for a new session. If s has a State, AddItems
+	// skips the items that the index has, and seq may be any.
 	AddItems(ctx context.Context, s SearchSession, after, seq int64, items ...SearchItem) error
 	// Forget removes sessions. When it returns nil, no file of the index holds
 	// any of their text.
@@ -39,11 +40,21 @@ const (
 // SearchKinds lists all kinds.
 var SearchKinds = []SearchKind{SearchPrompt, SearchAnswer, SearchCommand, SearchDiff}
 
-// A SearchSession names a session, and its properties that queries select.
+// A SearchSession names a session, and its properties that queries select. It
+// may also be a stored conversation that is no session: its ID is then
+// cliType:agentSessionId, and the State is that of its file.
 type SearchSession struct {
 	ID        string
 	CLIType   string
 	ProjectID string
+	State     string
+}
+
+// A SearchPosition is the position up to which the index has a session, and the
+// State with which its last items were added.
+type SearchPosition struct {
+	Seq   int64
+	State string
 }
 
 // A SearchItem is the text of one item, or of one part of it.

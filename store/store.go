@@ -1,5 +1,6 @@
 // Package store defines the storage interfaces: the log of events, and the
-// catalogue of sessions, queued prompts, requests, credentials and rules.
+// catalogue of sessions, queued prompts, requests, credentials, their
+// subscriptions to notes, and rules.
 //
 // Packages store/sqlite and store/memory implement them. Package
 // store/storetest tests every implementation.
@@ -25,10 +26,10 @@ type Catalogue interface {
 	PutSession(ctx context.Context, s Session) error
 	// Session returns the record with this id, or ErrNotFound.
 	Session(ctx context.Context, id string) (Session, error)
-	// SessionsByAgent returns the sessions that continue the agent's
-	// conversation, newest first. There may be more than one, since agents can
-	// report the same id twice.
-	SessionsByAgent(ctx context.Context, cliType, agentSessionID string) ([]Session, error)
+	// SessionsByAgent returns the sessions that continue one of the agent's
+	// conversations, newest first. There may be more than one for a
+	// conversation, since agents can report the same id twice.
+	SessionsByAgent(ctx context.Context, cliType string, agentSessionIDs ...string) ([]Session, error)
 	// Sessions returns the records that f selects, newest activity first.
 	Sessions(ctx context.Context, f SessionFilter) ([]Session, error)
 	// PutReport replaces the report of a session's agent about itself.
@@ -70,6 +71,7 @@ type Catalogue interface {
 
 	Requests
 	Rules
+	Pushes
 	Usages
 }
 

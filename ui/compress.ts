@@ -31,6 +31,7 @@ export const codings: Readonly<Record<string, (data: Buffer) => Buffer>> = {
 export function compressFolder(dir: string) {
   for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile() || entry.name === "index.html" || extname(entry.name) in codings) continue;
+    if (extname(entry.name) === ".png") continue; // is compressed
     const file = join(entry.parentPath, entry.name);
     const data = readFileSync(file);
     if (data.length <= least) continue;

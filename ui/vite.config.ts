@@ -12,7 +12,14 @@ export default defineConfig({
   build: {
     target: "es2023",
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
-    modulePreload: { polyfill: false }, // the polyfill would be an inline script, and no target browser needs it
+    // The server puts the scripts into a folder with a new name at each start,
+    // and changes their addresses in index.html only. So only index.html
+    // preloads scripts; they import each other by relative addresses.
+    modulePreload: {
+      polyfill: false, // it would be an inline script, and no target browser needs it
+      resolveDependencies: (_script, files, { hostType }) => (hostType === "html" ? files : []),
+    },
+    cssCodeSplit: false,
     assetsInlineLimit: 0, // no data: URLs, so that the content security policy stays narrow
     reportCompressedSize: false,
   },

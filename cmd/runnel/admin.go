@@ -88,9 +88,8 @@ func newAdmin(base, token string, dial dialFunc) *admin {
 // maxAnswer is the maximum size of a response, in bytes.
 const maxAnswer = 64 << 20
 
-// send sends a request with the given client. It returns a response that
-// reports an error as that error. The caller closes the body of the response.
-func (ad *admin) send(ctx context.Context, client *http.Client, method, path string, in any) (*http.Response, error) {
+// request returns a request with in, unless in is nil, as its JSON body.
+func (ad *admin) request(ctx context.Context, method, path string, in any) (*http.Request, error) {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -105,6 +104,16 @@ func (ad *admin) send(ctx context.Context, client *http.Client, method, path str
 	}
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// send sends a request with the given client. It returns a response that
+// reports an error as that error. The caller closes the body of the response.
+func (ad *admin) send(ctx context.Context, client *http.Client, method, path string, in any) (*http.Response, error) {
+	req, err := ad.request(ctx, method, path, in)
+	if err != nil {
+		return nil, err
 	}
 	return ad.answer(client, req)
 }
@@ -165,7 +174,16 @@ func (ad *admin) upload(ctx context.Context, path string, file io.Reader, out an
 // do sends a request and decodes the response into out, unless out is nil. If
 // out is a *[]byte, do stores the response unchanged.
 func (ad *admin) do(ctx context.Context, method, path string, in, out any) error {
-	res, err := ad.send(ctx, ad.client, method, path, in)
+	req, err := ad.request(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	return ad.decode(ad.client, req, out)
+}
+
+// decode sends a request and decodes the response into out, as do does.
+func (ad *admin) decode(client *http.Client, req *http.Request, out any) error {
+	res, err := ad.answer(client, req)
 	if err != nil {
 		return err
 	}
@@ -185,6 +203,21 @@ func (ad *admin) do(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("read the server's answer: %w", err)
 	}
 	return nil
+}
+
+// agentTimeout is how long the server may take to answer a request that starts
+// an agent.
+const agentTimeout = 3 * time.Minute
+
+// create sends a request that creates something and may start an agent. The
+// server carries out repetitions of the request with the same key once.
+func (ad *admin) create(ctx context.Context, path, key string, in, out any) error {
+	req, err := ad.request(ctx, http.MethodPost, path, in)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Idempotency-Key", key)
+	return ad.decode(&http.Client{Transport: ad.client.Transport, Timeout: agentTimeout}, req, out)
 }
 
 func (ad *admin) get(ctx context.Context, path string, out any) error {

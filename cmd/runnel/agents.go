@@ -27,7 +27,12 @@ func (a *app) provider(ctx context.Context, name string) (runnel.Provider, error
 			return p, nil
 		}
 	}
-	return nil, runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' shows how to install one, and --agent script runs the built-in scripted agent")
+	return nil, errNoAgent()
+}
+
+// errNoAgent returns the error for a prompt without an agent to run it.
+func errNoAgent() error {
+	return runnel.Fail(runnel.AgentNotInstalled, "no coding agent is installed; 'runnel agents' shows how to install one, and --agent script runs the built-in scripted agent")
 }
 
 func (a *app) named(name string) (runnel.Provider, error) {

@@ -67,7 +67,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	out := &output{w: a.out}
-	a.out = out
+	a.out, a.err = out, &diverted{usual: a.err}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -152,9 +152,10 @@ Start with one of these commands:
 		return usage("%s%s", err, dashHint(cmd, err))
 	})
 	root.AddCommand(
-		a.serveCommand(), a.loginCommand(), a.runCommand(), a.agentsCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.searchCommand(), a.usageCommand(), a.retentionCommand(), a.tokenCommand(),
+		a.serveCommand(), a.loginCommand(), a.runCommand(), a.psCommand(), a.attachCommand(), a.logsCommand(), a.agentsCommand(), a.profilesCommand(), a.rulesCommand(), a.sessionsCommand(), a.searchCommand(), a.usageCommand(), a.retentionCommand(), a.tokenCommand(),
 		a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.doctorCommand(), a.recordCommand(), a.translateCommand(), a.openapiCommand(), a.versionCommand(),
 	)
+	a.completions(root)
 	return root
 }
 

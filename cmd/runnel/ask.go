@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,11 +33,17 @@ type asker struct {
 	settle time.Duration
 	seen   *seen // questions that the run has printed
 
+	unanswered string // what is printed at the end of the input
+
+	// ask prepares the terminal for the question about an approval; the
+	// function that it returns ends that. Default: nothing.
+	ask func(id string) (answered func())
+
 	mu sync.Mutex // held while a question is on the screen
 }
 
 func newAsker(in io.Reader, out io.Writer) *asker {
-	k := &asker{out: out, typed: &typed{in: in}, settle: settleTime, seen: newSeen()}
+	k := &asker{out: out, typed: &typed{in: in}, settle: settleTime, seen: newSeen(), unanswered: "No answer: denied."}
 	go k.typed.read() // runs until the input or the process ends
 	return k
 }
@@ -50,12 +57,15 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	if ctx.Err() != nil {
 		return refusal(a)
 	}
+	if k.ask != nil {
+		defer k.ask(a.ID)()
+	}
 	fmt.Fprint(k.out, question(a))
 	settled := time.NewTimer(k.settle)
 	defer settled.Stop()
 	select {
 	case <-ctx.Done():
-		return k.withdrawn(a)
+		return k.withdrawn(ctx, a)
 	case <-settled.C:
 	}
 	lines := k.typed.begin()
@@ -64,10 +74,10 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 		fmt.Fprintf(k.out, "Your choice, 1 to %d: ", len(a.Choices))
 		select {
 		case <-ctx.Done():
-			return k.withdrawn(a)
+			return k.withdrawn(ctx, a)
 		case line, ok := <-lines:
 			if !ok {
-				fmt.Fprintln(k.out, "\nNo answer: denied.")
+				fmt.Fprintln(k.out, "\n"+k.unanswered)
 				return refusal(a)
 			}
 			if c, ok := chosen(a, line); ok {
@@ -77,9 +87,39 @@ func (k *asker) approve(ctx context.Context, a event.Approval) runnel.Decision {
 	}
 }
 
-func (k *asker) withdrawn(a event.Approval) runnel.Decision {
-	fmt.Fprintln(k.out, "\nThe agent no longer needs an answer.")
+// withdrawn ends a question that needs no answer any more.
+func (k *asker) withdrawn(ctx context.Context, a event.Approval) runnel.Decision {
+	fmt.Fprintln(k.out, "\n"+whyOver(ctx, a))
 	return refusal(a)
+}
+
+// stillWaits is what a command prints that leaves an approval unanswered.
+const stillWaits = "The approval still waits for an answer."
+
+// whyOver says why an approval needs no answer any more. ctx is the context
+// with which the approver was called.
+func whyOver(ctx context.Context, a event.Approval) string {
+	if errors.Is(context.Cause(ctx), errLeft) {
+		return stillWaits
+	}
+	over, ok := errors.AsType[*errResolved](context.Cause(ctx))
+	if !ok || over.By != event.ByUser && over.By != event.ByPolicy {
+		return "The agent no longer needs an answer."
+	}
+	choice := over.Choice
+	for _, c := range a.Choices {
+		if c.ID == over.Choice {
+			choice = c.Label
+		}
+	}
+	who := "Answered elsewhere"
+	if over.By == event.ByPolicy {
+		who = "Decided without you"
+	}
+	if note := event.RuleNote(over.By, over.Rule); note != "" {
+		who += ", " + note
+	}
+	return who + ": " + oneLine(choice, event.MaxTitle) + "."
 }
 
 // typed reads the lines that a person types. It drops a line that arrives while
@@ -211,7 +251,7 @@ func question(a event.Approval) string {
 	}
 	if len(a.Arguments) > 0 {
 		var text bytes.Buffer
-		if json.Indent(&text, a.Arguments, "  ", "  ") != nil {
+		if json.Indent(&text, a.Arguments, "", "  ") != nil {
 			text.Reset()
 			text.Write(a.Arguments)
 		}

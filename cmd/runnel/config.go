@@ -61,6 +61,8 @@ type config struct {
 	ListConversations bool `koanf:"list-conversations"`
 	Search            bool `koanf:"search"`
 
+	Push string `koanf:"push"`
+
 	Limits limits `koanf:",squash"`
 
 	LogLevel  string `koanf:"log-level"`
@@ -79,6 +81,11 @@ const (
 // placeFlags adds the settings that locate a server.
 func placeFlags(fl *pflag.FlagSet) {
 	fl.String("config", "", "configuration `FILE`, in YAML; default: "+shown(defaultConfig()))
+	serverFlags(fl)
+}
+
+// serverFlags adds the settings that locate a server, apart from --config.
+func serverFlags(fl *pflag.FlagSet) {
 	fl.String("data", defaultData(), "data `DIR`, which contains everything that runnel stores")
 	fl.String("socket", "", "`PATH` of the unix socket for programs of the same user, or \"off\" for no socket, in which case commands use RUNNEL_URL and RUNNEL_TOKEN; default: api.sock in the data directory")
 }
@@ -112,6 +119,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	fl.Bool("search", true, "keep a full-text index of all sessions, so that they can be searched; false: delete the index")
+	fl.String("push", pushOn, "notes to browsers through their push services: `on`, if somebody switches them on in the page; off; or loopback, which accepts a push service on this machine, for tests")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
 	fl.String("log-format", "text", "`FORMAT`: text or json")
@@ -263,10 +271,13 @@ func wholePaths(key string, paths []string) ([]string, error) {
 // memory as a working agent.
 const maxPrewarm = 20
 
+// errNoData means that there is no data directory.
+var errNoData = usage("there is no home directory; set the data directory with --data")
+
 func (c *config) check() error {
 	switch {
 	case c.Data == "":
-		return usage("there is no home directory; set the data directory with --data")
+		return errNoData
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return usage("--tls-cert and --tls-key must be given together")
 	case c.Prewarm < 0 || c.Prewarm > maxPrewarm:
@@ -281,6 +292,8 @@ func (c *config) check() error {
 		return usage("approval-timeout: %s is negative; 0 waits forever", c.ApprovalTimeout)
 	case !slices.Contains([]string{"", "upsert-v1", "events-v1"}, c.StreamFamily):
 		return usage("stream-family: unknown value %q; want upsert-v1 or events-v1", termtext.Clean(c.StreamFamily))
+	case !slices.Contains([]string{pushOn, pushOff, pushLoopback}, c.Push):
+		return usage("push: unknown value %q; want on, off or loopback", termtext.Clean(c.Push))
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.LogLevel):
 		return usage("log-level: unknown value %q; want debug, info, warn or error", termtext.Clean(c.LogLevel))
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):

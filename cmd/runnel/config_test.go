@@ -76,7 +76,7 @@ func TestOriginIsGivenMoreThanOnce(t *testing.T) {
 
 func TestSettingsOfAnotherKindAreRejected(t *testing.T) {
 	for _, text := range []string{"config: other.yaml", "listn: 127.0.0.1:0", "origins: [https://a.example]", "prewarm: many", "idle-timeout: soon", "hosts: {a: b}",
-		"stream-family: legacy", "approval-timeout: -1s", "persona: reviewer", "sandbox: true", "egress: []"} {
+		"stream-family: legacy", "push: everywhere", "approval-timeout: -1s", "persona: reviewer", "sandbox: true", "egress: []"} {
 		if _, err := loaded(t, text); err == nil {
 			t.Errorf("%s: accepted", text)
 		}

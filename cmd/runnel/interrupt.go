@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -54,4 +56,23 @@ func firstEndSignal() (first <-chan os.Signal, ignore func()) {
 		}
 	}()
 	return received, func() { close(done) }
+}
+
+// untilInterrupted returns a context that ends at the first interrupt or
+// SIGTERM, with the cause errLeft. The caller calls leave at the end, which
+// ends the context, too.
+func untilInterrupted(ctx context.Context) (until context.Context, leave func()) {
+	ended, ignore := firstEndSignal()
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-ended:
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, sync.OnceFunc(func() {
+		cancel(errLeft)
+		ignore()
+	})
 }

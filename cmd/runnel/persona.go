@@ -30,14 +30,21 @@ func persona(f profile.Folders, name string, opt runnel.Options) (*profile.Profi
 			names = append(names, e.Name)
 		}
 	}
+	return nil, noPersona(name, names, f.Project == "" && profile.InProject(opt.Dir))
+}
+
+// noPersona returns the error for a profile that does not exist. names are the
+// profiles that exist. ignored reports whether the project has profiles that
+// are not used.
+func noPersona(name string, names []string, ignored bool) error {
 	why := "persona: there is no profile " + strconv.Quote(name) + "; the profiles are " + text.Shorten(strings.Join(names, ", "), maxNames)
 	if len(names) == 0 {
 		why = "persona: there is no profile " + strconv.Quote(name) + ", and no other; 'runnel profiles --help' shows how to create one"
 	}
-	if f.Project == "" && profile.InProject(opt.Dir) {
+	if ignored {
 		why += "; those in " + profile.ProjectDir + " are not used, because this folder is not trusted"
 	}
-	return nil, runnel.Fail(runnel.PersonaNotFound, why)
+	return runnel.Fail(runnel.PersonaNotFound, why)
 }
 
 // maxNames is the maximum length of the list of profiles in an error, in bytes.

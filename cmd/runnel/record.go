@@ -75,7 +75,7 @@ func (a *app) record(ctx context.Context, f runFlags, file string, args []string
 		return fmt.Errorf("write the recording: %w", err)
 	}
 	opt.Tap = rec.tap
-	outcome := a.drive(ctx, p, opt, nil, text, newTextView(a, f.quiet, false))
+	outcome := a.runHere(ctx, p, opt, nil, text, newTextView(a, f.quiet, false))
 	n, err := rec.close()
 	if err == nil {
 		err = w.Close()

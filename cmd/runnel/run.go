@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runnel-dev/runnel"
-	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/profile"
 )
@@ -41,6 +42,7 @@ type runFlags struct {
 	output           string   // not for `record`
 	ask, answers     bool     // not for `record`
 	quiet, chats     bool     // not for `record`
+	local            bool     // not for `record`
 }
 
 func (f *runFlags) register(cmd *cobra.Command, a *app) {
@@ -198,12 +200,24 @@ func (a *app) runCommand() *cobra.Command {
 standard output and everything else to standard error, so a pipe receives only
 the answer. Without PROMPT, or with "-", the prompt is read from standard input.
 
+On a terminal, the command draws the turn while it happens: the text, each call
+of a tool in one row, diffs, the plan, and a summary at the end. NO_COLOR=1
+leaves out colours, and TERM=dumb or --quiet make the output plain.
+
 By default, every approval that the agent requests is denied. --ask asks you in
 this terminal instead. It ignores everything that you typed before an approval
 appeared and until half a second later, and it does not read from a pipe.
 --permission-mode changes what needs an approval.
 
-Ctrl-C cancels the turn; a second Ctrl-C stops the agent.
+If a server uses the same data directory, it runs the prompt in a session, which
+the page shows. Approvals that --ask or --answers wait for can be answered on
+the page, too; the first answer counts. If the server restarts, the command
+waits for it and continues. --local runs the prompt without the server, as do
+--agent-path, --timeout, --trust, --profiles-dir and --extension (apart from
+` + string(runnel.CapToolsResults) + `), which a server does not take.
+
+Ctrl-C cancels the turn. A second Ctrl-C stops the agent, or, if a server runs
+the turn, ends only this command; 'runnel attach' follows the turn again.
 
 With --answers, a program answers approvals. It reads them from standard output
 (--output events or upserts) and writes one line for each to standard input:
@@ -239,17 +253,12 @@ Output formats:
 			if err := a.knowAgents(cmd.Flags()); err != nil {
 				return err
 			}
-			var folders profile.Folders
-			if f.persona != "" {
-				var err error
-				if folders, _, err = a.profileFolders(cmd, f.dir); err != nil {
-					return err
-				}
-			}
-			return a.runPrompt(cmd.Context(), f, folders, args)
+			return a.runPrompt(cmd, f, args)
 		},
 	}
 	f.register(cmd, a)
+	serverFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&f.local, "local", false, "run the prompt without the running server; it is then in no list of sessions")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "text", "output `FORMAT`: text, events, upserts or universal")
 	cmd.Flags().StringVar(&f.persona, "persona", "", "`NAME` of a profile, which sets options and allows or denies tools; 'runnel profiles' lists the profiles")
 	profileFlags(cmd.Flags())
@@ -261,8 +270,10 @@ Output formats:
 	return cmd
 }
 
-// runPrompt runs one prompt. folders contain the profile that f names.
-func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders, args []string) error {
+// runPrompt runs one prompt, in the running server if there is one that can run
+// it.
+func (a *app) runPrompt(cmd *cobra.Command, f runFlags, args []string) error {
+	ctx := cmd.Context()
 	opt, err := f.options(a)
 	if err != nil {
 		return err
@@ -270,12 +281,39 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 	if err := a.canAnswer(f, args); err != nil {
 		return err
 	}
+	if !slices.Contains(outputFormats, f.output) {
+		return usage("unknown output format %q; use text, events, upserts or universal", termtext.Clean(f.output))
+	}
+	text, err := a.prompt(args)
+	if err != nil {
+		return err
+	}
+	if err := runnel.CheckPrompt("prompt", text, 0); err != nil {
+		return failure(err)
+	}
+	l, err := a.serverFor(cmd, f, opt, text)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		return a.runOnServer(ctx, l, f, opt, text)
+	}
+	return a.runLocally(cmd, f, opt, text)
+}
+
+// runLocally runs a prompt in this process.
+func (a *app) runLocally(cmd *cobra.Command, f runFlags, opt runnel.Options, text string) error {
+	ctx := cmd.Context()
 	p, err := a.provider(ctx, f.agent)
 	if err != nil {
 		return err
 	}
 	var prof *profile.Profile
 	if f.persona != "" {
+		folders, _, err := a.profileFolders(cmd, f.dir)
+		if err != nil {
+			return err
+		}
 		if opt.Trusted { // the flag --trust trusts a folder, too
 			folders.Project = opt.Dir
 		}
@@ -292,23 +330,66 @@ func (a *app) runPrompt(ctx context.Context, f runFlags, folders profile.Folders
 	if others := listed(by); f.chats && others != "" {
 		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}
-	out, err := a.sink(f, p, opt)
-	if err != nil {
-		return err
+	out := a.sink(f, opt.Dir, runnel.AgentKind(p), opt.Extensions.Results())
+	out, opt.Approve = a.approver(f, out)
+	return a.runHere(ctx, p, opt, sources, text, out)
+}
+
+// runHere runs a prompt in this process and shows its events. An error about an
+// option names the source of the option, if it is one of sources.
+func (a *app) runHere(ctx context.Context, p runnel.Provider, opt runnel.Options, sources profile.Sources, text string, out sink) error {
+	if undo, err := adoptOrphans(); err == nil { // without it fewer processes that an agent leaves behind are found
+		defer undo()
 	}
-	text, err := a.prompt(args)
+	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
 	if err != nil {
-		return err
+		_ = out.close()
+		return failure(sources.Blame(err))
 	}
+	return a.drive(ctx, r, "stop the agent at once", sources.Blame, out)
+}
+
+// runOnServer runs a prompt in a session of the running server.
+func (a *app) runOnServer(ctx context.Context, l *serverLink, f runFlags, opt runnel.Options, text string) error {
+	p := serverPrompt{app: a, link: l, run: f, opt: opt, text: text}
+	if err := p.choose(ctx); err != nil {
+		return failure(err)
+	}
+	kind := strings.ReplaceAll(p.agent, "-", "_")
+	if known := detect.NewIndex(a.providers).Find(p.agent); known != nil {
+		kind = runnel.AgentKind(known)
+	}
+	results := slices.Contains(f.extensions, string(runnel.CapToolsResults)+"=true")
+	r, err := p.start(ctx)
+	if err != nil {
+		return failure(err)
+	}
+	out := a.sink(f, opt.Dir, kind, results)
+	out, r.approvals.approve = a.approver(f, out)
+	return a.drive(ctx, r, "leave the turn to the server", func(err error) error { return err }, out)
+}
+
+// approver returns what answers approvals, as the flags request, and the sink
+// that it needs; a nil Approver if all approvals are denied.
+func (a *app) approver(f runFlags, out sink) (sink, runnel.Approver) {
 	switch {
 	case f.ask:
-		k := newAsker(a.in, a.err)
-		opt.Approve, out = k.approve, showing{out, k.seen}
+		out, k := a.asks(out)
+		return out, k.approve
 	case f.answers:
 		s := newAnswers(a.in, a.stderrf)
-		opt.Approve, out = s.approve, announcing{out, s}
+		return announcing{out, s}, s.approve
 	}
-	return a.drive(ctx, p, opt, sources, text, out)
+	return out, nil
+}
+
+// asks returns an asker at this terminal, and the sink that it needs.
+func (a *app) asks(out sink) (sink, *asker) {
+	k := newAsker(a.in, a.err)
+	if v, ok := out.(*liveView); ok {
+		k.out, k.ask = fileOf(a.err), v.ask
+	}
+	return showing{out, k.seen}, k
 }
 
 const notPrivate = "--answers: standard %s is neither a socket nor a terminal. An agent could open a pipe or a file, answer its own approval, or change what you see of it. " +
@@ -335,94 +416,4 @@ func (a *app) canAnswer(f runFlags, args []string) error {
 		return usage("--ask needs a terminal for approvals (standard error) and answers (standard input), because text in a pipe may be older than the approval. Use --answers if a program answers, or --permission-mode to change what needs an approval")
 	}
 	return nil
-}
-
-// drive runs a prompt and shows its events. An error about an option names the
-// source of the option, if it is one of sources. The exit code of its error depends
-// on how the run ended.
-func (a *app) drive(ctx context.Context, p runnel.Provider, opt runnel.Options, sources profile.Sources, text string, out sink) error {
-	if undo, err := adoptOrphans(); err == nil { // without it fewer processes that an agent leaves behind are found
-		defer undo()
-	}
-	r, err := runnel.Start(ctx, p, opt, runnel.Text(text))
-	if err != nil {
-		return failure(sources.Blame(err))
-	}
-	stop := a.onInterrupt(
-		func() {
-			a.stderrf("runnel: cancelling the turn; press Ctrl-C again to stop the agent at once")
-			_ = r.Cancel(ctx)
-		},
-		func() { _ = r.Close() })
-	defer stop()
-
-	var denied denials
-	var broken error
-	for ev, err := range r.Events(ctx) {
-		if err != nil {
-			break // Wait returns the reason
-		}
-		denied.note(ev.Body)
-		if broken = out.event(ev); broken != nil {
-			_ = r.Close()
-			break
-		}
-	}
-	res, err := r.Wait(ctx)
-	if broken == nil {
-		broken = out.close()
-	}
-	switch {
-	case isBrokenPipe(broken): // the output was closed, so the agent was stopped
-		return &exitError{code: exitNotDone}
-	case broken != nil:
-		return fmt.Errorf("write the output: %w", broken)
-	case res.Status == event.StatusCancelled:
-		return &exitError{exitNotDone, errors.New("cancelled")}
-	case err != nil:
-		return failure(sources.Blame(err))
-	case denied.n > 0:
-		return &exitError{exitNotDone, fmt.Errorf("the turn completed, but %s; use --ask to answer approvals, or --permission-mode to change what needs one", denied.count())}
-	}
-	return nil
-}
-
-// failure gives err its exit code. A request that was refused, or that the
-// agent cannot fulfil, is wrong usage.
-func failure(err error) error {
-	switch runnel.CodeOf(err) {
-	case runnel.InvalidRequest, runnel.UnsupportedCapability, runnel.PersonaNotFound:
-		return &exitError{exitUsage, err}
-	}
-	return err
-}
-
-// denials counts the approvals that were denied.
-type denials struct {
-	kinds map[string]event.ChoiceKind // by approval id and choice id
-	n     int
-}
-
-func (d *denials) note(b event.Body) {
-	switch b := b.(type) {
-	case event.ApprovalRequested:
-		if d.kinds == nil {
-			d.kinds = make(map[string]event.ChoiceKind)
-		}
-		for _, c := range b.Approval.Choices {
-			d.kinds[b.Approval.ID+"\x00"+c.ID] = c.Kind
-		}
-	case event.ApprovalResolved:
-		kind := d.kinds[b.ApprovalID+"\x00"+b.Choice]
-		if kind == event.ChoiceDeny || kind == event.ChoiceDenyStop {
-			d.n++
-		}
-	}
-}
-
-func (d *denials) count() string {
-	if d.n == 1 {
-		return "one approval was denied"
-	}
-	return fmt.Sprintf("%d approvals were denied", d.n)
 }

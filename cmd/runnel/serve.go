@@ -152,8 +152,10 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if !built {
 		a.stderrf("runnel: warning: this program does not contain the page; build it with 'make build'. The API works without the page.")
 	}
+	notes, endNotes := startNotes(ctx, c, gw, st, sealer, log)
+	defer endNotes()
 	srv, err := httpapi.New(httpapi.Config{
-		Gateway: gw, Keyring: keys, UI: page, Version: version(),
+		Gateway: gw, Keyring: keys, UI: page, Version: version(), Push: notes,
 		Bound: bound(ln), Hosts: c.Hosts, Page: place, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
 		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Redact: a.secrets.String, Logger: log,
 	})

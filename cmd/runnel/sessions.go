@@ -30,6 +30,8 @@ type sessions interface {
 	// session.
 	whole(ctx context.Context, row gateway.Status) (gateway.Status, error)
 	items(ctx context.Context, id string, f func(frame) error) error
+	// events yields the history of a session.
+	events(ctx context.Context, row gateway.Status) iter.Seq2[event.Event, error]
 }
 
 // frame is an item or another fact about a session, in the format of the API.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/turnview"
 	"github.com/runnel-dev/runnel/universal"
 	"github.com/runnel-dev/runnel/upsert"
 )
@@ -17,22 +17,38 @@ type sink interface {
 	close() error // after the last event
 }
 
-func (a *app) sink(f runFlags, p runnel.Provider, opt runnel.Options) (sink, error) {
+// outputFormats are the values of --output.
+var outputFormats = []string{"text", "events", "upserts", "universal"}
+
+// Times for which a call runs before its row appears. Rows of short calls would
+// flicker. If the call needs an approval, the question shows more than its row.
+const (
+	holdRow      = 120 * time.Millisecond
+	holdAskedRow = 300 * time.Millisecond
+)
+
+// sink returns the sink for one of outputFormats. dir is the folder in which the
+// agent works. kind is the name of the agent in the universal API. results
+// reports whether universal events have the arguments and outputs of tools.
+func (a *app) sink(f runFlags, dir, kind string, results bool) sink {
 	switch f.output {
-	case "text":
-		v := newTextView(a, f.quiet, f.chats)
-		v.asks = f.ask
-		return v, nil
 	case "events":
-		return eventLines{a.encoder()}, nil
+		return eventLines{a.encoder()}
 	case "upserts":
-		return newUpsertLines(a.encoder()), nil
+		return newUpsertLines(a.encoder())
 	case "universal":
-		return &universalLines{enc: a.encoder(), stream: universal.Stream{
-			AgentKind: runnel.AgentKind(p), Results: opt.Extensions.Results(),
-		}}, nil
+		return &universalLines{enc: a.encoder(), stream: universal.Stream{AgentKind: kind, Results: results}}
 	}
-	return nil, usage("unknown output format %q; use text, events, upserts or universal", f.output)
+	if file := a.drawable(); file != nil && !f.quiet {
+		cfg := turnview.Config{Dir: dir, Verbose: f.chats, Hold: holdRow, Hint: "Ctrl-C cancels", Brief: true}
+		if f.ask {
+			cfg.Hold = holdAskedRow
+		}
+		return newLiveView(a, file, cfg)
+	}
+	v := newTextView(a, f.quiet, f.chats)
+	v.asks = f.ask
+	return v
 }
 
 // eventLines prints events unchanged.

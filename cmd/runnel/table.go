@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode"
+
+	"github.com/runnel-dev/runnel/internal/livescreen"
 )
 
 // A column is the heading of a table column and how the column may be cut.
@@ -96,49 +97,17 @@ func (t *table) widths(rows [][]string, width int) []int {
 
 // to returns s cut to at most n terminal cells.
 func (c cut) to(s string, n int) string {
-	if c == whole || cells(s) <= n {
-		return s
+	switch c {
+	case cutEnd:
+		return livescreen.CutText(s, n)
+	case cutStart:
+		return livescreen.CutStart(s, n)
 	}
-	runes := []rune(s)
-	if c == cutStart {
-		slices.Reverse(runes)
-	}
-	used := 1 // the ellipsis
-	i := slices.IndexFunc(runes, func(r rune) bool {
-		used += cellsOf(r)
-		return used > n
-	})
-	runes = append(runes[:max(i, 0)], '…')
-	if c == cutStart {
-		slices.Reverse(runes)
-	}
-	return string(runes)
+	return s
 }
 
 // cells returns how many terminal cells a text occupies.
-func cells(s string) (n int) {
-	for _, r := range s {
-		n += cellsOf(r)
-	}
-	return n
-}
-
-// wide are the characters that occupy two cells: East Asian scripts, full-width
-// forms and emoji.
-var wide = []*unicode.RangeTable{unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.Yi, {
-	R16: []unicode.Range16{{Lo: 0x3000, Hi: 0x303e, Stride: 1}, {Lo: 0xff01, Hi: 0xff60, Stride: 1}},
-	R32: []unicode.Range32{{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1}, {Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1}, {Lo: 0x1f900, Hi: 0x1f9ff, Stride: 1}},
-}}
-
-func cellsOf(r rune) int {
-	switch {
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		return 0
-	case r > unicode.MaxLatin1 && unicode.In(r, wide...):
-		return 2
-	}
-	return 1
-}
+func cells(s string) int { return livescreen.Width(s) }
 
 // width returns the width of the terminal behind a.out, or 0 if a.out is no
 // terminal. Programs thus receive uncut output.
@@ -191,8 +160,11 @@ func (o *output) Write(p []byte) (int, error) {
 
 // fileOf returns the file behind a standard stream, or nil if it is no file.
 func fileOf(s any) *os.File {
-	if o, ok := s.(*output); ok {
-		s = o.w
+	switch w := s.(type) {
+	case *output:
+		s = w.w
+	case *diverted:
+		s = w.usual
 	}
 	f, _ := s.(*os.File)
 	return f

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -220,9 +222,18 @@ func (v *textView) close() error {
 func call(f event.FunctionCall) string {
 	title := oneLine(f.Title, 160)
 	if title == "" {
-		title = oneLine(f.Name, 80) + " " + oneLine(string(f.Arguments), 120)
+		title = oneLine(f.Name, 80) + " " + oneLine(compact(f.Arguments), 120)
 	}
 	return "• " + title
+}
+
+// compact returns JSON without white space between its tokens.
+func compact(data json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, data) != nil {
+		return string(data)
+	}
+	return b.String()
 }
 
 func (v *textView) output(it event.Item, f event.FunctionCallOutput) {

@@ -19,6 +19,34 @@ func columns(f *os.File) int {
 	return int(info.Window.Right-info.Window.Left) + 1
 }
 
+// enableSequences makes a terminal obey control sequences, and reports whether
+// it does.
+func enableSequences(f *os.File) bool {
+	var mode uint32
+	h := windows.Handle(f.Fd())
+	if windows.GetConsoleMode(h, &mode) != nil {
+		return false
+	}
+	return windows.SetConsoleMode(h, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
+}
+
+// setEcho determines whether a terminal shows what the user types. It returns
+// whether it did so before.
+func setEcho(f *os.File, on bool) (before bool) {
+	var mode uint32
+	h := windows.Handle(f.Fd())
+	if windows.GetConsoleMode(h, &mode) != nil {
+		return true
+	}
+	before = mode&windows.ENABLE_ECHO_INPUT != 0
+	mode &^= windows.ENABLE_ECHO_INPUT
+	if on {
+		mode |= windows.ENABLE_ECHO_INPUT
+	}
+	_ = windows.SetConsoleMode(h, mode)
+	return before
+}
+
 // isBrokenPipe reports whether a write failed because the reader closed the
 // pipe.
 func isBrokenPipe(err error) bool {

@@ -158,6 +158,22 @@ func TestStoredIndexSparesReading(t *testing.T) {
 	}
 }
 
+func TestFileThatWasUnreadableForAMomentIsReadAgain(t *testing.T) {
+	failure := runnel.Fail(runnel.AgentError, "the database is locked")
+	a := &agent{}
+	a.as = func(f runnel.StoredFile) (runnel.Conversation, error) {
+		if failure != nil {
+			return runnel.Conversation{}, failure
+		}
+		return runnel.Conversation{AgentSessionID: filepath.Base(f.Path), UpdatedAt: f.ModTime}, nil
+	}
+	a.put("/p/one", 1)
+	x := open(t, Config{Providers: []runnel.Provider{a}})
+	equal(t, "while it cannot be read", ids(t, x, Query{}))
+	failure = nil
+	equal(t, "when it can be read", ids(t, x, Query{}), "one")
+}
+
 func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "index")
 	a := new(agent)
@@ -175,7 +191,7 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 		"not JSON":        []byte("\x00\xff"),
 		"cut off":         good[:len(good)/2],
 		"without its end": good[:bytes.LastIndexByte(bytes.TrimSpace(good), '\n')+1],
-		"another version": bytes.Replace(good, []byte(`"version":1`), []byte(`"version":999`), 1),
+		"another version": bytes.Replace(good, []byte(`"version":2`), []byte(`"version":999`), 1),
 	} {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 
 // version is the version of the stored index. A change of what Summarize
 // returns changes it, too.
-const version = 1
+const version = 2
 
 const (
 	maxIndex  = 256 << 20 // bytes of a stored index

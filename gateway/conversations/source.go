@@ -117,6 +117,9 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 		}
 		e := entry{state: stateOf(f)}
 		c, err := s.files.Summarize(ctx, f)
+		if runnel.CodeOf(err) == runnel.AgentError {
+			continue // the next update reads it again
+		}
 		ok := err == nil
 		if ok {
 			e.conversation, ok = x.describe(s.cliType, c)

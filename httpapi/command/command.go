@@ -44,6 +44,7 @@ type (
 		UpdatedArguments json.RawMessage `json:"updatedArguments,omitempty" doc:"Arguments that replace those of the call, if argumentsEditable is true; for a question, the arguments with the answers; for a form, the object of its values."`
 		Reason           string          `json:"reason,omitempty" doc:"Reason for a denial, passed on to the agent."`
 		ArgumentsDigest  string          `json:"argumentsDigest,omitempty" doc:"The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments."`
+		Automatic        bool            `json:"automatic,omitempty" doc:"true: the client denies without having asked a person. The answer is then recorded as by policy instead of by user. Only for a choice that denies."`
 		Remember         *RuleRequest    `json:"remember,omitempty" doc:"A rule to store, so that later calls like this one are decided in the same way."`
 	}
 	// OptionsAnswer is a session after its options were changed.
@@ -183,6 +184,15 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 		Maker: runnel.Maker{Name: caller.Name, Credential: caller.ID},
 	}
 	approvals := c.Sessions.Gateway.Approvals()
+	if in.Automatic {
+		switch {
+		case in.Remember != nil:
+			return DecideAnswer{}, reply.Invalid("remember: cannot be given with automatic; only a person's decision makes a rule")
+		case len(in.UpdatedArguments) > 0:
+			return DecideAnswer{}, reply.Invalid("updatedArguments: cannot be given with automatic, which only denies")
+		}
+		return DecideAnswer{}, approvals.DenyUnasked(r.Context(), id, approval, d)
+	}
 	if in.Remember == nil {
 		return DecideAnswer{}, approvals.Decide(r.Context(), id, approval, d)
 	}

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -110,15 +109,54 @@ func (p *pump) try(fill func(b *batch) (seq int64, err error)) (sent, more bool)
 	if err != nil || p.k.ctx.Err() != nil {
 		return false, false // the caller fails in the same way
 	}
-	if sent, p.unsent = p.k.direct.try(b.frames); !sent {
+	if !p.tryBatch(&b, seq) {
 		return false, false
+	}
+	return true, !p.unsent
+}
+
+// together sends messages in one write, as many as a client may leave unread.
+// message appends the i-th of n messages, and returns the position up to which
+// the client has all events with it. The caller removes the messages that were
+// sent from the work. It sends the first of the others by itself.
+func (p *pump) together(n int, message func(to []byte, i int) (data []byte, seq int64, err error)) (sent int, err error) {
+	if p.k.direct.conn == nil || n < 2 {
+		return 0, nil
+	}
+	b := newBatch()
+	defer b.release()
+	var last int64
+	for ; sent < n; sent++ {
+		whole := len(b.frames)
+		data, seq, err := message(b.begin(), sent)
+		if err != nil {
+			return 0, err
+		}
+		if b.end(data); len(b.frames) >= largeMessage {
+			b.frames = b.frames[:whole]
+			b.messages--
+			break
+		}
+		last = seq
+	}
+	if !p.tryBatch(&b, last) {
+		return 0, nil
+	}
+	return sent, nil
+}
+
+// tryBatch sends a batch without waiting. With it the client has all events up
+// to position seq. settle has to send what tryBatch has left.
+func (p *pump) tryBatch(b *batch, seq int64) (sent bool) {
+	if sent, p.unsent = p.k.direct.try(b.frames); !sent {
+		return false
 	}
 	p.sent.Store(max(p.sent.Load(), seq))
 	p.k.wrote.Store(true)
 	for range b.messages {
 		p.k.count()
 	}
-	return true, !p.unsent
+	return true
 }
 
 // taker returns take, or nil if the pump cannot send without waiting.
@@ -152,11 +190,11 @@ func (p *pump) settle() error {
 func (p *pump) takeEvents(evs []event.Event, live []byte) (more bool, due time.Time) {
 	sent, more := p.try(func(b *batch) (seq int64, err error) {
 		for _, ev := range evs {
-			message, err := p.k.s.encoded.append(append(b.begin(), live...), ev)
+			message, err := p.eventMessage(b.begin(), live, ev)
 			if err != nil {
 				return 0, err
 			}
-			b.end(append(message, '}'))
+			b.end(message)
 		}
 		return evs[len(evs)-1].Seq, nil
 	})
@@ -180,11 +218,11 @@ func (p *pump) takeUpserts(evs []event.Event) (more bool, due time.Time) {
 	}
 	sent, more := p.try(func(b *batch) (seq int64, err error) {
 		for _, o := range p.outs {
-			message, err := json.Marshal(liveMessage{o.Frame(), p.session, o})
+			message, err := p.upsertMessage(b.begin(), o)
 			if err != nil {
 				return 0, err
 			}
-			b.end(append(b.begin(), message...))
+			b.end(message)
 			seq = max(seq, upsert.SeqOf(o))
 		}
 		return seq, nil

@@ -255,6 +255,7 @@ func typeMeanings() map[string]string {
 		"GateName":        "A step of the decision about a tool call.",
 		"ItemType":        "Type of an item.",
 		"Match":           "Whether a rule matches a call.",
+		"NoteKind":        "What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.",
 		"NoticeLevel":     "Severity of a notice.",
 		"OptionSource":    "Where the value of an option comes from, by precedence: the options of the prompt (turn), the options of the session, the session's profile, the project's configuration file, the agent's section of the server's configuration (global), the server's environment, the section for all agents (global), or the agent's own default.",
 		"Origin":          "Author of a message.",

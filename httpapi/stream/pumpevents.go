@@ -56,7 +56,7 @@ func (p *pump) nextEvents(ctx context.Context, head int64, live []byte) (err err
 		err = p.pastEvents(head)
 	}
 	for err == nil && len(p.evs) > 0 {
-		err = p.liveEvent(live)
+		err = p.liveEvents(live)
 	}
 	if err == nil || errors.Is(err, errDropped) {
 		p.lag.wrote(oldest)
@@ -70,6 +70,29 @@ var messages = sync.Pool{New: func() any { return new([]byte) }}
 
 const messageKept = 4 << 10
 
+// liveEvents sends the first events of p.evs, in messages that begin with live.
+func (p *pump) liveEvents(live []byte) error {
+	n, err := p.together(len(p.evs), func(to []byte, i int) ([]byte, int64, error) {
+		data, err := p.eventMessage(to, live, p.evs[i])
+		return data, p.evs[i].Seq, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return p.liveEvent(live)
+	}
+	clear(p.evs[:n])
+	p.evs = p.evs[n:]
+	return p.settle()
+}
+
+// eventMessage appends the message with an event.
+func (p *pump) eventMessage(to, live []byte, ev event.Event) ([]byte, error) {
+	data, err := p.k.s.encoded.append(append(to, live...), ev)
+	return append(data, '}'), err
+}
+
 // liveEvent sends the first event of p.evs, in a message that begins with live.
 func (p *pump) liveEvent(live []byte) error {
 	buf := messages.Get().(*[]byte)
@@ -79,13 +102,12 @@ func (p *pump) liveEvent(live []byte) error {
 		}
 	}()
 	seq := p.evs[0].Seq
-	data, err := p.k.s.encoded.append(append((*buf)[:0], live...), p.evs[0])
+	data, err := p.eventMessage((*buf)[:0], live, p.evs[0])
 	if err != nil {
 		return err
 	}
 	p.evs[0] = event.Event{}
 	p.evs = p.evs[1:]
-	data = append(data, '}')
 	*buf = data[:0]
 	return p.deliver(data, seq)
 }

@@ -229,19 +229,46 @@ func (p *pump) liveUpserts(ctx context.Context) error {
 	}
 	oldest, err := p.readUpserts(ctx)
 	for err == nil && len(p.outs) > 0 {
-		o := p.outs[0]
-		p.outs[0] = nil
-		p.outs = p.outs[1:]
-		seq := upsert.SeqOf(o)
-		var data []byte
-		if data, err = json.Marshal(liveMessage{o.Frame(), p.session, o}); err == nil {
-			err = p.deliver(data, seq)
-		}
+		err = p.sendOuts()
 	}
 	if err == nil || errors.Is(err, errDropped) {
 		p.lag.wrote(oldest)
 	}
 	return err
+}
+
+// sendOuts sends the first messages of p.outs.
+func (p *pump) sendOuts() error {
+	n, err := p.together(len(p.outs), func(to []byte, i int) ([]byte, int64, error) {
+		data, err := p.upsertMessage(to, p.outs[i])
+		return data, upsert.SeqOf(p.outs[i]), err
+	})
+	switch {
+	case err != nil:
+		return err
+	case n > 0:
+		clear(p.outs[:n])
+		p.outs = p.outs[n:]
+		return p.settle()
+	}
+	o := p.outs[0]
+	p.outs[0] = nil
+	p.outs = p.outs[1:]
+	seq := upsert.SeqOf(o)
+	data, err := p.upsertMessage(nil, o)
+	if err != nil {
+		return err
+	}
+	return p.deliver(data, seq)
+}
+
+// upsertMessage appends the message with an upsert.
+func (p *pump) upsertMessage(to []byte, o upsert.Out) ([]byte, error) {
+	data, err := json.Marshal(liveMessage{o.Frame(), p.session, o})
+	if to == nil {
+		return data, err
+	}
+	return append(to, data...), err
 }
 
 // readUpserts reads one batch of events, and puts the upserts that are due into

@@ -101,7 +101,7 @@ type Ends struct {
 // at most tail bytes at its end. It fails if the file is not a regular file, or
 // if a link leads out of dir.
 func ReadEnds(dir, file string, head, tail int64) (Ends, error) {
-	f, st, err := openStored(dir, file)
+	f, st, err := OpenStored(dir, file)
 	if err != nil {
 		return Ends{}, err
 	}
@@ -131,7 +131,7 @@ func ReadEnds(dir, file string, head, tail int64) (Ends, error) {
 // ReadStored returns the first max bytes of a small file below dir. It fails
 // as ReadEnds does.
 func ReadStored(dir, file string, max int64) ([]byte, error) {
-	f, _, err := openStored(dir, file)
+	f, _, err := OpenStored(dir, file)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +139,8 @@ func ReadStored(dir, file string, max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
-// openStored opens a regular file below dir. It follows no link out of dir.
-func openStored(dir, file string) (*os.File, fs.FileInfo, error) {
+// OpenStored opens a regular file below dir. It follows no link out of dir.
+func OpenStored(dir, file string) (*os.File, fs.FileInfo, error) {
 	root, err := OpenFolder(dir)
 	if err != nil {
 		return nil, nil, err

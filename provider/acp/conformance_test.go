@@ -199,7 +199,9 @@ var subjects = map[string]func(*providertest.Subject){
 		s.Cannot[providertest.Subagent] = "the agent's policy denies subagents (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Question] = "the agent offers the model no tool for this (Gemini CLI 0.61.0)"
 		s.Cannot[providertest.Background] = "a background task starts no turn when it ends (Gemini CLI 0.61.0)"
-		s.Lacks[providertest.History] = "Runnel does not read the conversations that Gemini CLI stores; it restores sessions from its own log"
+		s.Differences["Gemini CLI 0.61.0 stores the arguments and the output of calls, which it does not report live"] = func(it event.Item) bool {
+			return it.Type == event.TypeFunctionCall || it.Type == event.TypeFunctionCallOutput
+		}
 	},
 	"copilot": func(s *providertest.Subject) {
 		glob := func(pattern string) fakemodel.Block { return fakemodel.Call("glob", args{"pattern": pattern}) }

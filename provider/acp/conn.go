@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -19,6 +20,7 @@ type conn struct {
 	tr     *translator // access within Do only
 	bypass bool        // Options.AllowBypass
 	dir    string      // Options.Dir
+	own    *ownWrites  // of the provider
 }
 
 // encode returns a message as a line. If err is not nil, it returns an error
@@ -236,7 +238,12 @@ func (c *conn) apply(want settingRequest) error {
 // the agent stops its tools and stores the turn.
 func (c *conn) Close() error {
 	_ = c.Interrupt(context.Background()) // the agent may have ended
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	_ = c.Do(func(func(any) error) error {
+		c.own.add(c.tr.session.id, time.Now())
+		return nil
+	})
+	return err
 }
 
 // Resumes implements [runnel.Resumer]. It reports whether the agent can resume

@@ -16,8 +16,8 @@ import (
 
 // Maximum numbers of pages and of conversations that list reads.
 const (
-	maxPages  = 50
-	maxListed = 5000
+	maxPages  = 1000
+	maxListed = 100_000
 )
 
 // listed is a page of the agent's list of conversations.

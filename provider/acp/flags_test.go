@@ -43,7 +43,7 @@ func TestConversationIDsCannotBeFlags(t *testing.T) {
 			}
 			if r, ok := p.(runnel.Historian); ok {
 				for _, err := range r.History(t.Context(), runnel.Conversation{AgentSessionID: value, Dir: opt.Dir}) {
-					if runnel.CodeOf(err) != runnel.InvalidRequest {
+					if code := runnel.CodeOf(err); code != runnel.InvalidRequest && (code != runnel.SessionNotFound || a.quirks().stored.updates == nil) {
 						t.Errorf("%s, history of %.30q: %v", a.Name, value, err)
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -103,3 +104,6 @@ func inHome(path ...string) func(env []string) string {
 		return filepath.Join(append([]string{home}, path...)...)
 	}
 }
+
+// variable returns the value of the environment variable name if e sets it.
+func variable(e, name string) (value string, ok bool) { return strings.CutPrefix(e, name+"=") }

@@ -27,6 +27,7 @@ type provider struct {
 	keys  runnel.KeySource
 
 	knownCaps *knownCaps
+	own       *ownWrites
 }
 
 // Runnel derives the capabilities of a provider from the interfaces that it
@@ -36,13 +37,23 @@ type (
 	listingProvider struct{ historyProvider } // also lists them
 	forkingProvider struct{ listingProvider } // also continues copies of them
 
-	filedProvider struct { // stores conversations in files that Runnel can list, but cannot read them
+	// Runnel lists the conversations of these agents without starting them, and
+	// reads some of them.
+	readableProvider struct {
 		*provider
-		filed
+		readable
+	}
+	readableListingProvider struct {
+		listingProvider
+		readable
 	}
 	filedListingProvider struct {
 		listingProvider
 		filed
+	}
+	keptForkingProvider struct {
+		forkingProvider
+		kept
 	}
 )
 
@@ -50,19 +61,24 @@ type (
 func New(a Agent) runnel.Provider { return newProvider(&provider{agent: a}) }
 
 func newProvider(p *provider) runnel.Provider {
-	p.knownCaps = new(knownCaps)
-	files := p.agent.quirks().stored.pattern != ""
+	p.knownCaps, p.own = new(knownCaps), new(ownWrites)
+	q := p.agent.quirks().stored
+	files, reads := q.pattern != "", q.updates != nil
 	switch a := p.agent; {
-	case !a.Loads && files:
-		return filedProvider{p, filed{p}}
+	case !a.Loads && reads:
+		return readableProvider{p, readable{filed{p}}}
 	case !a.Loads:
 		return p
 	case !a.Lists:
 		return historyProvider{p}
+	case !a.Forks && reads:
+		return readableListingProvider{listingProvider{historyProvider{p}}, readable{filed{p}}}
 	case !a.Forks && files:
 		return filedListingProvider{listingProvider{historyProvider{p}}, filed{p}}
 	case !a.Forks:
 		return listingProvider{historyProvider{p}}
+	case q.database != nil:
+		return keptForkingProvider{forkingProvider{listingProvider{historyProvider{p}}}, kept{p}}
 	}
 	return forkingProvider{listingProvider{historyProvider{p}}}
 }
@@ -166,7 +182,7 @@ func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 
 // Adopt implements [runnel.Adopter].
 func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
-	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, c.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
@@ -227,7 +243,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.noSubagents; f != nil && opt.Delegation == runnel.DelegateNever {
 		env = f(env)
 	}
-	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir}
+	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
 		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true,
 	}, p.agent.conn(), c.tr, opt)

@@ -1,13 +1,17 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
@@ -42,7 +46,42 @@ func copilot() *quirks {
 			},
 			cumulativeUsage: true, // recording text
 		},
-		replay: replayQuirks{onePart: true}, // recording failure
+		replay: replayQuirks{onePart: true},                                                    // recording failure
+		stored: storedQuirks{dir: copilotStored, pattern: "*/events.jsonl", line: copilotLine}, // testdata/copilot/stored
+	}
+}
+
+// copilotStored returns the folder that has a folder for each conversation.
+func copilotStored(env []string) string {
+	home := inHome(".copilot")(env)
+	for _, e := range env {
+		if v, ok := variable(e, "COPILOT_HOME"); ok && v != "" {
+			home = v
+		}
+	}
+	return filepath.Join(home, "session-state")
+}
+
+// copilotLine reads a line of a stored conversation.
+func copilotLine(s *agentconn.Summary, line []byte) {
+	l := translate.DecodeLenient[struct {
+		Type string    `json:"type"`
+		At   time.Time `json:"timestamp"`
+		Data struct {
+			Session string `json:"sessionId"`
+			Content string `json:"content"`
+			Context struct {
+				CWD string `json:"cwd"`
+			} `json:"context"`
+		} `json:"data"`
+	}](line)
+	switch l.Type {
+	case "session.start":
+		s.ID, s.Dir, s.Created = cmp.Or(s.ID, l.Data.Session), cmp.Or(s.Dir, l.Data.Context.CWD), l.At
+	case "user.message":
+		s.Prompted(l.Data.Content)
+	case "assistant.message":
+		s.Said(l.Data.Content)
 	}
 }
 

@@ -45,6 +45,7 @@ func opencode() *quirks {
 			},
 		},
 		replay: replayQuirks{userPart: opencodePart},
+		stored: storedQuirks{database: opencodeDatabase}, // TestSummaryOfAConversationWithTheAgent
 	}
 }
 

@@ -52,7 +52,7 @@ func qwen() *quirks {
 				return translate.DecodeLenient[qwenMeta](meta).Usage
 			},
 		},
-		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine}, // testdata/qwen/stored
+		stored: storedQuirks{dir: inHome(".qwen", "projects"), pattern: "*/chats/*.jsonl", line: qwenLine, updates: qwenUpdates}, // testdata/qwen/stored
 		replay: replayQuirks{
 			prompt: func(meta json.RawMessage) string { // failure, load
 				if ids := translate.DecodeLenient[qwenMeta](meta).Transcript.Records; len(ids) > 0 {

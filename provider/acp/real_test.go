@@ -81,6 +81,12 @@ func TestFoundAndForked(t *testing.T) {
 		if len(found) != 1 || found[0].AgentSessionID != id || found[0].Dir != r.Home.Project || found[0].UpdatedAt.IsZero() {
 			t.Errorf("found %+v", found)
 		}
+		if _, reads := r.Provider.(runnel.Summarizer); reads {
+			got := summaries(t, r.Provider)
+			if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || got[0].Title != found[0].Title || got[0].LastMessage != "One." || !got[0].UpdatedAt.Equal(found[0].UpdatedAt) {
+				t.Errorf("the agent lists %+v, its database has %+v", found, got)
+			}
+		}
 		opt := r.Opt
 		opt.Resume = id
 		c, err := r.Provider.(runnel.Forker).Fork(t.Context(), opt)

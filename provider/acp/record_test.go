@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -79,14 +80,57 @@ func recordFixture(t *testing.T, a Agent, f fixture) {
 		r.Close()
 		load = rec.Take()
 	}
-	n := newNormaliser(live, load)
+	stored := storedFiles(t, a, r.Home.Dir, session)
+	n := newNormaliser(live, load, stored)
 	arc := &txtar.Archive{Comment: []byte(f.prose + "\n\nRecorded with " + a.DisplayName + ", " + r.Agent.Version + ".\n")}
 	arc.Files = append(arc.Files, txtar.File{Name: "in", Data: n.encode(t, live)})
 	if load != nil {
 		arc.Files = append(arc.Files, txtar.File{Name: "load", Data: n.encode(t, load)})
 	}
+	arc.Files = append(arc.Files, n.files(stored)...)
 	arc.Files = append(arc.Files, txtar.File{Name: "want", Data: want(t, a, arc)})
 	recordtest.Save(t, filepath.Join("testdata", a.Name, f.name+"@"+r.Agent.Version+".txtar"), arc)
+}
+
+// storedFiles returns the lines of the files in which the agent stores a
+// conversation. The direction of a line is the path of its file.
+func storedFiles(t *testing.T, a Agent, home, session string) (lines []recordtest.Line) {
+	t.Helper()
+	if a.quirks().stored.updates == nil {
+		return nil
+	}
+	dir := filepath.Join(home, filepath.FromSlash(filing[a.Name]))
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.Contains(path, session[:8]) || filepath.Ext(path) != ".jsonl" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		for line := range strings.Lines(string(data)) {
+			lines = append(lines, recordtest.Line{Dir: runnel.Dir(filepath.ToSlash(rel)), Line: strings.TrimSuffix(line, "\n")})
+		}
+		return err
+	})
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("%d lines in the files of the conversation, %v", len(lines), err)
+	}
+	return lines
+}
+
+// files returns the files that storedFiles has read.
+func (n *normaliser) files(stored []recordtest.Line) (files []txtar.File) {
+	minutes := make(map[string]bool) // files of a conversation with Gemini CLI
+	for k, l := range stored {
+		minutes[string(l.Dir)] = true
+		name := idRE.ReplaceAllStringFunc("stored/"+string(l.Dir), func(id string) string { return n.ids[id] })
+		name = minuteRE.ReplaceAllString(name, fmt.Sprintf("${1}2026-01-01T00-%02d-00000000.jsonl", len(minutes)-1))
+		if len(files) == 0 || files[len(files)-1].Name != name {
+			files = append(files, txtar.File{Name: name})
+		}
+		f := &files[len(files)-1]
+		f.Data = append(append(f.Data, n.replace(k, l.Line)...), '\n')
+	}
+	return files
 }
 
 // underlying returns the [provider] inside a provider of this package.
@@ -100,9 +144,13 @@ func underlying(p runnel.Provider) *provider {
 		return p.provider
 	case forkingProvider:
 		return p.provider
-	case filedProvider:
+	case readableProvider:
+		return p.provider
+	case readableListingProvider:
 		return p.provider
 	case filedListingProvider:
+		return p.provider
+	case keptForkingProvider:
 		return p.provider
 	}
 	return nil
@@ -118,10 +166,11 @@ type normaliser struct {
 }
 
 var (
-	idRE    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b(?:ses|msg|prt)_[0-9a-f]{10,14}[0-9A-Za-z]{10,}`)
-	timeRE  = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)`)
-	stampRE = regexp.MustCompile(`1[7-9]\d{11}`) // ms since 1970
-	portRE  = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	idRE     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b(?:ses|msg|prt)_[0-9a-f]{10,14}[0-9A-Za-z]{10,}`)
+	timeRE   = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)`)
+	stampRE  = regexp.MustCompile(`1[7-9]\d{11}`)                                            // ms since 1970
+	minuteRE = regexp.MustCompile(`(session-)\d{4}-\d\d-\d\dT\d\d-\d\d-[0-9a-f]{8}\.jsonl$`) // Gemini CLI
+	portRE   = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 )
 
 func newNormaliser(parts ...[]recordtest.Line) *normaliser {
@@ -154,14 +203,19 @@ func (n *normaliser) encode(t testing.TB, lines []recordtest.Line) []byte {
 	var out bytes.Buffer
 	for k, l := range lines {
 		l.T = int64(k)
-		l.Line = shorten(l.Line)
-		l.Line = idRE.ReplaceAllStringFunc(l.Line, func(id string) string { return n.ids[id] })
-		l.Line = timeRE.ReplaceAllString(l.Line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
-		l.Line = stampRE.ReplaceAllStringFunc(l.Line, func(s string) string { return n.stamps[s] })
-		l.Line = strings.ReplaceAll(portRE.ReplaceAllString(l.Line, "127.0.0.1:1"), n.repo, "/repo")
+		l.Line = n.replace(k, l.Line)
 		recordtest.Encode(t, &out, l)
 	}
 	return out.Bytes()
+}
+
+// replace replaces the values in line k.
+func (n *normaliser) replace(k int, line string) string {
+	line = shorten(line)
+	line = idRE.ReplaceAllStringFunc(line, func(id string) string { return n.ids[id] })
+	line = timeRE.ReplaceAllString(line, fixtureStart.Add(time.Duration(k)*time.Second).Format("2006-01-02T15:04:05.000Z"))
+	line = stampRE.ReplaceAllStringFunc(line, func(s string) string { return n.stamps[s] })
+	return strings.ReplaceAll(portRE.ReplaceAllString(line, "127.0.0.1:1"), n.repo, "/repo")
 }
 
 // shorten shortens the lists of commands, skills and models in a line.

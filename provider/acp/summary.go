@@ -17,10 +17,13 @@ import (
 // storedQuirks describe the files in which an agent stores conversations. An
 // agent without them lists its conversations itself, if it can.
 type storedQuirks struct {
-	dir     func(env []string) string        // folder that contains all files
-	pattern string                           // paths of the files below dir; see [agentconn.StoredFiles]
-	line    func(*agentconn.Summary, []byte) // reads one line of a file
-	folder  func(dir, file string) string    // the conversation's directory. Default: line sets it
+	dir     func(env []string) string           // folder that contains all files
+	pattern string                              // paths of the files below dir; see [agentconn.StoredFiles]
+	line    func(*agentconn.Summary, []byte)    // reads one line of a file
+	folder  func(dir, file string) string       // the conversation's directory. Default: line sets it
+	updates func(lines [][]byte) []storedUpdate // returns the updates for the lines of a file. Default: the agent replays conversations
+
+	database func(env []string) string // path of a database in place of the files
 }
 
 // Bytes that Summarize reads at the two ends of a file.
@@ -57,10 +60,11 @@ func (f filed) Summarize(_ context.Context, file runnel.StoredFile) (runnel.Conv
 }
 
 // named reports whether the name of a file is that of the conversation id. It
-// ends with the id, or with the first eight characters of the id.
+// ends with the id, or with the first eight characters of the id, or its folder
+// has the id as name.
 func named(file, id string) bool {
 	name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
-	return name == id || strings.HasSuffix(name, "-"+id[:8])
+	return name == id || strings.HasSuffix(name, "-"+id[:8]) || filepath.Base(filepath.Dir(file)) == id
 }
 
 // storedPart is a part of a stored message.

@@ -16,7 +16,7 @@ import (
 
 // filing are the agents whose files Runnel lists, with the folder of the files
 // in the home directory.
-var filing = map[string]string{"gemini": ".gemini/tmp", "qwen": ".qwen/projects"}
+var filing = map[string]string{"gemini": ".gemini/tmp", "qwen": ".qwen/projects", "copilot": ".copilot/session-state"}
 
 // summaries returns the summaries of the files that a provider lists.
 func summaries(t *testing.T, p runnel.Provider) (found []runnel.Conversation) {
@@ -64,12 +64,15 @@ func converse(t *testing.T, name, root string) (r *rig, id string) {
 	id = r.Conn.(*conn).tr.session.id
 	r.Close()
 	got := summaries(t, r.Provider)
-	if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || !strings.HasPrefix(got[0].Title, "go <<play") ||
+	if len(got) != 1 || got[0].AgentSessionID != id || got[0].Dir != r.Home.Project || !strings.HasPrefix(got[0].Title, "go <<play") && got[0].Title != "A title" ||
 		got[0].LastMessage != "The last message." || got[0].CreatedAt.IsZero() || got[0].Size == 0 {
 		t.Fatalf("%+v", got)
 	}
 	return r, id
 }
+
+// unrecorded are the extensions of Copilot's files that are not read.
+var unrecorded = []string{".yaml", ".lock", ".md"}
 
 // recordStored records the files of an agent below dir that belong to the
 // conversation id in the file to.
@@ -78,12 +81,18 @@ func recordStored(t *testing.T, to, dir, id string) {
 	a := &txtar.Archive{Comment: []byte("The files that the agent stores about a conversation of two turns.\n")}
 	var names, texts []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.Contains(path, id[:8]) && d.Name() != ".project_root" {
+		if err != nil || d.IsDir() || !strings.Contains(path, id[:8]) && d.Name() != ".project_root" || slices.Contains(unrecorded, filepath.Ext(path)) {
 			return err
 		}
 		data, err := os.ReadFile(path)
 		rel, _ := filepath.Rel(dir, path)
-		names, texts = append(names, filepath.ToSlash(rel)), append(texts, string(data))
+		kept := ""
+		for line := range strings.Lines(string(data)) {
+			if !strings.HasPrefix(line, `{"type":"system.message"`) && !strings.HasPrefix(line, `{"type":"session.shutdown"`) { // Copilot's prompt for the model, and its accounts
+				kept += line
+			}
+		}
+		names, texts = append(names, filepath.ToSlash(rel)), append(texts, kept)
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -177,9 +178,7 @@ func (t *translator) notification(m jsonrpc.Message) {
 		return
 	}
 	n := translate.DecodeLenient[notified](m.Params)
-	u := translate.DecodeLenient[update](n.Update)
-	u.toolCall.raw = n.Update
-	u.ID, u.MessageID, u.TerminalID = nativeID(u.ID), nativeID(u.MessageID), nativeID(u.TerminalID)
+	u := updateOf(n.Update)
 	if t.session.isOther(n.SessionID) && t.session.id != "" {
 		if other := nativeID(n.SessionID); t.subagentRuns(other) {
 			t.item(u, other)
@@ -190,6 +189,14 @@ func (t *translator) notification(m jsonrpc.Message) {
 		t.outOfTurnText.flush(t.turns.out())
 	}
 	t.update(u)
+}
+
+// updateOf decodes an update.
+func updateOf(raw json.RawMessage) update {
+	u := translate.DecodeLenient[update](raw)
+	u.toolCall.raw = raw
+	u.ID, u.MessageID, u.TerminalID = nativeID(u.ID), nativeID(u.MessageID), nativeID(u.TerminalID)
+	return u
 }
 
 // subagentRuns reports whether session is the conversation of a running

@@ -30,6 +30,9 @@ func tooLarge() error {
 	return runnel.Fail(runnel.PayloadTooLarge, "the conversation is too large to be read")
 }
 
+// ReadsFiles implements [runnel.FileHistorian].
+func (*Provider) ReadsFiles() {}
+
 // History implements [runnel.Historian]. It translates the files in which the
 // agent stores a conversation.
 func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {

@@ -2,14 +2,13 @@ package codex
 
 import (
 	"context"
-	"encoding/json"
-	"io/fs"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // Follow implements [runnel.Follower]. While the conversation changes, an
@@ -19,7 +18,7 @@ func (p *Provider) Follow(ctx context.Context, ref runnel.Conversation) (runnel.
 	if err != nil {
 		return nil, err
 	}
-	return &following{provider: p, thread: c.AgentSessionID, file: c.File, over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
+	return &following{provider: p, thread: c.AgentSessionID, file: agentconn.FollowFile(ctx, c, p.Find), over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
 }
 
 const (
@@ -29,19 +28,13 @@ const (
 
 	// keepAsker is how long the app-server runs after the last change.
 	keepAsker = 30 * time.Second
-
-	// recheck is how often the newest file of the conversation is looked up. A
-	// revert to an earlier turn starts another file.
-	recheck = 5 * time.Second
 )
 
 // A following reads the turns of a conversation that have changed.
 type following struct {
 	provider *Provider
 	thread   string
-	file     string
-	found    time.Time // when file was looked up
-	state    fs.FileInfo
+	file     agentconn.FollowedFile
 	changed  time.Time // when a change of the file was last seen
 	asker    *asker    // nil if no app-server runs
 
@@ -53,7 +46,7 @@ type following struct {
 // Next implements [runnel.Following].
 func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 	first := len(f.over) == 0 && len(f.emitted) == 0
-	if !f.hasChanged(ctx) && !first {
+	if !f.hasChanged() && !first {
 		if time.Since(f.changed) > keepAsker {
 			f.Close()
 		}
@@ -80,22 +73,13 @@ func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 
 // hasChanged reports whether the conversation may have changed since the last
 // call.
-func (f *following) hasChanged(ctx context.Context) bool {
-	now := time.Now()
-	if now.Sub(f.found) > recheck {
-		f.found = now
-		if c, err := f.provider.Find(ctx, f.thread); err == nil {
-			f.file = c.File
-		}
-	}
-	st, err := os.Lstat(f.file)
-	if err != nil {
+func (f *following) hasChanged() bool {
+	if changed, err := f.file.HasChanged(); err != nil {
 		return false
+	} else if changed {
+		f.changed = time.Now()
 	}
-	if f.state == nil || !os.SameFile(st, f.state) || st.Size() != f.state.Size() || !st.ModTime().Equal(f.state.ModTime()) {
-		f.state, f.changed = st, now
-	}
-	return now.Sub(f.changed) < settle
+	return time.Since(f.changed) < settle
 }
 
 // read returns the new events of the turns that have not ended before.
@@ -138,7 +122,7 @@ func (f *following) unfinished(h *historian, tn nativeTurn) ([]event.Event, erro
 		return nil, err
 	}
 	evs = f.unseen(tn, evs)
-	f.ending = newEvents(whole, f.emitted[tn.ID], nil)
+	f.ending = translate.NewEvents(whole, f.emitted[tn.ID], make(map[string]int))
 	return evs, nil
 }
 
@@ -175,7 +159,7 @@ const followedTurns = 2
 func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 	f.ending = nil
 	has := make(map[string]int)
-	out := newEvents(evs, f.emitted[tn.ID], has)
+	out := translate.NewEvents(evs, f.emitted[tn.ID], has)
 	if tn.Status == "inProgress" {
 		f.emitted[tn.ID] = has
 	} else {
@@ -183,20 +167,6 @@ func (f *following) unseen(tn nativeTurn, evs []event.Event) []event.Event {
 		delete(f.emitted, tn.ID)
 	}
 	return out
-}
-
-// newEvents returns the events that are not among had, which has the number of
-// equal events. It adds the numbers of all events to has.
-func newEvents(evs []event.Event, had, has map[string]int) []event.Event {
-	if has == nil {
-		has = make(map[string]int)
-	}
-	return slices.DeleteFunc(evs, func(ev event.Event) bool {
-		data, _ := json.Marshal(ev.Body) // an event that does not marshal is new each time, and the session refuses it
-		key := event.Type(ev.Body) + string(data)
-		has[key]++
-		return has[key] <= had[key]
-	})
 }
 
 // Finish implements [runnel.Following].

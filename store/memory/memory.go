@@ -27,6 +27,8 @@ type Catalogue struct {
 	rules    []store.Rule // oldest first
 	lastRule int64        // the highest rule number ever used
 	requests map[requestKey]store.Request
+	pushKey  string
+	pushes   map[string]store.PushSubscription // by credential
 }
 
 var _ store.Catalogue = (*Catalogue)(nil)
@@ -35,7 +37,7 @@ var _ store.Catalogue = (*Catalogue)(nil)
 func New(log store.Log) *Catalogue {
 	return &Catalogue{
 		log: log, sessions: make(map[string]store.Session), reports: make(map[string]store.Report), tokens: make(map[string]store.Token),
-		requests: make(map[requestKey]store.Request),
+		requests: make(map[requestKey]store.Request), pushes: make(map[string]store.PushSubscription),
 	}
 }
 
@@ -78,12 +80,12 @@ func (c *Catalogue) Report(_ context.Context, session string) (store.Report, err
 }
 
 // SessionsByAgent implements [store.Catalogue].
-func (c *Catalogue) SessionsByAgent(_ context.Context, cliType, agentSessionID string) ([]store.Session, error) {
+func (c *Catalogue) SessionsByAgent(_ context.Context, cliType string, agentSessionIDs ...string) ([]store.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []store.Session
 	for _, s := range c.sessions {
-		if agentSessionID != "" && s.CLIType == cliType && s.AgentSessionID == agentSessionID {
+		if s.AgentSessionID != "" && s.CLIType == cliType && slices.Contains(agentSessionIDs, s.AgentSessionID) {
 			found = append(found, s)
 		}
 	}
@@ -266,6 +268,7 @@ func (c *Catalogue) DeleteToken(_ context.Context, id string) error {
 	}
 	for doomed := []string{id}; len(doomed) > 0; doomed = doomed[1:] {
 		delete(c.tokens, doomed[0])
+		delete(c.pushes, doomed[0])
 		for _, t := range c.tokens {
 			if t.Parent == doomed[0] {
 				doomed = append(doomed, t.ID)

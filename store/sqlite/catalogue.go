@@ -37,10 +37,17 @@ func (s *Store) Session(ctx context.Context, id string) (store.Session, error) {
 }
 
 // SessionsByAgent implements [store.Catalogue].
-func (s *Store) SessionsByAgent(ctx context.Context, cliType, agentSessionID string) ([]store.Session, error) {
+func (s *Store) SessionsByAgent(ctx context.Context, cliType string, agentSessionIDs ...string) ([]store.Session, error) {
+	if len(agentSessionIDs) == 0 {
+		return nil, nil
+	}
+	args := []any{cliType}
+	for _, id := range agentSessionIDs {
+		args = append(args, id)
+	}
 	return all(ctx, s, scanSession, "SELECT "+sessionColumns+` FROM sessions
-		WHERE cli_type = ? AND agent_session_id = ? AND agent_session_id <> ''
-		ORDER BY created_at DESC, last_active_at DESC`, cliType, agentSessionID)
+		WHERE cli_type = ? AND agent_session_id IN (?`+strings.Repeat(", ?", len(agentSessionIDs)-1)+`) AND agent_session_id <> ''
+		ORDER BY created_at DESC, last_active_at DESC`, args...)
 }
 
 // Sessions implements [store.Catalogue].

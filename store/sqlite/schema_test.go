@@ -39,8 +39,8 @@ var (
 	}
 )
 
-// undo13 removes what schema version 13 has added.
-const undo13 = `ALTER TABLE queue DROP COLUMN place; ALTER TABLE queue DROP COLUMN about;
+// undo15 removes what schema version 15 has added.
+const undo15 = `ALTER TABLE queue DROP COLUMN place; ALTER TABLE queue DROP COLUMN about;
 	ALTER TABLE sessions DROP COLUMN seen_seq; ALTER TABLE sessions DROP COLUMN queue_held;`
 
 func fillFixture(t *testing.T, s *Store) {

@@ -29,6 +29,8 @@ type SearchIndex struct {
 	mu      sync.RWMutex // held for writing while the databases are replaced
 	writer  *sql.DB      // at most one connection
 	reader  *sql.DB
+
+	full map[int64]int64 // see freeID; belongs to the transaction that writes
 }
 
 var _ store.SearchIndex = (*SearchIndex)(nil)
@@ -38,7 +40,7 @@ const searchFile = "search.db"
 
 // searchVersion is the version of searchSchema and of the texts in the index.
 // An index of another version is made again.
-const searchVersion = 1
+const searchVersion = 2
 
 //go:embed search.sql
 var searchSchema string
@@ -288,21 +290,21 @@ func searchError(ctx context.Context, err error) error {
 }
 
 // Indexed implements [store.SearchIndex].
-func (x *SearchIndex) Indexed(ctx context.Context) (map[string]int64, error) {
-	at := make(map[string]int64)
+func (x *SearchIndex) Indexed(ctx context.Context) (map[string]store.SearchPosition, error) {
+	at := make(map[string]store.SearchPosition)
 	err := x.read(ctx, func(db *sql.DB) error {
-		rows, err := db.QueryContext(ctx, "SELECT session, seq FROM sessions")
+		rows, err := db.QueryContext(ctx, "SELECT session, seq, state FROM sessions")
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
 			var id string
-			var seq int64
-			if err := rows.Scan(&id, &seq); err != nil {
+			var p store.SearchPosition
+			if err := rows.Scan(&id, &p.Seq, &p.State); err != nil {
 				return err
 			}
-			at[id] = seq
+			at[id] = p
 		}
 		return rows.Err()
 	})

@@ -35,7 +35,7 @@ func addTexts(t *testing.T, x *SearchIndex, s store.SearchSession, kind store.Se
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq := at[s.ID]
+	seq := at[s.ID].Seq
 	var items []store.SearchItem
 	for _, text := range texts {
 		seq++
@@ -44,7 +44,7 @@ func addTexts(t *testing.T, x *SearchIndex, s store.SearchSession, kind store.Se
 			At: searchStart.Add(time.Duration(seq) * time.Minute),
 		})
 	}
-	if err := x.AddItems(t.Context(), s, at[s.ID], seq, items...); err != nil {
+	if err := x.AddItems(t.Context(), s, at[s.ID].Seq, seq, items...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,6 +113,109 @@ func TestSearchFindsWordsPhrasesAndPrefixes(t *testing.T) {
 		if runnel.CodeOf(err) != runnel.InvalidRequest {
 			t.Errorf("search %.20q: error %v", text, err)
 		}
+	}
+}
+
+// A beginning that is longer than those in the full-text index is searched by
+// the words that begin so, unless there are too many.
+func TestSearchFindsLongBeginningsByTheirWords(t *testing.T) {
+	x := openSearch(t, ownDir(t), "log")
+	var many strings.Builder
+	for i := range maxWords + 1 {
+		fmt.Fprintf(&many, "crowd%d ", i)
+	}
+	addTexts(t, x, store.SearchSession{ID: "s", CLIType: "claude"}, store.SearchAnswer,
+		"functional", "the functions of", "Function", "fünctionär", "functor", "the function returns", many.String())
+	for text, want := range map[string][]string{
+		"functi*":           {"the [function] returns", "[fünctionär]", "[Function]", "the [functions] of", "[functional]"},
+		"FUNCTIO*":          {"the [function] returns", "[fünctionär]", "[Function]", "the [functions] of", "[functional]"},
+		`"the function"*`:   {"[the function] returns", "[the functions] of"},
+		"functi* return*":   {"the [function] [returns]"},
+		"functionary*":      {},
+		"a_function*":       {},
+		"fünctio*":          {"the [function] returns", "[fünctionär]", "[Function]", "the [functions] of", "[functional]"},
+		"functi* crowd100*": {},
+	} {
+		wantFound(t, x, store.SearchQuery{Text: text}, want...)
+	}
+	if got := found(t, x, store.SearchQuery{Text: "crowd*"}); len(got) != 1 || !strings.HasPrefix(got[0], "[crowd0] [crowd1]") {
+		t.Errorf("%q", got)
+	}
+	for text, want := range map[string]string{
+		"functi*": `{text} : (("function" OR "functional" OR "functionar" OR "functions"))`,
+		"func*":   `{text} : ("func" *)`,
+		"crowd*":  `{text} : ("crowd" *)`,
+	} {
+		terms, err := parseQuery(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := matching(t.Context(), x.reader, terms, store.SearchQuery{}); got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// An import can give all items of a session the same time.
+func TestSearchHoldsManyItemsOfOneSecond(t *testing.T) {
+	x := openSearch(t, ownDir(t), "log")
+	var items []store.SearchItem
+	for i := range 3*perTime + 10 {
+		items = append(items, store.SearchItem{Item: fmt.Sprint(i), Seq: int64(i + 1), Kind: store.SearchAnswer, Text: fmt.Sprint("same n", i), At: searchStart})
+	}
+	if err := x.AddItems(t.Context(), store.SearchSession{ID: "s"}, 0, int64(len(items)), items...); err != nil {
+		t.Fatal(err)
+	}
+	addTexts(t, x, store.SearchSession{ID: "later"}, store.SearchAnswer, "same later")
+	for _, q := range []store.SearchQuery{{}, {Since: searchStart, Until: searchStart}} {
+		q.Text, q.Limit = "same", 1000
+		seen := map[string]bool{}
+		for {
+			page, err := x.Search(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range page.Found {
+				if f.Session == "s" {
+					seen[f.Item] = true
+				} else if !q.Until.IsZero() {
+					t.Errorf("%+v", f)
+				}
+			}
+			if q.Before = page.Next; q.Before == 0 {
+				break
+			}
+		}
+		if len(seen) != len(items) {
+			t.Errorf("%+v: %d of %d items", q, len(seen), len(items))
+		}
+	}
+}
+
+// A stored conversation that is no session is read again as a whole after its
+// file has changed.
+func TestSearchSkipsKnownItemsOfAStoredConversation(t *testing.T) {
+	x := openSearch(t, ownDir(t), "log")
+	add := func(after int64, state string, texts ...string) error {
+		var items []store.SearchItem
+		for i, text := range texts {
+			items = append(items, store.SearchItem{Item: fmt.Sprint(i), Seq: int64(i + 1), Kind: store.SearchAnswer, Text: text, At: searchStart.Add(time.Duration(i) * time.Second)})
+		}
+		return x.AddItems(t.Context(), store.SearchSession{ID: "codex:c", CLIType: "codex", State: state}, after, int64(len(texts)), items...)
+	}
+	if err := add(0, "1", "word a", "word b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(2, "2", "word a", "word b", "word c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(2, "3"); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("from another position: %v", err)
+	}
+	wantFound(t, x, store.SearchQuery{Text: "word"}, "[word] c", "[word] b", "[word] a")
+	at, err := x.Indexed(t.Context())
+	if want := (store.SearchPosition{Seq: 3, State: "2"}); err != nil || at["codex:c"] != want {
+		t.Errorf("%+v, %v, want %+v", at, err, want)
 	}
 }
 
@@ -276,7 +379,7 @@ func TestSearchAddsItemsOnce(t *testing.T) {
 		t.Error("no error of the context")
 	}
 	wantFound(t, x, store.SearchQuery{Text: "word"}, "[word]")
-	if at, err := x.Indexed(t.Context()); err != nil || at["s"] != 5 {
+	if at, err := x.Indexed(t.Context()); err != nil || at["s"].Seq != 5 {
 		t.Error(at, err)
 	}
 }

@@ -18,11 +18,16 @@ func (x *SearchIndex) AddItems(ctx context.Context, s store.SearchSession, after
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	return x.write(ctx, func(tx *sql.Tx) error {
-		key, err := moveSession(ctx, tx, s.ID, after, seq)
+		key, err := moveSession(ctx, tx, s, after, seq)
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		add, err := tx.PrepareContext(ctx, "INSERT INTO items (id, session, seq, turn, item, kind) VALUES (?, ?, ?, ?, ?, ?)")
+		has, err := tx.PrepareContext(ctx, "SELECT EXISTS (SELECT 1 FROM items WHERE session = ? AND item = ? AND kind = ?)")
+		if err != nil {
+			return err
+		}
+		defer has.Close()
+		add, err := tx.PrepareContext(ctx, "INSERT INTO items (id, at, session, seq, turn, item, kind) VALUES (?, ?, ?, ?, ?, ?, ?)")
 		if err != nil {
 			return err
 		}
@@ -33,11 +38,20 @@ func (x *SearchIndex) AddItems(ctx context.Context, s store.SearchSession, after
 		}
 		defer addText.Close()
 		for _, it := range items {
-			id, err := freeID(ctx, tx, it.At)
+			if s.State != "" {
+				var known bool
+				if err := has.QueryRowContext(ctx, key, it.Item, string(it.Kind)).Scan(&known); err != nil {
+					return err
+				}
+				if known {
+					continue
+				}
+			}
+			id, err := x.freeID(ctx, tx, it.At)
 			if err != nil {
 				return err
 			}
-			if _, err := add.ExecContext(ctx, id, key, it.Seq, it.Turn, it.Item, string(it.Kind)); err != nil {
+			if _, err := add.ExecContext(ctx, id, millisOf(it.At), key, it.Seq, it.Turn, it.Item, string(it.Kind)); err != nil {
 				return err
 			}
 			tags := strings.Join([]string{kindTag(it.Kind), agentTag(s.CLIType), projectTag(s.ProjectID)}, " ")
@@ -50,37 +64,57 @@ func (x *SearchIndex) AddItems(ctx context.Context, s store.SearchSession, after
 }
 
 // moveSession moves the position of a session and returns its key.
-func moveSession(ctx context.Context, tx *sql.Tx, session string, after, seq int64) (key int64, err error) {
+func moveSession(ctx context.Context, tx *sql.Tx, s store.SearchSession, after, seq int64) (key int64, err error) {
 	var at int64
-	err = tx.QueryRowContext(ctx, "SELECT key, seq FROM sessions WHERE session = ?", session).Scan(&key, &at)
+	err = tx.QueryRowContext(ctx, "SELECT key, seq FROM sessions WHERE session = ?", s.ID).Scan(&key, &at)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}
-	if at != after || seq < after {
+	if at != after || seq < after && s.State == "" {
 		return 0, store.ErrConflict
 	}
-	err = tx.QueryRowContext(ctx, `INSERT INTO sessions (session, seq) VALUES (?, ?)
-		ON CONFLICT (session) DO UPDATE SET seq = excluded.seq RETURNING key`, session, seq).Scan(&key)
+	err = tx.QueryRowContext(ctx, `INSERT INTO sessions (session, seq, state) VALUES (?, ?, ?)
+		ON CONFLICT (session) DO UPDATE SET seq = excluded.seq, state = excluded.state RETURNING key`, s.ID, seq, s.State).Scan(&key)
 	return key, err
 }
 
 const (
-	idBits = 20
-	maxMS  = 1 << 42 // in the year 2109
+	idBits  = 10
+	perTime = 1 << idBits // items of one second
+	maxMS   = 1 << 42     // in the year 2109
 )
 
-// firstID returns the lowest id of the items of a time.
-func firstID(at time.Time) int64 { return min(max(at.UnixMilli(), 0), maxMS) << idBits }
+// millisOf returns a time in milliseconds, within the bounds of an id.
+func millisOf(at time.Time) int64 { return min(max(at.UnixMilli(), 0), maxMS) }
 
-// timeOf returns the time of the items with an id.
-func timeOf(id int64) time.Time { return time.UnixMilli(id >> idBits).UTC() }
+// firstID returns the lowest id of the items of a second.
+func firstID(at time.Time) int64 { return millisOf(at) / 1000 << idBits }
 
-// freeID returns an id for an item of a time. It is higher than those of all
-// other items of that time.
-func freeID(ctx context.Context, tx *sql.Tx, at time.Time) (id int64, err error) {
-	id = firstID(at)
-	err = tx.QueryRowContext(ctx, "SELECT coalesce(max(id) + 1, ?1) FROM items WHERE id BETWEEN ?1 AND ?1 + ?2", id, int64(1)<<idBits-1).Scan(&id)
-	return id, err
+// maxFull bounds SearchIndex.full.
+const maxFull = 1000
+
+// freeID returns an id for an item of a time. It is higher than those of the
+// other items of that second. If they have all ids of the second, it is an id
+// of a later second. x.full has seconds without a free id, each with the second
+// in which freeID last found one, so that a file whose items all have the same
+// time costs no search through all of them for each item.
+func (x *SearchIndex) freeID(ctx context.Context, tx *sql.Tx, at time.Time) (int64, error) {
+	asked := firstID(at)
+	first := max(asked, x.full[asked])
+	for {
+		var id int64
+		err := tx.QueryRowContext(ctx, "SELECT coalesce(max(id) + 1, ?1) FROM items WHERE id BETWEEN ?1 AND ?2", first, first+perTime-1).Scan(&id)
+		if err != nil || id < first+perTime {
+			if first > asked {
+				if x.full == nil || len(x.full) >= maxFull {
+					x.full = make(map[int64]int64)
+				}
+				x.full[asked] = first
+			}
+			return id, err
+		}
+		first += perTime
+	}
 }
 
 // The words of the column tags. The text of an item cannot contain them,

@@ -24,7 +24,7 @@ func crashIndexer(dir string) error {
 	if err != nil {
 		return err
 	}
-	for seq := at["kept"]; ; {
+	for seq := at["kept"].Seq; ; {
 		n := int64(1 + rand.IntN(5))
 		if err := x.AddItems(ctx, store.SearchSession{ID: "kept"}, seq, seq+n, crashItems("kept", seq, n)...); err != nil {
 			return err
@@ -99,8 +99,8 @@ func TestKillWhileIndexingLosesAndRepeatsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if at["kept"] < acked || acked == 0 {
-			t.Fatalf("round %d: position %d, acknowledged %d", round, at["kept"], acked)
+		if at["kept"].Seq < acked || acked == 0 {
+			t.Fatalf("round %d: position %d, acknowledged %d", round, at["kept"].Seq, acked)
 		}
 		var seqs []int64
 		for before := int64(0); ; {
@@ -121,8 +121,8 @@ func TestKillWhileIndexingLosesAndRepeatsNothing(t *testing.T) {
 				t.Fatalf("round %d: item %d follows item %d", round, seq, i)
 			}
 		}
-		if int64(len(seqs)) != at["kept"] {
-			t.Fatalf("round %d: %d items up to position %d", round, len(seqs), at["kept"])
+		if int64(len(seqs)) != at["kept"].Seq {
+			t.Fatalf("round %d: %d items up to position %d", round, len(seqs), at["kept"].Seq)
 		}
 		if err := x.Close(); err != nil {
 			t.Fatal(err)

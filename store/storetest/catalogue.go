@@ -35,6 +35,7 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Requeue", testRequeue},
 		{"Tokens", testTokens},
 		{"Rules", testRules},
+		{"Push", testPush},
 		{"Requests", testRequests},
 		{"RequestsEnd", testRequestsEnd},
 		{"TurnLocations", testTurnLocations},
@@ -139,16 +140,20 @@ func testSessionsByAgent(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	old.AgentSessionID, young.AgentSessionID, other.AgentSessionID = "x", "x", "x"
 	young.CreatedAt, other.CLIType = at.Add(time.Second), "codex"
 	old.LastActiveAt, old.State = at.Add(time.Hour), event.StateDead
-	put(t, c, young, old, other, store.Session{ID: "none", CLIType: "claude-code"})
+	second := full("second")
+	second.AgentSessionID, second.CreatedAt = "y", at.Add(2*time.Second)
+	put(t, c, young, old, other, second, store.Session{ID: "none", CLIType: "claude-code"})
 	for _, tt := range []struct{ cli, agent, want string }{
-		{"claude-code", "x", "young old"}, {"codex", "x", "other"}, {"claude-code", "X", ""}, {"gemini", "x", ""}, {"claude-code", "", ""},
+		{"claude-code", "x", "young old"}, {"codex", "x", "other"}, {"claude-code", "X", ""}, {"gemini", "x", ""}, {"claude-code", ",", ""},
+		{"claude-code", "x,y,,z", "second young old"}, {"claude-code", "y,y", "second"}, {"codex", "y", ""},
 	} {
 		var ids []string
-		for _, s := range must[[]store.Session](t)(c.SessionsByAgent(t.Context(), tt.cli, tt.agent)) {
+		for _, s := range must[[]store.Session](t)(c.SessionsByAgent(t.Context(), tt.cli, strings.Split(tt.agent, ",")...)) {
 			ids = append(ids, s.ID)
 		}
 		equal(t, tt.cli+" "+tt.agent, strings.Join(ids, " "), tt.want)
 	}
+	equal(t, "without an id", len(must[[]store.Session](t)(c.SessionsByAgent(t.Context(), "claude-code"))), 0)
 }
 
 func testSessions(t *testing.T, _ runnel.Log, c store.Catalogue) {

@@ -147,6 +147,13 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		return r.do(t, http.MethodDelete, "/api/rules/"+number(id), nil)
 	},
 
+	"getPush":       func(t *testing.T, r *routes) answer { return r.get(t, "/api/push") },
+	"subscribePush": func(t *testing.T, r *routes) answer { return r.post(t, "/api/push", pushSubscription) },
+	"unsubscribePush": func(t *testing.T, r *routes) answer {
+		r.post(t, "/api/push", pushSubscription).ok(t, http.StatusOK)
+		return r.do(t, http.MethodDelete, "/api/push", nil)
+	},
+
 	"upload": func(t *testing.T, r *routes) answer {
 		return r.with("Content-Type", "application/octet-stream").post(t, "/api/uploads?name=a.txt", "text")
 	},
@@ -294,7 +301,7 @@ func boundAnswers() map[string]boundAnswer {
 		_, path, body := r.request(op, r.ended)
 		bound.with("Content-Type", "application/octet-stream").do(t, op.method, path, body).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
 	}}
-	for _, id := range []string{"listAgents", "docs", "me", "upload"} {
+	for _, id := range []string{"listAgents", "docs", "me", "upload", "getPush", "subscribePush", "unsubscribePush"} {
 		all[id] = boundAnswer{"as described, about no project but its own", func(t *testing.T, r *routes, op operation, bound client) {
 			c, path, body := r.request(op, r.ended)
 			a := c.with("Authorization", bound.header.Get("Authorization")).do(t, op.method, path, body)

@@ -80,7 +80,7 @@ func (r *routes) setup(t *testing.T) {
 	r.configure(t, "agents:\n  claude-agent-acp:\n    path: "+program+"\n")
 	r.Home = folder(t)
 	write(t, r.Home, ".config/runnel/profiles/reviewer.md", "---\ndescription: Reads\n---\nYou review.\n")
-	r.Args = append(r.Args, "--profiles-dir", r.Home+"/.config/runnel/profiles")
+	r.Args = append(r.Args, "--profiles-dir", r.Home+"/.config/runnel/profiles", "--push", "loopback")
 	r.start(t)
 	r.ended = r.session(t, nil)
 	r.play(t, r.ended, object{"text": "one two"})
@@ -91,6 +91,12 @@ func (r *routes) setup(t *testing.T) {
 	}
 	r.bound = r.token(t, folder(t), "read", "send", "approve")
 }
+
+// pushSubscription is a request to subscribe. Its push service does not exist,
+// and its server has the setting push: loopback, so no test reaches another
+// machine.
+var pushSubscription = object{"endpoint": "http://127.0.0.1:9/none", "kinds": []string{"finished"}, "keys": object{
+	"p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4", "auth": "BTBZMqHH6r4Tts7J_aSIgg"}}
 
 // request returns a client, a path and a body for a request of the operation
 // about a session. The request need not succeed.
@@ -117,6 +123,8 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 		return c.with("Content-Type", "application/octet-stream"), path + "?name=a.txt", "text"
 	case "sendPrompt":
 		return c, path, object{"content": "text"}
+	case "subscribePush":
+		return c, path, pushSubscription
 	case "setOptions":
 		return c, path, object{"model": "scripted"}
 	case "setCapture":

@@ -3,10 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,7 +98,7 @@ func (s *server) refused(session string, body map[string]any, pid int) {
 
 // waits returns a call of a tool that ends at once.
 func (term terminal) waits(s *server) fakemodel.Block {
-	if s.agent == "codex" {
+	if term.program == "codex" {
 		return fakemodel.Call("exec_command", map[string]any{"cmd": "true"})
 	}
 	return fakemodel.Call("Bash", map[string]any{"command": "true", "description": "nothing"})
@@ -114,6 +118,26 @@ func (s *server) shows(session, text string, writer *exec.Cmd) {
 	})
 }
 
+// finds waits until a search for a phrase finds exactly the message of a session
+// that has it, at the position that a client opens.
+func (s *server) finds(session, phrase string) {
+	s.t.Helper()
+	var page gateway.SearchPage
+	until(s.t, "a search for "+phrase, func() bool {
+		s.call("GET", "/api/search?kind=answer&q="+url.QueryEscape(`"`+phrase+`"`), nil, &page)
+		return len(page.Hits) > 0
+	})
+	if h := page.Hits[0]; len(page.Hits) != 1 || h.SessionID != session {
+		s.t.Fatalf("search for %q: %+v, want one message of the session %s", phrase, page.Hits, session)
+	}
+	for _, u := range s.items(session) {
+		if u.ItemID == page.Hits[0].ItemID && u.Message != nil && strings.Contains(u.Message.Content, phrase) {
+			return
+		}
+	}
+	s.t.Fatalf("search for %q: the session has no message with the item %s", phrase, page.Hits[0].ItemID)
+}
+
 // settled waits until a session has no writer and no running turn.
 func (s *server) settled(session string) {
 	s.t.Helper()
@@ -125,8 +149,8 @@ func (s *server) settled(session string) {
 }
 
 // equalsCopy compares the items of a session with those of a copy that another
-// server makes of the same conversation.
-func (s *server) equalsCopy(session, ref string) {
+// server makes of the same conversation, without the fields but.
+func (s *server) equalsCopy(session, ref string, but ...string) {
 	s.t.Helper()
 	other := *s
 	other.data = filepath.Join(s.t.TempDir(), "data")
@@ -144,7 +168,7 @@ func (s *server) equalsCopy(session, ref string) {
 	other.start(binary)
 	defer other.stop()
 	got, want := s.items(session), other.items(other.load(ref))
-	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(upsert.Upsert{}, "EmittedAt", "Seq", "SessionID", "StartedAt", "SourceTimestamp"), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(upsert.Upsert{}, append(but, "EmittedAt", "Seq", "SessionID", "StartedAt", "SourceTimestamp")...), cmpopts.EquateEmpty()); d != "" {
 		s.t.Errorf("followed and copied differ:\n%s", d)
 	}
 }
@@ -152,11 +176,12 @@ func (s *server) equalsCopy(session, ref string) {
 // A conversation that runs in a terminal is found, and refuses prompts until
 // the terminal's process has ended or the user takes the conversation over.
 func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
-	for name, source := range map[string]string{"claude-code": "registry", "codex": "descriptors"} {
+	for name, source := range map[string]string{"claude-code": "registry", "codex": "descriptors", "claude-agent-acp": "registry", "codex-acp": "descriptors"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent, term := realagents.Find(t, name), terminals[name]
-			s := serve(t, agent)
+			owner, adapts := strings.CutSuffix(strings.Replace(name, "claude-agent", "claude-code", 1), "-acp")
+			agent, term := realagents.Find(t, owner), terminals[owner]
+			s := serve(t, realagents.Find(t, name), agent)
 			held := func(gate, text string) string { return play(fakemodel.Step{Text: text, Hold: gate}) }
 
 			first := term.start(s, agent, "", held("one", "First, in the terminal."))
@@ -182,6 +207,7 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			if n := len(s.items(session)); n != 2 {
 				t.Errorf("loaded after the terminal's end: %d items, want prompt and answer", n)
 			}
+			s.finds(session, "First, in the terminal")
 			s.settled(session)
 			d := &sse{s, session, "0", make(map[string]string)}
 			if got := d.turn(play(fakemodel.Step{Text: "Second, here."}), ignore); got.Status != "completed" {
@@ -210,7 +236,84 @@ func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 			if got := d.turn(play(fakemodel.Step{Text: "Fourth, here."}), ignore); got.Status != "completed" {
 				t.Fatalf("after the takeover: %+v", got)
 			}
+			if code := s.call("POST", "/api/session/"+session+"/kill", map[string]any{}, nil); code != http.StatusOK {
+				t.Fatal(code)
+			}
+			_ = third.Process.Kill() // the user closes the old terminal
+			_ = third.Wait()
+			if err := term.start(s, agent, c.AgentSessionID, play(fakemodel.Step{Text: "Fifth, in the terminal."})).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			s.load(session)
+			for _, text := range []string{"First, in the terminal", "Second, here", "Third, in the terminal", "Fourth, here", "Fifth, in the terminal"} {
+				s.finds(session, text)
+			}
+			if adapts { // it gives its own turns other ids than the agent that stores the conversation
+				s.equalsCopy(session, name+":"+c.AgentSessionID, "TurnID", "ItemID")
+			} else {
+				s.equalsCopy(session, name+":"+c.AgentSessionID)
+			}
+		})
+	}
+}
+
+// fileTerminals has the terminals of agents that do not tell which processes
+// have a conversation open.
+var fileTerminals = map[string]terminal{
+	"gemini": {program: "gemini", begins: []string{"--skip-trust", "--approval-mode", "yolo"}},
+	"qwen":   {program: "qwen", begins: []string{"--approval-mode", "yolo"}},
+}
+
+// A conversation whose writers cannot be known is followed while its file
+// changes, and refuses prompts until 30 seconds after the last change.
+func TestConversationInAFileIsFollowed(t *testing.T) {
+	for name, term := range fileTerminals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := realagents.Find(t, name)
+			s := serve(t, agent)
+			call := fakemodel.Call("run_shell_command", map[string]any{"command": "echo found", "description": "Run it", "is_background": false})
+			prompt := play(fakemodel.Step{Text: "First, in the terminal.", Blocks: []fakemodel.Block{call}}, fakemodel.Step{Text: "Second, in the terminal.", Hold: "one"})
+			writer := term.start(s, agent, "", prompt)
+			<-s.model.Gate("one").Reached()
+			c := s.inUse()
+			if c.CLIType != name || c.Writer.PID != 0 || c.Writer.Source != "recent" {
+				t.Errorf("listed: %+v, %+v", c, c.Writer)
+			}
+			session := s.load(name + ":" + c.AgentSessionID)
+			s.shows(session, "First, in the terminal.", writer)
+			s.refused(session, map[string]any{"content": "text"}, 0)
+			s.model.Gate("one").Open()
+			if err := writer.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			s.shows(session, "Second, in the terminal.", writer)
+			output := ""
+			for _, u := range s.items(session) {
+				if u.ToolCall != nil && u.ToolCall.ToolOutput != nil {
+					output += *u.ToolCall.ToolOutput
+				}
+			}
+			// On a busy machine, Qwen Code 0.24.4 may lose the output of a short
+			// command, and then neither stores it nor gives it to the model.
+			lost := slices.ContainsFunc(s.model.Requests(), func(r fakemodel.Request) bool { return bytes.Contains(r.Body, []byte("Output: (empty)")) })
+			if !lost && !strings.Contains(output, "found") {
+				t.Errorf("the output of the terminal's command is %q", output)
+			}
+			s.refused(session, map[string]any{"content": "text"}, 0)
+			if code := s.call("POST", "/api/session/"+session+"/load", map[string]any{"takeOver": true}, nil); code != http.StatusOK {
+				t.Fatalf("take over: %d", code)
+			}
+			s.settled(session)
+			s.finds(session, "Second, in the terminal")
 			s.equalsCopy(session, name+":"+c.AgentSessionID)
+			if name == "gemini" && os.Getenv("RUNNEL_LONG") == "" {
+				return // the agent continues a conversation only in the next minute
+			}
+			d := &sse{s, session, s.lastSeq(session), make(map[string]string)}
+			if got := d.turn(play(fakemodel.Step{Text: "Third, here."}), ignore); got.Status != "completed" {
+				t.Fatalf("after the takeover: %+v", got)
+			}
 		})
 	}
 }

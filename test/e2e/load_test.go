@@ -30,24 +30,27 @@ type terminal struct {
 	continues func(id string) []string
 	id        *regexp.Regexp // finds the conversation's id in the program's output
 	long      bool           // takes a minute: only with RUNNEL_LONG=1
+	unknown   bool           // the agent does not tell whether the terminal has ended, so the user takes its conversation over
 }
 
 // terminals has the terminals by the agent that loads their conversations.
 var terminals = map[string]terminal{
-	"claude-code": claudeTerminal, "claude-agent-acp": claudeTerminal,
-	"codex": {
-		program:   "codex",
-		begins:    []string{"exec", "--skip-git-repo-check", "--json"},
-		continues: func(id string) []string { return []string{"resume", id, "-"} },
-		id:        regexp.MustCompile(`"thread_id":"([^"]+)"`),
-	},
+	"claude-code": claudeTerminal, "claude-agent-acp": claudeTerminal, "codex": codexTerminal,
 	"opencode": {
 		program:   "opencode",
 		begins:    []string{"run", "--format", "json"},
 		continues: func(id string) []string { return []string{"--session", id} },
 		id:        regexp.MustCompile(`"sessionID":"([^"]+)"`),
 		long:      true,
+		unknown:   true,
 	},
+}
+
+var codexTerminal = terminal{
+	program:   "codex",
+	begins:    []string{"exec", "--skip-git-repo-check", "--json"},
+	continues: func(id string) []string { return []string{"resume", id, "-"} },
+	id:        regexp.MustCompile(`"thread_id":"([^"]+)"`),
 }
 
 var claudeTerminal = terminal{
@@ -118,6 +121,16 @@ func TestLoadAgainAddsWhatWasSaidInATerminal(t *testing.T) {
 			s.load(session)
 			grown("loaded a third time")
 
+			takeOver := func() {
+				t.Helper()
+				if !term.unknown {
+					return
+				}
+				if code := s.call("POST", "/api/session/"+session+"/load", map[string]any{"takeOver": true}, nil); code != http.StatusOK {
+					t.Fatalf("take over: %d", code)
+				}
+			}
+			takeOver()
 			d := &sse{s, session, s.lastSeq(session), make(map[string]string)}
 			if got := d.turn(said("Third, here."), ignore); got.Status != "completed" {
 				t.Fatalf("%+v", got)
@@ -132,6 +145,7 @@ func TestLoadAgainAddsWhatWasSaidInATerminal(t *testing.T) {
 			term.prompt(s, agent, id, said("Fourth, in the terminal."))
 			s.load(name + ":" + id)
 			grown("loaded by the agent's id", "Fourth, in the terminal.")
+			takeOver()
 			d.after = s.lastSeq(session)
 			if got := d.turn(said("Fifth, here."), ignore); got.Status != "completed" {
 				t.Fatalf("%+v", got)

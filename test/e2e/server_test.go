@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -60,9 +62,9 @@ var (
 	link  = regexp.MustCompile(`(https?://\S+)/#c=\S+`)
 )
 
-func serve(t *testing.T, agent realagents.Binary) *server {
+func serve(t *testing.T, agent realagents.Binary, others ...realagents.Binary) *server {
 	t.Helper()
-	s := prepare(t, agent)
+	s := prepare(t, agent, others...)
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +75,8 @@ func serve(t *testing.T, agent realagents.Binary) *server {
 }
 
 // prepare returns a server that has not been started, with its own home, model
-// and token.
-func prepare(t *testing.T, agent realagents.Binary) *server {
+// and token. Others are further agents in its PATH.
+func prepare(t *testing.T, agent realagents.Binary, others ...realagents.Binary) *server {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -87,9 +89,11 @@ func prepare(t *testing.T, agent realagents.Binary) *server {
 	t.Cleanup(func() { _ = model.Close() })
 	home := realagents.NewHome(t, model.URL())
 	bin, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
-	command := strings.TrimSuffix(agent.Name, "-code") // the program's name in PATH
-	if err := os.Symlink(agent.Path, filepath.Join(bin, command)); err != nil {
-		t.Fatal(err)
+	for _, a := range append(others, agent) {
+		command := strings.TrimSuffix(a.Name, "-code") // the program's name in PATH
+		if err := os.Symlink(a.Path, filepath.Join(bin, command)); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
 	}
 	env := append(home.EnvironFor(agent.Name), "PATH="+bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1")
 	token := exec.Command(binary, "token", "create", "e2e", "--scope", "read,send,approve", "--data", data)

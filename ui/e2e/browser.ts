@@ -47,6 +47,15 @@ export function launch({ scrollbars = false } = {}): Promise<Browser> {
 }
 
 /**
+ * Lets a page load its scripts only when it needs them, as in a browser that
+ * never has time.
+ */
+export const loadNothingAhead = (page: Page) =>
+  page.addInitScript(() => {
+    window.requestIdleCallback = () => 0;
+  });
+
+/**
  * Slows a page's processor down by a factor, as on an old phone or a busy
  * machine.
  */

@@ -5,7 +5,7 @@ import { createServer, type Server as HTTPServer, type RequestListener } from "n
 import type { AddressInfo } from "node:net";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { addressOf, launch, newContext, session, skip } from "./browser";
+import { addressOf, launch, loadNothingAhead, newContext, session, skip } from "./browser";
 import { Server } from "./server";
 
 /** Starts another server on one of our addresses. */
@@ -40,6 +40,40 @@ const preview: RequestListener = (req, res) => {
   res.setHeader("Content-Type", "text/html");
   res.end("<title>a preview</title>");
 };
+
+// A program that tries to get the requests of the page through a service worker.
+// The worker passes them on, so that nobody notices it.
+const thief: RequestListener = (req, res) => {
+  if (req.url === "/worker.js" || req.url === "/sw.js") {
+    res.setHeader("Content-Type", "text/javascript");
+    res.end(`
+      self.tried = false;
+      self.addEventListener("install", () => self.skipWaiting());
+      const take = async () => {
+        await self.clients.claim();
+        for (const page of await self.clients.matchAll({ type: "window", includeUncontrolled: true }))
+          if (new URL(page.url).pathname === "/") await page.navigate("/evil").catch(() => {});
+        self.tried = true;
+      };
+      self.addEventListener("activate", () => void take()); // a navigation waits for the end of this event
+      self.addEventListener("fetch", (e) => e.waitUntil((async () => {
+        const { request } = e;
+        const text = request.method + " " + request.url + " " + JSON.stringify([...request.headers]);
+        await (await caches.open("stolen")).put("/stolen/" + crypto.randomUUID(), new Response(text));
+      })()));`);
+    return;
+  }
+  res.setHeader("Content-Type", "text/html");
+  res.end("<title>a preview</title>");
+};
+
+/** The requests that the worker of such a program has received. */
+const thefts = (page: Page) =>
+  page.evaluate(async () => {
+    const cache = await caches.open("stolen");
+    const found = await Promise.all((await cache.keys()).map((k) => cache.match(k)));
+    return Promise.all(found.map((r) => r?.text() ?? ""));
+  });
 
 describe.skipIf(skip)("the page's origin", () => {
   let server: Server;
@@ -100,6 +134,7 @@ describe.skipIf(skip)("the page's origin", () => {
   });
 
   it("is of no use to a program that takes our port while a tab is open", async () => {
+    await loadNothingAhead(page); // so that the tab still lacks a script
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     const id = await session(page, server, { steps: [{ text: "fine" }] });
@@ -136,6 +171,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.getByText("Another program is running at the server’s address.").waitFor();
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("did not prove that it is your server").waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
     await page.bringToFront(); // a tab that wakes up connects at once
     await page.evaluate(() => window.dispatchEvent(new Event("online")));
     await expect.poll(() => got.length).toBeGreaterThan(3);
@@ -179,6 +215,69 @@ describe.skipIf(skip)("the page's origin", () => {
     await page.goto(server.link());
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();
     expect(await page.title()).not.toBe("mine");
+  });
+
+  // Browsers request the script of the page's worker again about once a day,
+  // without a word to the page.
+  it("sends nothing through a worker that took the place of its own", async () => {
+    const started = context.waitForEvent("serviceworker");
+    await page.goto(server.link());
+    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await started;
+    await page.evaluate(() => Object.assign(window, { same: true }));
+    const cdp = await context.newCDPSession(page);
+    await cdp.send("ServiceWorker.enable");
+
+    await server.kill();
+    const squatters = await Promise.all(["127.0.0.1", "::1"].map((at) => squat(server.port, at, thief)));
+    onTestFinished(async () => {
+      await Promise.all(squatters.map(leave));
+    });
+    const scopes = await page.evaluate(async () =>
+      (await navigator.serviceWorker.getRegistrations()).map((r) => r.scope),
+    );
+    const stolen = context.waitForEvent("serviceworker");
+    await cdp.send("ServiceWorker.updateRegistration", { scopeURL: scopes[0] as string });
+    const rogue = await stolen;
+    await expect.poll(() => rogue.evaluate("tried")).toBe(true);
+    expect(await page.evaluate("window.same")).toBe(true); // the tab still has its document
+    await Promise.all(squatters.splice(0).map(leave));
+    const restored = context.waitForEvent("serviceworker");
+    await server.start();
+    const id = await session(page, server, "text");
+    await page.goto(addressOf(server, id));
+    await page.locator("[data-row=end]").waitFor();
+    expect(await thefts(page)).toEqual([]);
+    expect(await (await restored).evaluate("typeof tried")).toBe("undefined");
+  });
+
+  it("logs nobody in through a worker of another program", async () => {
+    for (const script of ["/worker.js", "/sw.js"]) {
+      const { context } = await newContext(browser, server);
+      const page = await context.newPage();
+      await server.kill();
+      const squatter = await squat(server.port, "127.0.0.1", thief);
+      onTestFinished(() => leave(squatter));
+      await page.goto(`${server.origin}/preview`);
+      await page.evaluate(async (script) => {
+        await navigator.serviceWorker.register(script, { scope: "/" });
+        await navigator.serviceWorker.ready;
+      }, script);
+      await expect.poll(() => page.evaluate(() => Boolean(navigator.serviceWorker.controller))).toBe(true);
+      await leave(squatter);
+      await server.start();
+
+      await page.goto(server.link());
+      const controlled = () => page.evaluate(() => navigator.serviceWorker.controller?.scriptURL);
+      await expect.poll(controlled).toBe(undefined);
+      await page.goto(server.link());
+      await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+      expect(await controlled()).toBe(undefined);
+      const seen = await thefts(page);
+      expect(seen.some((t) => t.startsWith(`GET ${server.origin}/`))).toBe(true);
+      expect(seen.filter((t) => !t.startsWith("GET ") || /runnel-key/i.test(t))).toEqual([]);
+      await context.close();
+    }
   });
 
   it("stays logged in although a program on another port of its host sets cookies", async () => {

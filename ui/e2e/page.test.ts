@@ -2,13 +2,14 @@ import { mkdirSync, rmdirSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import type { Browser, BrowserContext, Page } from "playwright-core";
+import type { Browser, BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import {
   addressOf,
   expectAccessible,
   expectQuiet,
   launch,
+  loadNothingAhead,
   newContext,
   session,
   skip,
@@ -18,9 +19,12 @@ import {
 } from "./browser";
 import { Server } from "./server";
 
-// Maximum size of all responses of the first load together, in bytes. The first
-// load begins with the login link and ends with the first view.
-const mostBytes = 150_000;
+// Maximum sizes in bytes, as the server sends them. The first load begins with
+// the login link and ends with the first view; the other parts of the page are
+// loaded later.
+const mostScript = 120_000; // the script of the first load
+const mostBytes = 150_000; // all responses of the first load, without those of the API
+const mostOfSession = 180_000; // all scripts, until a conversation is shown
 
 describe.skipIf(skip)("the page", () => {
   let server: Server;
@@ -537,28 +541,76 @@ describe.skipIf(skip)("the page", () => {
     expectQuiet(watch);
   });
 
-  it("is compressed, and loads with few bytes", async () => {
-    const answers: Promise<{ path: string; bytes: number; coding: string }>[] = [];
-    page.on("requestfinished", (r) => {
-      const measure = async () => {
-        const [size, res] = await Promise.all([r.sizes(), r.response()]);
-        return {
-          path: new URL(r.url()).pathname,
-          bytes: size.responseHeadersSize + size.responseBodySize,
-          coding: (await res?.headerValue("content-encoding")) ?? "none",
-        };
+  it("is compressed, and draws its first view with small scripts", async () => {
+    let answers: Promise<{ path: string; bytes: number; coding: string }>[] = [];
+    const measure = async (r: Request) => {
+      const [size, res] = await Promise.all([r.sizes(), r.response()]);
+      return {
+        path: new URL(r.url()).pathname,
+        bytes: size.responseHeadersSize + size.responseBodySize,
+        coding: (await res?.headerValue("content-encoding")) ?? "none",
       };
-      answers.push(measure());
-    });
+    };
+    const files = async (ending: RegExp) => (await Promise.all(answers)).filter((a) => ending.test(a.path));
+    const sum = (list: { bytes: number }[]) => list.reduce((n, a) => n + a.bytes, 0);
+
+    await login();
+    const id = await session(page, server, "text"); // without any, the first view is a form
+    await context.close();
+    ({ context, watch } = await newContext(browser, server));
+    page = await context.newPage();
+    page.on("requestfinished", (r) => answers.push(measure(r)));
+    await loadNothingAhead(page);
     await login();
     await page.waitForLoadState("networkidle");
-    const all = await Promise.all(answers);
-    for (const ending of [".js", ".css"])
-      expect(all.filter((a) => a.path.endsWith(ending)).map((a) => a.coding)).toEqual(["br"]);
-    const files = all.filter((a) => !a.path.startsWith("/api/")); // answers of the API grow with agents and sessions
-    const bytes = files.reduce((sum, a) => sum + a.bytes, 0);
-    expect(bytes, JSON.stringify(all, null, 1)).toBeLessThan(mostBytes);
+    expect(new Set((await files(/\.(js|css)$/)).map((a) => a.coding))).toEqual(new Set(["br"]));
+    expect(sum(await files(/\.js$/))).toBeLessThan(mostScript);
+    const first = await files(/^(?!\/api\/)/); // answers of the API grow with agents and sessions
+    expect(sum(first), JSON.stringify(first, null, 1)).toBeLessThan(mostBytes);
+
+    await page.goto("about:blank");
+    answers = [];
+    await page.goto(addressOf(server, id));
+    await ended();
+    const scripts = await files(/\.js$/);
+    expect(scripts.length).toBeGreaterThan(1);
+    expect(new Set(scripts.map((a) => a.coding))).toEqual(new Set(["br"]));
+    expect(sum(scripts), JSON.stringify(scripts, null, 1)).toBeLessThan(mostOfSession);
     expectQuiet(watch);
+  });
+
+  it("loads a part that it lacks after the server was restarted", async () => {
+    await loadNothingAhead(page);
+    await login();
+    const id = await session(page, server, "text");
+    await page.goto(addressOf(server, id));
+    await ended();
+    const prompt = page.getByRole("textbox", { name: "Prompt" });
+    await prompt.fill("a draft");
+    await server.stop();
+    await page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
+    expect(await prompt.inputValue()).toBe("a draft"); // nothing is lost while the server is away
+    const reloaded = page.waitForEvent("load");
+    await server.start();
+    await reloaded;
+    await expect.poll(() => prompt.inputValue()).toBe("a draft");
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByRole("complementary", { name: "Details" }).getByText("Changed files").waitFor();
+
+    // A part that still cannot be loaded does not reload the page again and
+    // again.
+    const details = /\/Details-[^/]*\.js$/;
+    await page.route(details, (r) => r.abort());
+    await page.reload();
+    await ended();
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByText("A part of the page could not be loaded.").waitFor();
+    await expectAccessible(page);
+    await page.unroute(details);
+    await page.getByRole("button", { name: "Reload the page" }).click();
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByRole("complementary", { name: "Details" }).waitFor();
   });
 
   it("shows the session that a key has led to in the list", async () => {

@@ -1,12 +1,13 @@
 import { createRoot } from "react-dom/client";
-import { App } from "./app/App";
+import { App, prepare } from "./app/App";
 import { applyTheme } from "./app/theme";
-import { takeCode } from "./model/routes";
+import { parseRoute, takeCode } from "./model/routes";
 import { begin, followTheMachine } from "./model/store";
 import "./styles.css";
 
 applyTheme();
 const code = takeCode();
+prepare(parseRoute(location.search));
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);
 followTheMachine();

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
+import { titleOf } from "../src/app/tab";
 import { parseRoute, pathOf, takeCode } from "../src/model/routes";
-import { groups, news } from "../src/sessions/groups";
+import { groups, needsYou, news } from "../src/sessions/groups";
 import { markOf } from "../src/sessions/StateMark";
 import type { Approval, SessionStatus } from "../src/wire/types";
 
@@ -91,4 +92,17 @@ it("tells what waits, what runs and what finished since it was seen", () => {
   const { needsYou, running, finished } = news(all, { seen: 7, new: 7 });
   const ids = (list: SessionStatus[]) => list.map((s) => s.sessionId);
   expect([ids(needsYou), ids(running), ids(finished)]).toEqual([["asks"], ["runs"], ["failed", "new"]]);
+});
+
+it("counts the sessions that need somebody, and names the one on the screen", () => {
+  const all = [
+    session("a", "/a", 1, { pendingApprovals: [ask] }),
+    session("b", "/a", 2, { activity: "waiting" }),
+    session("old", "/a", 3, { pendingApprovals: [ask], archived: true }),
+    session("runs", "/a", 4, { activity: "working" }),
+  ];
+  expect(needsYou(all).map((s) => s.sessionId)).toEqual(["a", "b"]);
+  expect(titleOf(2, "fix\u0007 it")).toBe("(2) Runnel – fix‹BEL› it");
+  expect(titleOf(0, "")).toBe("Runnel – New session");
+  expect(titleOf(1)).toBe("(1) Runnel");
 });

@@ -1,22 +1,39 @@
 import { X } from "lucide-react";
 import { type ReactNode, useCallback, useEffect, useState } from "react";
-import { go, useRoute } from "../model/routes";
+import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
 import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
-import { New } from "../sessions/New";
 import { plain } from "../text/visible";
+import { login } from "../wire/key";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
 import { Login } from "./Login";
-import { Palette } from "./Palette";
-import { Session } from "./Session";
+import { followNotices } from "./notify";
+import { loadAhead, part } from "./parts";
+import { renewPush } from "./push";
+import { SessionShape } from "./shapes";
+import { useTab } from "./tab";
+import { startWorker } from "./worker";
+
+const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
+const Palette = part(() => import("./Palette").then((m) => m.Palette));
+const New = part(() => import("../sessions/New").then((m) => m.New));
+
+/**
+ * Loads the script of the first view while the page is still starting. It comes
+ * from the program that has just sent the page's first script.
+ */
+export function prepare(route: Route) {
+  if (route.at === "session") Session.ahead(true);
+  if (route.at === "new") New.ahead(true);
+}
 
 export function App() {
   const phase = useStore((s) => s.phase);
   const why = useStore((s) => s.why);
-  if (phase === "starting") return null;
+  if (phase === "starting" && !login()) return null;
   if (phase === "out") return <Login why={why} />;
   return <Inside />;
 }
@@ -30,6 +47,15 @@ function Inside() {
   const close = useCallback(() => setOver(undefined), []);
   const current = route.at === "session" ? route.id : undefined;
   useKeys(current, setOver);
+  const open = useStore((s) => s.link === "open");
+  useEffect(loadAhead, []);
+  useEffect(followNotices, []);
+  useEffect(() => {
+    if (!open) return;
+    startWorker();
+    renewPush().catch(() => {}); // the dialog about notifications reports errors
+  }, [open]);
+  useTab(current);
   const showList = wide || (route.at === "list" && !nothing);
   return (
     <div className="flex h-dvh flex-col">

@@ -13,10 +13,13 @@ import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
-import { Details } from "./Details";
 import { Dialog } from "./Dialog";
 import { News } from "./News";
+import { part } from "./parts";
 import { SessionMenu } from "./SessionMenu";
+import { StreamShape } from "./shapes";
+
+const Details = part(() => import("./Details").then((m) => m.Details));
 
 export function Session({ id, item }: { id: string; item?: string }) {
   const s = useStore((st) => st.sessions.get(id));
@@ -37,15 +40,6 @@ export function Session({ id, item }: { id: string; item?: string }) {
     show(id);
     return () => show(undefined);
   }, [id]);
-
-  useEffect(() => {
-    document.title = s
-      ? `${waiting.length ? "(!) " : ""}${plain(s.title, 60) || "Session"} · Runnel`
-      : "Runnel";
-    return () => {
-      document.title = "Runnel";
-    };
-  }, [s, waiting.length]);
 
   if (missing && !s)
     return (
@@ -188,19 +182,6 @@ function Begin({ s }: { s?: SessionStatus }) {
             ? "Try the prompts demo, tools, terminal, approve, question, form, settings, long or fail."
             : "The agent’s work appears here live."}
         </p>
-      </div>
-    </div>
-  );
-}
-
-function StreamShape() {
-  return (
-    <div className="min-h-0 flex-1 overflow-hidden" role="status" aria-label="Loading the session">
-      <div className="mx-auto flex max-w-[52rem] flex-col gap-4 px-4 py-8">
-        <div className="shape h-5 w-2/3" />
-        <div className="shape h-3 w-1/2" />
-        <div className="shape h-3 w-5/6" />
-        <div className="shape h-3 w-3/4" />
       </div>
     </div>
   );

@@ -97,7 +97,12 @@ export async function begin(code: string | undefined) {
   let known = false;
   try {
     if (code) await api.login(code);
-    await read();
+    const first = read();
+    const ignored = () => {}; // reported below
+    reading = first.catch(ignored).finally(() => {
+      reading = undefined;
+    });
+    await first;
     known = true;
   } catch (e) {
     const err = e as ApiError;

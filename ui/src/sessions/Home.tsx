@@ -11,6 +11,7 @@ const most = 8; // sessions in a group
 /** What waits, runs and has finished, where no session is open. */
 export function Home() {
   const sessions = useStore((s) => s.sessions);
+  const listed = useStore((s) => s.listed);
   const seen = useStore((s) => s.seen);
   const { needsYou, running, finished } = useMemo(() => news(sessions.values(), seen), [sessions, seen]);
   const nothing = needsYou.length + running.length + finished.length === 0;
@@ -21,10 +22,12 @@ export function Home() {
         <Group title="Needs you" accent list={needsYou} />
         <Group title="Running" list={running} />
         <Group title="Finished since you looked" list={finished} />
-        <p className={`text-muted ${nothing ? "py-24 text-center" : ""}`}>
-          {nothing && "Nothing waits for you. "}
-          Choose a session, or press <kbd>n</kbd> for a new one.
-        </p>
+        {listed && (
+          <p className={`text-muted ${nothing ? "py-24 text-center" : ""}`}>
+            {nothing && "Nothing waits for you. "}
+            Choose a session, or press <kbd>n</kbd> for a new one.
+          </p>
+        )}
       </div>
     </main>
   );

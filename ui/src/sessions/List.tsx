@@ -1,6 +1,7 @@
-import { Archive, ChevronRight, Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { Archive, Bell, ChevronRight, Moon, Plus, Sun, SunMoon } from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
+import { part } from "../app/parts";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { load, save } from "../model/keep";
 import { go } from "../model/routes";
@@ -14,6 +15,8 @@ import { Elsewhere } from "./Elsewhere";
 import { Found } from "./Found";
 import { type Group, groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
+
+const Notifications = part(() => import("../app/Notifications").then((m) => m.Notifications));
 
 const mostFolded = 200; // folders that this browser remembers as folded
 
@@ -48,6 +51,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
+        <Notices />
         <button
           type="button"
           className="quiet"
@@ -229,6 +233,24 @@ function ListShape() {
         </div>
       ))}
     </div>
+  );
+}
+
+function Notices() {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <button
+        type="button"
+        className="quiet"
+        onClick={() => setOpen(true)}
+        aria-label="Notifications"
+        title="Notifications"
+      >
+        <Bell size={15} aria-hidden />
+      </button>
+      {open && <Notifications onClose={() => setOpen(false)} />}
+    </>
   );
 }
 

@@ -37,6 +37,10 @@ export function groups(all: Iterable<SessionStatus>, filter: string, archived = 
   return [...out, ...folders.values()];
 }
 
+/** The sessions that wait for a person, without archived ones. */
+export const needsYou = (all: Iterable<SessionStatus>): SessionStatus[] =>
+  [...all].filter((s) => !s.archived && markOf(s) === "waiting");
+
 /** What a person who opens the page wants to know first. */
 export interface News {
   needsYou: SessionStatus[];

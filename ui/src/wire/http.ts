@@ -1,6 +1,8 @@
 // The Session API as functions. A response other than 2xx is thrown as an
 // ApiError with the server's own message, which is meant for users.
 
+import type { NoticeKind } from "../worker/messages";
+import { alone } from "./alone";
 import { ApiError } from "./error";
 import { keepLogin, keyChanges, login } from "./key";
 import {
@@ -19,6 +21,7 @@ import {
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
+import { type PushState, parsePush } from "./push";
 import { parseQueue, parseQueuedPrompt } from "./queue";
 
 import type {
@@ -82,6 +85,7 @@ async function request(
   headers: Record<string, string>,
   credentials: RequestCredentials,
 ): Promise<Response> {
+  alone();
   const file = typeof body === "object";
   if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
@@ -159,6 +163,13 @@ export const api = {
     keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
+  push: async (): Promise<PushState> => parsePush(await call("GET", "/api/push")),
+  subscribePush: async (
+    endpoint: string,
+    keys: { p256dh: string; auth: string },
+    kinds: NoticeKind[],
+  ): Promise<PushState> => parsePush(await post("/api/push", { endpoint, keys, kinds })),
+  unsubscribePush: async (): Promise<PushState> => parsePush(await call("DELETE", "/api/push")),
   agents: async (again = false): Promise<Agent[]> =>
     parseAgents(await call("GET", again ? "/api/agents?refresh=true" : "/api/agents")),
   /** Returns everything that the first view shows. */

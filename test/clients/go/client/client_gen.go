@@ -924,6 +924,24 @@ func (e MessageUpsertType) Valid() bool {
 	}
 }
 
+// Defines values for NoteKind.
+const (
+	NoteKindFinished NoteKind = "finished"
+	NoteKindNeedsYou NoteKind = "needs-you"
+)
+
+// Valid indicates whether the value is a known member of the NoteKind enum.
+func (e NoteKind) Valid() bool {
+	switch e {
+	case NoteKindFinished:
+		return true
+	case NoteKindNeedsYou:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NoticeType.
 const (
 	NoticeTypeNotice NoticeType = "notice"
@@ -2665,6 +2683,9 @@ type DecideRequest struct {
 	// ArgumentsDigest The approval's argumentsDigest. Required for choices that allow: it proves that the answer is about these arguments.
 	ArgumentsDigest *string `json:"argumentsDigest,omitempty"`
 
+	// Automatic true: the client denies without having asked a person. The answer is then recorded as by policy instead of by user. Only for a choice that denies.
+	Automatic *bool `json:"automatic,omitempty"`
+
 	// Choice Id of one of the approval's choices.
 	Choice string `json:"choice"`
 
@@ -3530,6 +3551,9 @@ type Model struct {
 	Name *string `json:"name,omitempty"`
 }
 
+// NoteKind What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.
+type NoteKind string
+
 // Notice defines model for Notice.
 type Notice struct {
 	// Code Stable code of the notice.
@@ -4067,6 +4091,37 @@ type ProofRequest struct {
 
 	// Nonce Fresh random text, 22 to 100 characters.
 	Nonce string `json:"nonce"`
+}
+
+// PushAnswer defines model for PushAnswer.
+type PushAnswer struct {
+	// Available Whether the server sends notes (setting push).
+	Available bool `json:"available"`
+
+	// Kinds The notes to which the calling credential has subscribed. Empty: none.
+	Kinds []NoteKind `json:"kinds"`
+
+	// PublicKey The server's key for PushManager.subscribe (applicationServerKey), in base64url. Absent if the server sends no notes.
+	PublicKey *string `json:"publicKey,omitempty"`
+}
+
+// PushKeys defines model for PushKeys.
+type PushKeys struct {
+	// Auth The secret of the browser and the server, in base64url.
+	Auth string `json:"auth"`
+
+	// P256dh The browser's public key, in base64url.
+	P256dh string `json:"p256dh"`
+}
+
+// PushRequest defines model for PushRequest.
+type PushRequest struct {
+	// Endpoint The https URL at the browser's push service.
+	Endpoint string   `json:"endpoint"`
+	Keys     PushKeys `json:"keys"`
+
+	// Kinds The notes to send, at least one.
+	Kinds []NoteKind `json:"kinds"`
 }
 
 // Queue defines model for Queue.
@@ -5810,6 +5865,9 @@ type ProveServerJSONRequestBody = ProofRequest
 
 // LogoutJSONRequestBody defines body for Logout for application/json ContentType.
 type LogoutJSONRequestBody = Empty
+
+// SubscribePushJSONRequestBody defines body for SubscribePush for application/json ContentType.
+type SubscribePushJSONRequestBody = PushRequest
 
 // ApplyRetentionJSONRequestBody defines body for ApplyRetention for application/json ContentType.
 type ApplyRetentionJSONRequestBody = ApplyRequest
@@ -8756,6 +8814,38 @@ type ClientInterface interface {
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UnsubscribePush End the caller's subscription to Web Push
+	//
+	// Requires the scope read.
+	//
+	// Corresponds with DELETE /api/push (the `UnsubscribePush` operationId).
+	UnsubscribePush(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPush Get the caller's subscription to Web Push
+	//
+	// Requires the scope read.
+	//
+	// Corresponds with GET /api/push (the `GetPush` operationId).
+	GetPush(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SubscribePushWithBody Subscribe to Web Push
+	//
+	// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/push (the `SubscribePush` operationId).
+	SubscribePushWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SubscribePush Subscribe to Web Push
+	//
+	// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/push (the `SubscribePush` operationId).
+	SubscribePush(ctx context.Context, body SubscribePushJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewRetention Preview which old sessions would be deleted
 	//
 	// Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
@@ -9745,6 +9835,78 @@ func (c *Client) GetProfile(ctx context.Context, name string, params *GetProfile
 // Corresponds with GET /api/projects (the `ListProjects` operationId).
 func (c *Client) ListProjects(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListProjectsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnsubscribePush End the caller's subscription to Web Push
+//
+// Requires the scope read.
+//
+// Corresponds with DELETE /api/push (the `UnsubscribePush` operationId).
+func (c *Client) UnsubscribePush(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnsubscribePushRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPush Get the caller's subscription to Web Push
+//
+// Requires the scope read.
+//
+// Corresponds with GET /api/push (the `GetPush` operationId).
+func (c *Client) GetPush(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPushRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SubscribePushWithBody Subscribe to Web Push
+//
+// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/push (the `SubscribePush` operationId).
+func (c *Client) SubscribePushWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubscribePushRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SubscribePush Subscribe to Web Push
+//
+// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/push (the `SubscribePush` operationId).
+func (c *Client) SubscribePush(ctx context.Context, body SubscribePushJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubscribePushRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11734,6 +11896,100 @@ func NewListProjectsRequest(server string) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewUnsubscribePushRequest constructs an http.Request for the UnsubscribePush method
+func NewUnsubscribePushRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/push")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetPushRequest constructs an http.Request for the GetPush method
+func NewGetPushRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/push")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSubscribePushRequest calls the generic SubscribePush builder with application/json body
+func NewSubscribePushRequest(server string, body SubscribePushJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSubscribePushRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSubscribePushRequestWithBody constructs an http.Request for the SubscribePush method, with any body, and a specified content type
+func NewSubscribePushRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/push")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -14177,6 +14433,42 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/projects (the `ListProjects` operationId).
 	ListProjectsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListProjectsResponse, error)
+
+	// UnsubscribePushWithResponse End the caller's subscription to Web Push
+	//
+	// Requires the scope read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/push (the `UnsubscribePush` operationId).
+	UnsubscribePushWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*UnsubscribePushResponse, error)
+
+	// GetPushWithResponse Get the caller's subscription to Web Push
+	//
+	// Requires the scope read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/push (the `GetPush` operationId).
+	GetPushWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPushResponse, error)
+
+	// SubscribePushWithBodyWithResponse Subscribe to Web Push
+	//
+	// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/push (the `SubscribePush` operationId).
+	SubscribePushWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubscribePushResponse, error)
+
+	// SubscribePushWithResponse Subscribe to Web Push
+	//
+	// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/push (the `SubscribePush` operationId).
+	SubscribePushWithResponse(ctx context.Context, body SubscribePushJSONRequestBody, reqEditors ...RequestEditorFn) (*SubscribePushResponse, error)
 
 	// PreviewRetentionWithResponse Preview which old sessions would be deleted
 	//
@@ -16901,6 +17193,318 @@ func (r ListProjectsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListProjectsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UnsubscribePushResponse429Headers the declared response headers of an HTTP 429 response for UnsubscribePush
+type UnsubscribePushResponse429Headers struct {
+	RetryAfter *int
+}
+
+type UnsubscribePushResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PushAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *UnsubscribePushResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UnsubscribePushResponse) GetJSON200() *PushAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UnsubscribePushResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UnsubscribePushResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UnsubscribePushResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r UnsubscribePushResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r UnsubscribePushResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UnsubscribePushResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UnsubscribePushResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnsubscribePushResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnsubscribePushResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnsubscribePushResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnsubscribePushResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetPushResponse429Headers the declared response headers of an HTTP 429 response for GetPush
+type GetPushResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetPushResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PushAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetPushResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPushResponse) GetJSON200() *PushAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetPushResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetPushResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetPushResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetPushResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetPushResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetPushResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetPushResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPushResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPushResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPushResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPushResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SubscribePushResponse429Headers the declared response headers of an HTTP 429 response for SubscribePush
+type SubscribePushResponse429Headers struct {
+	RetryAfter *int
+}
+
+type SubscribePushResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PushAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SubscribePushResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SubscribePushResponse) GetJSON200() *PushAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r SubscribePushResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r SubscribePushResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r SubscribePushResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r SubscribePushResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r SubscribePushResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r SubscribePushResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r SubscribePushResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r SubscribePushResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r SubscribePushResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r SubscribePushResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SubscribePushResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SubscribePushResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SubscribePushResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SubscribePushResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22296,6 +22900,66 @@ func (c *ClientWithResponses) ListProjectsWithResponse(ctx context.Context, reqE
 	return ParseListProjectsResponse(rsp)
 }
 
+// UnsubscribePushWithResponse End the caller's subscription to Web Push
+//
+// Requires the scope read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/push (the `UnsubscribePush` operationId).
+func (c *ClientWithResponses) UnsubscribePushWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*UnsubscribePushResponse, error) {
+	rsp, err := c.UnsubscribePush(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnsubscribePushResponse(rsp)
+}
+
+// GetPushWithResponse Get the caller's subscription to Web Push
+//
+// Requires the scope read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/push (the `GetPush` operationId).
+func (c *ClientWithResponses) GetPushWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetPushResponse, error) {
+	rsp, err := c.GetPush(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPushResponse(rsp)
+}
+
+// SubscribePushWithBodyWithResponse Subscribe to Web Push
+//
+// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/push (the `SubscribePush` operationId).
+func (c *ClientWithResponses) SubscribePushWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubscribePushResponse, error) {
+	rsp, err := c.SubscribePushWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubscribePushResponse(rsp)
+}
+
+// SubscribePushWithResponse Subscribe to Web Push
+//
+// Requires the scope read. From then on, the server sends encrypted notes to the push service: that a session needs somebody, or has finished. A note says nothing else. The subscription belongs to the calling credential, ends with it, and replaces its earlier subscription.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/push (the `SubscribePush` operationId).
+func (c *ClientWithResponses) SubscribePushWithResponse(ctx context.Context, body SubscribePushJSONRequestBody, reqEditors ...RequestEditorFn) (*SubscribePushResponse, error) {
+	rsp, err := c.SubscribePush(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubscribePushResponse(rsp)
+}
+
 // PreviewRetentionWithResponse Preview which old sessions would be deleted
 //
 // Requires the scope read. Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size.
@@ -25209,6 +25873,291 @@ func ParseListProjectsResponse(rsp *http.Response) (*ListProjectsResponse, error
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListProjectsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUnsubscribePushResponse parses an HTTP response from a UnsubscribePushWithResponse call
+func ParseUnsubscribePushResponse(rsp *http.Response) (*UnsubscribePushResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UnsubscribePushResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PushAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers UnsubscribePushResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPushResponse parses an HTTP response from a GetPushWithResponse call
+func ParseGetPushResponse(rsp *http.Response) (*GetPushResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPushResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PushAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetPushResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSubscribePushResponse parses an HTTP response from a SubscribePushWithResponse call
+func ParseSubscribePushResponse(rsp *http.Response) (*SubscribePushResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SubscribePushResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PushAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers SubscribePushResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

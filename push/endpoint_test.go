@@ -1,0 +1,94 @@
+package push
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestEndpointsThatReachTheLocalNetworkAreRejected(t *testing.T) {
+	for endpoint, want := range map[string]struct{ usual, loopback bool }{
+		"https://fcm.googleapis.com/fcm/send/abc:def":     {true, true},
+		"https://updates.push.services.mozilla.com/wpush": {true, true},
+		"https://push.example:443/x?y=z":                  {true, true},
+		"https://localhost/x":                             {true, true}, // rejected when a connection is made
+		"http://127.0.0.1:8080/x":                         {false, true},
+		"http://[::1]:8080/x":                             {false, true},
+		"http://localhost:8080/x":                         {false, true},
+		"http://push.example/x":                           {},
+		"http://10.0.0.1/x":                               {},
+		"http://169.254.169.254/latest":                   {},
+		"https://127.0.0.1/x":                             {},
+		"https://[fe80::1]/x":                             {},
+		"https://8.8.8.8/x":                               {},
+		"https://push.example:22/x":                       {},
+		"https://user:secret@push.example/x":              {},
+		"https://push.example/x#y":                        {},
+		"https:push.example":                              {},
+		"https:///x":                                      {},
+		"//push.example/x":                                {},
+		"ftp://push.example/x":                            {},
+		"file:///etc/passwd":                              {},
+		"":                                                {},
+		"https://push.example/\n":                         {},
+		"https://push.example/" + strings.Repeat("a", maxEndpoint): {},
+	} {
+		if err := checkEndpoint(endpoint, false); (err == nil) != want.usual {
+			t.Errorf("%.60q: %v", endpoint, err)
+		}
+		if err := checkEndpoint(endpoint, true); (err == nil) != want.loopback {
+			t.Errorf("%.60q with loopback: %v", endpoint, err)
+		}
+	}
+}
+
+func TestOnlyPublicAddressesArePublic(t *testing.T) {
+	for text, want := range map[string]bool{
+		"142.250.74.106": true, "2a00:1450:4001:82a::200a": true, "1.1.1.1": true, "2606:4700::1111": true,
+		"127.0.0.1": false, "::1": false, "0.0.0.0": false, "::": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false,
+		"169.254.169.254": false, "100.100.100.100": false, "fd00::1": false, "fe80::1": false, "fe80::1%eth0": false, "ff02::1": false,
+		"224.0.0.1": false, "255.255.255.255": false, "192.0.0.1": false, "198.18.0.1": false, "203.0.113.1": false, "240.0.0.1": false,
+		"64:ff9b::a00:1": false, "2002:a00:1::": false, "2001:0:1::": false, "2001:db8::1": false, "::a00:1": false, "fec0::1": false,
+	} {
+		if got := isPublic(netip.MustParseAddr(text).Unmap()); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	if isPublic(netip.MustParseAddr("::ffff:10.0.0.1").Unmap()) {
+		t.Error("::ffff:10.0.0.1 is public")
+	}
+}
+
+// A name may resolve to any address, so the address counts.
+func TestClientConnectsToPublicAddressesOnly(t *testing.T) {
+	hits := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits++
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer srv.Close()
+	t.Setenv("HTTP_PROXY", srv.URL)
+	for _, url := range []string{srv.URL, strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), "http://[::ffff:127.0.0.1]" + srv.URL[strings.LastIndex(srv.URL, ":"):]} {
+		res, err := newClient(false).Get(url)
+		if err == nil {
+			res.Body.Close()
+		}
+		if !errors.Is(err, errPrivate) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if hits != 0 {
+		t.Fatalf("%d requests arrived", hits)
+	}
+	res, err := newClient(true).Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusTemporaryRedirect || hits != 1 {
+		t.Errorf("got %d after %d requests; a redirect was followed", res.StatusCode, hits)
+	}
+}

@@ -1,0 +1,19 @@
+// @vitest-environment node
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+
+// A script may be loaded only from a server that has proved its identity, and
+// parts.tsx requests the proof.
+it("imports scripts only through part or script", () => {
+  const src = join(import.meta.dirname, "../src");
+  const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((f) => /\.tsx?$/.test(f));
+  const found = files.flatMap((f) =>
+    readFileSync(join(src, f), "utf8")
+      .split("\n")
+      .filter((line) => /\bimport\(/.test(line) && !/\b(part|script)\(\(\) => import\(/.test(line))
+      .map((line) => `${f}: ${line.trim()}`),
+  );
+  expect(found).toEqual([]);
+});
