@@ -30,6 +30,8 @@ const (
 	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
 	PromptGone              Code = "PROMPT_GONE"
+	ChangesOutdated         Code = "CHANGES_OUTDATED"
+	GitFailed               Code = "GIT_FAILED"
 	SessionDead             Code = "SESSION_DEAD"
 	PayloadTooLarge         Code = "PAYLOAD_TOO_LARGE"
 	ProtocolError           Code = "PROTOCOL_ERROR"

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 )
 
 // Limits of attachments, in bytes and pixels. A value equal to a limit is
@@ -134,6 +135,9 @@ func (c Checker) load(folders *folders, ref Ref, left int64) (a runnel.Attachmen
 	}
 	ext := strings.ToLower(filepath.Ext(rel))
 	media := mediaType(ext)
+	if media == "" && c.Uploads != nil && c.Uploads.IDOf(ref) != "" {
+		media = plainText
+	}
 	if media == "" {
 		return a, 0, refuse(badExtension, "the extension is not one of "+strings.Join(extensions(), " "))
 	}
@@ -238,7 +242,7 @@ func (c Checker) folders() *folders {
 
 func (f *folder) open() (*os.Root, error) {
 	if f.root == nil && f.err == nil {
-		f.root, f.err = openRoot(os.OpenRoot, f.path)
+		f.root, f.err = nofollow.Root(f.path)
 	}
 	return f.root, f.err
 }

@@ -12,7 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// extensions returns the file name extensions that may be attached.
+const plainText = "text/plain"
+
+// extensions returns the file name extensions that may be attached. An upload
+// may have any other extension, too, if it is text.
 func extensions() []string {
 	return []string{".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".txt", ".md", ".csv"}
 }
@@ -32,7 +35,7 @@ func mediaType(ext string) string {
 	case ".pdf":
 		return "application/pdf"
 	case ".txt":
-		return "text/plain"
+		return plainText
 	case ".md":
 		return "text/markdown"
 	case ".csv":
@@ -67,6 +70,17 @@ func matches(media string, data []byte) *refusal {
 		return refuse(mismatch, "its content is not UTF-8 text")
 	}
 	return nil
+}
+
+// ImageType returns the media type of an image that may be attached, judged by
+// its content. It decodes only the header of the image.
+func ImageType(data []byte) (media string, ok bool) {
+	for _, media := range []string{"image/png", "image/jpeg", "image/gif", "image/webp"} {
+		if matches(media, data) == nil {
+			return media, true
+		}
+	}
+	return "", false
 }
 
 func matchImage(name string, config func(io.Reader) (image.Config, error), data []byte) *refusal {

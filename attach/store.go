@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -73,7 +75,7 @@ func OpenStore(dir string) (*Store, error) {
 			return nil, err
 		}
 	}
-	root, err := openRoot(os.OpenRoot, dir)
+	root, err := nofollow.Root(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +155,12 @@ func (s *Store) release(size int64) {
 func (s *Store) Close() error { return s.root.Close() }
 
 // Save stores the content of r. name only labels the upload, but its extension
-// determines the type that the content must have. A rejected upload leaves no
-// file. The error is a *[runnel.Error].
+// determines the type that the content must have. A file with another extension,
+// such as code or a log, must be text. A rejected upload leaves no file. The
+// error is a *[runnel.Error].
 func (s *Store) Save(r io.Reader, name string) (Upload, error) {
 	name = fileName(name)
-	up := Upload{ID: uuid.NewString(), Name: name, MediaType: mediaType(strings.ToLower(filepath.Ext(name)))}
-	if up.MediaType == "" {
-		return Upload{}, rejected(name, refuse(badExtension, "the extension is not one of "+strings.Join(extensions(), " ")))
-	}
+	up := Upload{ID: uuid.NewString(), Name: name, MediaType: cmp.Or(mediaType(strings.ToLower(filepath.Ext(name))), plainText)}
 	up.Path = filepath.Join(s.dir, up.ID, name)
 	if err := s.write(&up, r); err != nil {
 		return Upload{}, err
@@ -212,7 +212,11 @@ func (s *Store) write(up *Upload, r io.Reader) (err error) {
 	if err != nil {
 		return notStored(err)
 	}
-	if why := matches(up.MediaType, data); why != nil {
+	why := matches(up.MediaType, data)
+	if why != nil && why.category == mismatch && len(data) > 0 && mediaType(strings.ToLower(filepath.Ext(up.Name))) == "" {
+		why = refuse(badExtension, why.text+", and the extension is not one of "+strings.Join(extensions(), " "))
+	}
+	if why != nil {
 		return rejected(up.Name, why)
 	}
 	if err := s.root.Rename(part, up.ID); err != nil {
@@ -336,7 +340,7 @@ func (s *Store) locate(id string) (*os.Root, string, *refusal) {
 }
 
 // files returns the files of an upload. It fails at once if a pipe has replaced
-// the upload's folder: see openRoot.
+// the upload's folder: see [nofollow.Root].
 func (s *Store) files(id string) ([]fs.DirEntry, error) {
 	f, err := s.root.Open(id + string(filepath.Separator) + ".")
 	if err != nil {
@@ -358,10 +362,14 @@ func rejected(name string, why *refusal) error {
 	}
 }
 
+// maxExt is the length, in bytes, beyond which the end of a name is not an
+// extension.
+const maxExt = 20
+
 // fileName converts a name from a client to one that every file system accepts.
 // It keeps the extension.
 func fileName(label string) string {
-	base := label[strings.LastIndexAny(label, `/\`)+1:]
+	base := strings.TrimRight(label[strings.LastIndexAny(label, `/\`)+1:], " .")
 	base = base[max(0, len(base)-maxPath):]
 	base = strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -_.()+,@", r) {
@@ -370,8 +378,8 @@ func fileName(label string) string {
 		return '_'
 	}, strings.ToValidUTF8(base, "_"))
 	ext := filepath.Ext(base)
-	if mediaType(strings.ToLower(ext)) == "" {
-		return printable("file"+ext, maxName) // Save rejects this extension
+	if len(ext) > maxExt {
+		ext = ""
 	}
 	stem, _ := text.Cut(strings.TrimSuffix(base, ext), maxName/2)
 	stem = strings.Trim(stem, " .")

@@ -92,9 +92,10 @@ func TestUploadIsRefused(t *testing.T) {
 		code       runnel.Code
 		says       string
 	}{
-		{"a.exe", "x", runnel.AttachmentFailure, "file.exe: the extension is not one of"},
-		{"noext", "x", runnel.AttachmentFailure, "the extension"},
-		{"", "x", runnel.AttachmentFailure, "the extension"},
+		{"a.exe", "MZ\x00\x01", runnel.AttachmentFailure, "a.exe: its content is not UTF-8 text, and the extension is not one of .png"},
+		{"noext", "\xff\xfe", runnel.AttachmentFailure, "noext: its content is not UTF-8 text"},
+		{"", "%PDF-1.7", runnel.AttachmentFailure, "file: its content is not UTF-8 text"},
+		{"main.go", "", runnel.AttachmentFailure, "main.go: it is empty"},
 		{"a.png", "<html>", runnel.AttachmentFailure, "a.png: its content is not PNG"},
 		{"a.txt", "", runnel.AttachmentFailure, "a.txt: it is empty"},
 		{"a.txt", strings.Repeat("x", attach.MaxFile+1), runnel.PayloadTooLarge, "10 MiB"},
@@ -119,6 +120,32 @@ func TestUploadIsRefused(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
 		t.Errorf("%d uploads are kept, want 1 (%v)", len(left), err)
+	}
+}
+
+// Code, logs and notes have many extensions, or none. A model reads all of them
+// as text.
+func TestUploadOfAnyTextIsATextDocument(t *testing.T) {
+	s, _ := store(t)
+	c := attach.Checker{Uploads: s}
+	for label, want := range map[string]string{
+		"main.go": "main.go", "Makefile": "Makefile", ".gitignore": "file.gitignore", "server.log": "server.log", "drawing.svg": "drawing.svg", "": "file", "a.txt.": "a.txt", "..": "file",
+		"x." + strings.Repeat("y", 300): "x." + strings.Repeat("y", 98), "../../etc/crontab": "crontab", "a:b.ts": "a_b.ts", "a.tar.gz": "a.tar.gz",
+	} {
+		up, err := s.Save(strings.NewReader("text <script>\x1b[1m"), label)
+		if err != nil {
+			t.Errorf("%.40q: %v", label, err)
+			continue
+		}
+		if up.Name != want || up.MediaType != "text/plain" {
+			t.Errorf("%.40q is kept as %q with type %s, want %q", label, up.Name, up.MediaType, want)
+		}
+		for _, ref := range []attach.Ref{{Upload: up.ID}, {Path: up.Path}} {
+			got := c.Check([]attach.Ref{ref})
+			if len(got.Attachments) != 1 || got.Attachments[0].Name != want || got.Attachments[0].MediaType != "text/plain" || got.Attachments[0].Text != "text <script>\x1b[1m" {
+				t.Errorf("%.40q: %+v", label, got)
+			}
+		}
 	}
 }
 

@@ -3,7 +3,6 @@
 package attach
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -228,71 +227,6 @@ func TestSwappingLinksNeverRevealsAFileOutside(t *testing.T) {
 		t.Errorf("%d read and %d refused: the race was not run", fine, refused)
 	}
 	t.Logf("%d read, %d refused", fine, refused)
-}
-
-// If another file or folder replaces the checked one, the replacement is not
-// opened, even if it lies within the root. A pipe as the replacement does not
-// block the reader.
-func TestSwappedFileOrFolderIsNotOpened(t *testing.T) {
-	base := t.TempDir()
-	in := func(name string) string { return filepath.Join(base, name) }
-	root, err := os.OpenRoot(base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if err := os.Mkdir(in("other"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	write(t, in("other/f.txt"), "SECRET")
-	for name, put := range map[string]func(path string) error{
-		"nothing":       func(string) error { return nil },
-		"link":          func(path string) error { return os.Symlink("other/f.txt", path) },
-		"link to dir":   func(path string) error { return os.Symlink("other", path) },
-		"other file":    func(path string) error { return os.WriteFile(path, []byte("SECRET"), 0o600) },
-		"other folder":  func(path string) error { return os.Mkdir(path, 0o700) },
-		"pipe":          func(path string) error { return syscall.Mkfifo(path, 0o600) },
-		"outside link":  func(path string) error { return os.Symlink("/", path) },
-		"hidden behind": func(path string) error { return os.Symlink("../"+filepath.Base(base)+"/other", path) },
-	} {
-		for _, folder := range []bool{false, true} {
-			path := in("it")
-			if folder {
-				err = os.Mkdir(path, 0o700)
-			} else {
-				err = os.WriteFile(path, []byte("fine"), 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			seen, err := root.Lstat("it")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(path, in("away")); err != nil { // the renamed directory keeps its identity
-				t.Fatal(err)
-			}
-			if err := put(path); err != nil {
-				t.Fatal(err)
-			}
-			if folder {
-				sub, why := enterSeen(root, "it", seen)
-				if why == nil {
-					sub.Close()
-					t.Errorf("%s in place of a folder is entered", name)
-				}
-			} else {
-				f, why := openSeen(root, "it", seen)
-				if why == nil {
-					f.Close()
-					t.Errorf("%s in place of a file is opened", name)
-				}
-			}
-			if err := errors.Join(os.RemoveAll(path), os.RemoveAll(in("away"))); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 }
 
 func TestPipeInPlaceOfAnUploadDoesNotBlock(t *testing.T) {

@@ -134,10 +134,20 @@ type Change struct {
 	OldText *string    `json:"oldText,omitzero"`
 	NewText *string    `json:"newText,omitzero"`
 	Hunks   []Hunk     `json:"hunks"`
+	Edits   []Edit     `json:"edits,omitzero"` // what Hunks show, if the agent did not report their line numbers
+}
+
+// An Edit replaces Old, a part of a file, by New. Neither need begin or end at
+// a line boundary.
+type Edit struct {
+	Old string `json:"old"`
+	New string `json:"new"`
+	All bool   `json:"all,omitzero"` // replaces every occurrence; otherwise Old occurs once
 }
 
 // A Hunk is a run of changed lines. Each of Lines begins with ' ', '-' or '+'.
-// OldStart and NewStart count from 1.
+// OldStart and NewStart count from 1; both are 0 if the agent did not report
+// them.
 type Hunk struct {
 	OldStart int      `json:"oldStart"`
 	OldLines int      `json:"oldLines"`

@@ -41,6 +41,9 @@ func changeWeight(c Change) (n int) {
 			n += len(l)
 		}
 	}
+	for _, e := range c.Edits {
+		n += len(e.Old) + len(e.New)
+	}
 	for _, t := range []*string{c.OldText, c.NewText} {
 		if t != nil {
 			n += len(*t)

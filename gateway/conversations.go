@@ -34,9 +34,15 @@ func openConversations(cfg Config) *conversations.Index {
 	}
 	c := conversations.Config{Providers: cfg.Providers, File: file, Logger: cfg.Logger}
 	if cfg.Filter != nil {
-		c.Redact = func(s string) string { return cfg.Filter(runnel.Options{}).Text(s) }
+		c.Redact = redactor(cfg)
 	}
 	return conversations.New(c)
+}
+
+// redactor returns a function that removes the secrets that cfg.Filter, which
+// must not be nil, removes from events.
+func redactor(cfg Config) func(string) string {
+	return func(s string) string { return cfg.Filter(runnel.Options{}).Text(s) }
 }
 
 // A Conversation is one that an agent of this machine has stored.

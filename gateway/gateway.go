@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/audit"
+	"github.com/runnel-dev/runnel/changes"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/gateway/detect"
 	"github.com/runnel-dev/runnel/gateway/once"
@@ -135,12 +138,14 @@ type Gateway struct {
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
+	files    *files.Service
 	stored   *conversations.Index // nil if Config.Conversations is not set
 
 	checkpoints *checkpoints
 	roster      *roster
 	expired     deletionHook
 	indexer     *indexer // nil if Config.Search is not set
+	git         *changes.Git
 	writers     *writers
 	follows     *follows
 
@@ -168,7 +173,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, roster: roster, uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -197,7 +202,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
-	g.stored = openConversations(cfg)
+	g.stored, g.files = openConversations(cfg), newFiles(cfg)
 	g.work.Go(func() { g.records.run(g.ctx) })
 	g.work.Go(g.checkpoints.run)
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {

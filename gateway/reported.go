@@ -21,12 +21,17 @@ const maxFiles = 100
 type reported struct {
 	config []event.ConfigOption // from the newest report that has any
 	files  []event.AgentFile
+
+	commands []event.AgentCommand // from the newest report that has any
 }
 
 // take adds a report, and reports whether r has changed.
 func (r *reported) take(b event.SessionUpdated) (changed bool) {
 	if b.Config != nil && !reflect.DeepEqual(b.Config, r.config) {
 		r.config, changed = b.Config, true
+	}
+	if b.Commands != nil && !slices.Equal(b.Commands, r.commands) {
+		r.commands, changed = b.Commands, true
 	}
 	for _, f := range b.Files {
 		if !slices.Contains(r.files, f) && len(r.files) < maxFiles {
@@ -39,16 +44,18 @@ func (r *reported) take(b event.SessionUpdated) (changed bool) {
 // with returns a copy of r to which newer was added.
 func (r reported) with(newer reported) reported {
 	r.files = slices.Clone(r.files)
-	r.take(event.SessionUpdated{Config: newer.config, Files: newer.files})
+	r.take(event.SessionUpdated{Config: newer.config, Files: newer.files, Commands: newer.commands})
 	return r
 }
 
 // record returns r in the form that the catalogue stores.
 func (r reported) record() (rec store.Report, err error) {
-	if rec.Config, err = json.Marshal(r.config); err == nil {
-		rec.Files, err = json.Marshal(r.files)
+	for to, v := range map[*json.RawMessage]any{&rec.Config: r.config, &rec.Files: r.files, &rec.Commands: r.commands} {
+		if *to, err = json.Marshal(v); err != nil {
+			return rec, err
+		}
 	}
-	return rec, err
+	return rec, nil
 }
 
 // reports reads and writes what the agents of sessions have reported.
@@ -69,7 +76,7 @@ func (rs reports) read(ctx context.Context, id string) (r reported, kept bool, e
 	if err != nil {
 		return r, false, storeError(err)
 	}
-	if err := errors.Join(json.Unmarshal(orNull(rec.Config), &r.config), json.Unmarshal(orNull(rec.Files), &r.files)); err != nil {
+	if err := errors.Join(json.Unmarshal(orNull(rec.Config), &r.config), json.Unmarshal(orNull(rec.Files), &r.files), json.Unmarshal(orNull(rec.Commands), &r.commands)); err != nil {
 		return r, true, runnel.Fail(runnel.Internal, "the stored report of the agent cannot be read", err)
 	}
 	return r, true, nil

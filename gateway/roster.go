@@ -131,7 +131,7 @@ func rowOf(e *entry) Status { return e.status().row() }
 // row returns the part of a status that lists show. They omit the rest because
 // it is long.
 func (st Status) row() Status {
-	st.Config, st.Files, st.Resolved, st.Queue = nil, nil, nil, nil
+	st.Config, st.Files, st.Commands, st.Resolved, st.Queue = nil, nil, nil, nil, nil
 	return st
 }
 

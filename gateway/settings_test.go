@@ -113,14 +113,21 @@ func TestStatusReadsNoLog(t *testing.T) {
 	g := d.open(t, over)
 	id := d.create(t, g)
 	fresh := d.create(t, g) // its agent reports nothing
-	d.ends(t, send(t, g, id, `{"steps":[{"settings":[{"id":"depth","name":"Depth","type":"select","value":"deep"}]},{"text":"x"}]}`))
+	d.ends(t, send(t, g, id, `{"steps":[{"session":{"config":[{"id":"depth","name":"Depth","type":"select","value":"deep"}],"commands":[{"name":"old"}]}},`+
+		`{"session":{"commands":[{"name":"compact","description":"Clears the history","hint":"focus"}]}},{"text":"x"}]}`))
+	if st, err := g.Status(t.Context(), id); err != nil || len(st.Config) != 1 || st.Config[0].ID != "depth" {
+		t.Fatalf("%+v, %v", st.Config, err)
+	}
 	d.ends(t, send(t, g, id, "text"))
 	if _, err := g.Set(t.Context(), id, runnel.Options{PermissionMode: runnel.ModeAcceptEdits}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := g.Status(t.Context(), id)
-	if err != nil || len(before.Config) == 0 {
-		t.Fatalf("%+v, %v", before.Config, err)
+	if err != nil || len(before.Config) == 0 || !slices.Equal(before.Commands, []event.AgentCommand{{Name: "compact", Description: "Clears the history", Hint: "focus"}}) {
+		t.Fatalf("%+v, %+v, %v", before.Config, before.Commands, err)
+	}
+	if list, err := g.List(t.Context(), Filter{}); err != nil || list[0].Commands != nil || list[1].Commands != nil {
+		t.Errorf("a list has the commands: %+v, %v", list, err)
 	}
 	closeIt(t, g)
 
@@ -138,7 +145,7 @@ func TestStatusReadsNoLog(t *testing.T) {
 		}
 		for range 3 {
 			st, err := g.Status(t.Context(), id)
-			if err != nil || !reflect.DeepEqual(st.Config, before.Config) || !reflect.DeepEqual(st.Files, before.Files) {
+			if err != nil || !reflect.DeepEqual(st.Config, before.Config) || !reflect.DeepEqual(st.Files, before.Files) || !slices.Equal(st.Commands, before.Commands) {
 				t.Errorf("open %v: %+v, %v; want %+v", open, st, err, before)
 			}
 			if _, err := g.Status(t.Context(), fresh); err != nil {

@@ -40,6 +40,8 @@ type Status struct {
 
 	Resolved profile.Resolved `json:"resolved,omitempty" doc:"The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists."`
 
+	Commands []event.AgentCommand `json:"commands,omitzero" doc:"Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session."`
+
 	Files []event.AgentFile `json:"files,omitempty" doc:"Files that the agent reported, such as its plan. Absent in lists."`
 
 	Capture *Capture `json:"capture,omitempty" doc:"The session's debug capture. Absent in lists, and if the session never had one."`
@@ -82,7 +84,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 		return st, err
 	}
 	r, _, err := g.records.reports.read(ctx, id)
-	st.Config, st.Files = r.config, r.files
+	st.Config, st.Files, st.Commands = r.config, r.files, r.commands
 	st.Capture = g.opener.captures.status(id, keptOf(rec.Options).keptCapture)
 	if res, err := g.opener.resolveRecord(rec); err == nil { // on an error Resolved stays empty; the next prompt returns the error
 		st.Resolved = shownResolved(res.by, st, runnel.Settings{})
@@ -190,7 +192,7 @@ func (e *entry) status() Status {
 	if st.Config == nil {
 		st.Config = e.reported.config
 	}
-	st.Files, st.Writer = slices.Clone(e.reported.files), e.writer
+	st.Files, st.Commands, st.Writer = slices.Clone(e.reported.files), e.reported.commands, e.writer
 	st.Resolved = shownResolved(e.resolved, st, live.TurnSettings)
 	return st
 }

@@ -5,9 +5,12 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/filediff"
 	"github.com/runnel-dev/runnel/profile"
 	"github.com/runnel-dev/runnel/push"
 	"github.com/runnel-dev/runnel/rules"
@@ -48,8 +51,13 @@ func enums() map[reflect.Type][]any {
 	enum(out, rules.OutcomeAllow, rules.OutcomeDeny, rules.OutcomeAsk)
 	enum(out, rules.MatchYes, rules.MatchNo, rules.MatchUnclear)
 	enum(out, rules.GateForbidden, rules.GateDelegation, rules.GateDenyRules, rules.GateAutoApprove, rules.GateAllowRules, rules.GatePerson)
+	enum(out, changes.StateReady, changes.StateNone, changes.StateRefused, changes.StateNoGit, changes.StateTooLarge)
+	enum(out, filediff.NewlineAdded, filediff.NewlineRemoved)
+	enum(out, filediff.PlaceAgent, filediff.PlaceFound, filediff.PlaceWhole, filediff.PlaceSeveral, filediff.PlaceMissing, filediff.PlaceUnknown)
 	enum(out, gateway.CaptureSize, gateway.CaptureDisk, gateway.CaptureFailed)
 	enum(out, push.Kinds()...)
+	enum(out, files.KindFile, files.KindFolder, files.KindLink, files.KindOther)
+	enum(out, files.ContentText, files.ContentImage, files.ContentBinary)
 	enum(out, reply.Codes()...)
 	return out
 }

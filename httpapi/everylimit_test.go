@@ -113,6 +113,11 @@ func limitCases() map[string]limitCase {
 			s.get("/api/session/" + id + "/export?format=jsonl") // whose body nobody reads
 			return limitErrorOf(s.do("GET", "/api/session/"+id+"/export?format=jsonl", ""))
 		}},
+		"max-file-requests-per-credential": {edit: limited(func(l *Limits) { l.FileRequests = 1 }), want: many, reach: func(s *site) limitError {
+			id := s.create()
+			s.do("GET", "/api/session/"+id+"/file?path=a.txt", "")
+			return limitErrorOf(s.do("GET", "/api/session/"+id+"/image?path=a.png", ""))
+		}},
 		"max-streams":                      {edit: limited(func(l *Limits) { l.Streams = 1 }), reach: follow, want: few},
 		"max-streams-per-credential":       {edit: limited(func(l *Limits) { l.StreamsPerCredential = 1 }), reach: follow, want: many},
 		"max-subscriptions":                {edit: limited(func(l *Limits) { l.Subscriptions = 1 }), reach: subscribe, want: limitError{code: "OVERLOADED"}},

@@ -11,9 +11,10 @@ import (
 // Limits limits the resources that clients may use, so that a faulty client
 // cannot take them from the others. A zero field has its default.
 type Limits struct {
-	Sessions    int   // new sessions of one credential in a minute. Default: 600
-	UploadBytes int64 // bytes that one credential uploads in a day. Default: 1 GiB
-	Exports     int   // exports of one credential at a time. Default: 2
+	Sessions     int   // new sessions of one credential in a minute. Default: 600
+	UploadBytes  int64 // bytes that one credential uploads in a day. Default: 1 GiB
+	Exports      int   // exports of one credential at a time. Default: 2
+	FileRequests int   // requests of one credential for files and directories in a minute. Default: 1,200
 
 	Streams                    int // open streams of all credentials. Default: 20,000
 	StreamsPerCredential       int // open streams of one credential. Default: 256
@@ -32,6 +33,7 @@ func (l *Limits) complete() {
 	l.Sessions = cmp.Or(l.Sessions, 600)
 	l.UploadBytes = cmp.Or(l.UploadBytes, 1<<30)
 	l.Exports = cmp.Or(l.Exports, 2)
+	l.FileRequests = cmp.Or(l.FileRequests, 1200)
 	l.Streams = cmp.Or(l.Streams, 20_000)
 	l.StreamsPerCredential = cmp.Or(l.StreamsPerCredential, 256)
 	l.Subscriptions = cmp.Or(l.Subscriptions, 20_000)

@@ -65,7 +65,7 @@ func Document() ([]byte, error) {
 // called.
 func documented() []route {
 	sessions, streams := new(sessions), new(stream.Streams)
-	return apiRoutes(sessions, new(profiles), new(rulebook), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
+	return apiRoutes(sessions, new(profiles), new(rulebook), new(fileRoutes), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
 }
 
 // describe makes the OpenAPI document from a list of routes. It fails if types
@@ -110,9 +110,11 @@ func describe(list []route) ([]byte, error) {
 func tags() []*huma.Tag {
 	return []*huma.Tag{
 		{Name: tagSessions, Description: "Start sessions, send prompts and answer approvals."},
+		{Name: tagChanges, Description: "Review what agents changed, commit it or revert it."},
 		{Name: tagStreams, Description: "Follow and read the events of a session."},
 		{Name: tagProfiles, Description: "Read the profiles, which are named sets of options for sessions."},
 		{Name: tagRules, Description: "Manage the stored rules that answer approvals."},
+		{Name: tagFiles, Description: "Find and read the files of a project, and choose its directory."},
 		{Name: tagHarness, Description: "A second API to the same sessions, in which the response to a prompt is the stream of its turn."},
 		{Name: tagAccount, Description: "Log in and manage credentials."},
 		{Name: tagServer, Description: "Get metrics and descriptions of the server."},
@@ -122,9 +124,11 @@ func tags() []*huma.Tag {
 // The names of the tags.
 const (
 	tagSessions = "sessions"
+	tagChanges  = "changes"
 	tagStreams  = "streams"
 	tagProfiles = "profiles"
 	tagRules    = "rules"
+	tagFiles    = "files"
 	tagHarness  = "harness"
 	tagAccount  = "credentials"
 	tagServer   = "server"

@@ -20,8 +20,13 @@ type (
 	}
 )
 
-// queueRoutes are the routes about queued prompts and unread events.
-func (s *sessions) queueRoutes() []route {
+// queues handles the requests about queued prompts and unread events.
+type queues struct {
+	gw       *gateway.Gateway
+	commands command.Commands
+}
+
+func (s queues) routes() []route {
 	return []route{
 		handle(route{path: "/api/session/{id}/queue", scope: auth.Read, name: "listQueue",
 			summary: "List the queued prompts of a session", about: "The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send."}, s.queue),
@@ -40,27 +45,27 @@ func (s *sessions) queueRoutes() []route {
 	}
 }
 
-func (s *sessions) queue(r *http.Request) (gateway.Queue, error) {
+func (s queues) queue(r *http.Request) (gateway.Queue, error) {
 	return s.commands.Queue(r.Context(), r.PathValue("id"))
 }
 
-func (s *sessions) holdQueue(r *http.Request, in command.HoldRequest) (gateway.Queue, error) {
+func (s queues) holdQueue(r *http.Request, in command.HoldRequest) (gateway.Queue, error) {
 	return s.commands.HoldQueue(r.Context(), r.PathValue("id"), in)
 }
 
-func (s *sessions) queuedPrompt(r *http.Request) (gateway.QueuedPrompt, error) {
+func (s queues) queuedPrompt(r *http.Request) (gateway.QueuedPrompt, error) {
 	return gateway.QueuesOf(s.gw).Prompt(r.Context(), r.PathValue("id"), r.PathValue("turnId"))
 }
 
-func (s *sessions) editPrompt(r *http.Request, in command.EditPromptRequest) (gateway.Queue, error) {
+func (s queues) editPrompt(r *http.Request, in command.EditPromptRequest) (gateway.Queue, error) {
 	return s.commands.EditPrompt(r.Context(), r.PathValue("id"), r.PathValue("turnId"), in)
 }
 
-func (s *sessions) removePrompt(r *http.Request) (gateway.Queue, error) {
+func (s queues) removePrompt(r *http.Request) (gateway.Queue, error) {
 	return s.commands.RemovePrompt(r.Context(), r.PathValue("id"), r.PathValue("turnId"))
 }
 
-func (s *sessions) seen(r *http.Request, in seenRequest) (seenAnswer, error) {
+func (s queues) seen(r *http.Request, in seenRequest) (seenAnswer, error) {
 	if in.Seq == nil || *in.Seq < 0 {
 		return seenAnswer{}, reply.Invalid("seq: is missing or negative; give the position of the last event that was seen")
 	}

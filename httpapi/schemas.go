@@ -190,6 +190,8 @@ func schemaName(t reflect.Type, hint string) string {
 	switch pkg := t.PkgPath(); {
 	case strings.HasSuffix(pkg, "/gateway") && name == "Status":
 		return "SessionStatus"
+	case strings.HasSuffix(pkg, "/changes") && (name == "Status" || name == "State"):
+		return "Folder" + name
 	case strings.HasSuffix(pkg, "/upsert") && slices.Contains([]string{"Approval", "Notice", "Usage", "Kind", "Status"}, name):
 		return "Upsert" + name // types of package event have the names without prefix
 	case strings.HasSuffix(pkg, "/event") && name == "Attachment":

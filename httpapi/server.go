@@ -97,7 +97,7 @@ func New(cfg Config) (*Server, error) {
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	gateway.RetentionOf(cfg.Gateway).OnDelete(s.streams.Deleted)
-	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse}
+	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version, push: cfg.Push}
 	about := &about{metrics: s.metrics}
@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, s.streams, harness, account, about)
+	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse}, s.streams, harness, account, about)
 	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
 	about.list = s.router.list
 	about.document = sync.OnceValues(func() ([]byte, error) { return describe(api) })
@@ -113,9 +113,9 @@ func New(cfg Config) (*Server, error) {
 }
 
 // apiRoutes returns the routes that the OpenAPI document describes.
-func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, streams *stream.Streams, harness *harness, account *account, about *about) []route {
+func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, files *fileRoutes, streams *stream.Streams, harness *harness, account *account, about *about) []route {
 	return slices.Concat(
-		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), sessions.queueRoutes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagStreams, streamRoutes(streams)),
+		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), queues{sessions.gw, sessions.commands}.routes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagChanges, sessions.changeRoutes()), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagFiles, files.routes()), tagged(tagStreams, streamRoutes(streams)),
 		tagged(tagHarness, harness.routes()), tagged(tagAccount, slices.Concat(account.routes(), account.pushRoutes())), tagged(tagServer, about.routes()))
 }
 

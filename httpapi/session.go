@@ -73,6 +73,7 @@ type sessions struct {
 	made     budget                                               // new sessions, by credential
 	sent     budget                                               // uploaded bytes, by credential
 	imports  imports
+	redact   func(string) string // removes secrets from texts of files
 }
 
 func (s *sessions) routes() []route {
@@ -113,7 +114,7 @@ func (s *sessions) routes() []route {
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
-			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.", required: true}},
+			params: []param{{name: "name", doc: "Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes.", required: true}},
 			status: http.StatusCreated, out: attach.Upload{}, upload: true, fails: []runnel.Code{runnel.AttachmentFailure}, serve: s.upload},
 		handle(route{path: "/api/agents", scope: auth.Read, bound: true, name: "listAgents", summary: "List the kinds of agents", about: "Returns whether each agent is installed and logged in on the server's machine, and which models it offers.",
 			params: []param{{name: "refresh", flag: true, doc: "Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results."}}}, s.agents),

@@ -369,6 +369,43 @@ func TestWatchSessions(t *testing.T) {
 	}
 }
 
+// Lists of commands are long, so a connection receives them only when they have
+// changed.
+func TestStatusHasChangedCommandsOnly(t *testing.T) {
+	timed(t, minute)
+	s := serve(t)
+	id := s.create()
+	p := s.dial()
+	p.send(`{"type":"sessions:subscribe"}`)
+	next := func(title string) (commands string) { // until a turn with this title has ended
+		for {
+			var st gateway.Status
+			f := p.await("session:status")
+			if err := json.Unmarshal(f.Payload, &st); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range st.Commands {
+				commands += c.Name + " "
+			}
+			if st.LastLine == title && st.Activity == event.ActivityIdle && st.TurnID == "" {
+				return commands
+			}
+		}
+	}
+	turn := func(name, says string) string {
+		s.prompt(id, `{"steps":[{"session":{"commands":[{"name":"`+name+`"}]}},{"text":"`+says+`"}]}`)
+		return next(says)
+	}
+	for i, step := range []struct{ name, want string }{{"compact", "compact "}, {"compact", ""}, {"review", "review "}} {
+		if got := turn(step.name, fmt.Sprint("answer", i)); got != step.want {
+			t.Errorf("turn %d: commands %q, want %q", i, got, step.want)
+		}
+	}
+	if st := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200); len(st.Commands) != 1 || st.Commands[0].Name != "review" {
+		t.Errorf("got %+v", st.Commands)
+	}
+}
+
 // When the server shuts down, every WebSocket closes with the code for that,
 // and every turn ends in the log.
 func TestShutdownEndsStreams(t *testing.T) {

@@ -106,6 +106,8 @@ type Session struct {
 type Report struct {
 	Config json.RawMessage // the options that the agent offers, as last reported
 	Files  json.RawMessage // the agent's own files, as it reported them
+
+	Commands json.RawMessage // the commands that the agent offers, as last reported; nil if an older version stored the report
 }
 
 // A SessionFilter selects sessions. The zero value selects all sessions that

@@ -22,6 +22,7 @@ type limits struct {
 	MaxSessionMiB                 int `koanf:"max-session-mib"`
 	MaxUploadMiBPerCredential     int `koanf:"max-upload-mib-per-credential"`
 	MaxExportsPerCredential       int `koanf:"max-exports-per-credential"`
+	MaxFileRequestsPerCredential  int `koanf:"max-file-requests-per-credential"`
 	MaxStreams                    int `koanf:"max-streams"`
 	MaxStreamsPerCredential       int `koanf:"max-streams-per-credential"`
 	MaxSubscriptions              int `koanf:"max-subscriptions"`
@@ -58,6 +59,7 @@ func limitSettings() []limitSetting {
 		{"max-session-mib", func(l *limits) *int { return &l.MaxSessionMiB }, 2048, "accept no more prompts in a session that has stored `N` MiB of events"},
 		{"max-upload-mib-per-credential", func(l *limits) *int { return &l.MaxUploadMiBPerCredential }, 1024, "one credential uploads at most `N` MiB in a day"},
 		{"max-exports-per-credential", func(l *limits) *int { return &l.MaxExportsPerCredential }, 2, "at most `N` exports of one credential run at once"},
+		{"max-file-requests-per-credential", func(l *limits) *int { return &l.MaxFileRequestsPerCredential }, 1200, "one credential asks for files and folders at most `N` times in a minute"},
 		{"max-streams", func(l *limits) *int { return &l.MaxStreams }, 20_000, "at most `N` streams are open at once: SSE, WebSockets and harness turns"},
 		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
 		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "at most `N` subscriptions of all WebSockets are open at once"},
@@ -99,7 +101,7 @@ func (l *limits) ofGateway() gateway.Limits {
 
 func (l *limits) ofServer() httpapi.Limits {
 	return httpapi.Limits{
-		Sessions: l.MaxNewSessionsPerCredential, UploadBytes: int64(l.MaxUploadMiBPerCredential) * mib, Exports: l.MaxExportsPerCredential,
+		Sessions: l.MaxNewSessionsPerCredential, UploadBytes: int64(l.MaxUploadMiBPerCredential) * mib, Exports: l.MaxExportsPerCredential, FileRequests: l.MaxFileRequestsPerCredential,
 		Streams: l.MaxStreams, StreamsPerCredential: l.MaxStreamsPerCredential,
 		Subscriptions: l.MaxSubscriptions, SubscriptionsPerCredential: l.MaxSubscriptionsPerCredential,
 		SubscriptionsPerConnection: l.MaxSubscriptionsPerConnection, Fragments: l.MaxFragments,

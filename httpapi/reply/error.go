@@ -41,6 +41,8 @@ var statuses = map[runnel.Code]int{
 	runnel.ConversationInUse:       http.StatusConflict,
 	runnel.ApprovalGone:            http.StatusConflict,
 	runnel.PromptGone:              http.StatusConflict,
+	runnel.ChangesOutdated:         http.StatusConflict,
+	runnel.GitFailed:               http.StatusConflict,
 	runnel.SessionDead:             http.StatusConflict,
 	runnel.PayloadTooLarge:         http.StatusRequestEntityTooLarge,
 	runnel.ProtocolError:           http.StatusBadGateway,

@@ -28,13 +28,15 @@ type watcher struct {
 
 	known map[string]bool // used by run only: live sessions whose status was sent to a client that is bound to a project
 
+	commands map[string][]event.AgentCommand // used by run only: the commands that were sent last, by session
+
 	sending sync.Mutex // held from the decision to send a status until it is sent; locked before mu
 }
 
 // watch returns the connection's watcher. The first call starts it.
 func (k *socket) watch() *watcher {
 	if k.watcher == nil {
-		k.watcher = &watcher{k: k, kick: wake.New(), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool)}
+		k.watcher = &watcher{k: k, kick: wake.New(), some: make(map[string]bool), fresh: make(map[string]bool), known: make(map[string]bool), commands: make(map[string][]event.AgentCommand)}
 		_, version := k.s.cfg.Gateway.Changes(-1)
 		k.work.Go(func() {
 			if err := k.watcher.run(version); err != nil && k.ctx.Err() == nil {
@@ -137,6 +139,7 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 				Activity: event.ActivityIdle, PendingApprovals: []event.Approval{}}, nil
 		}
 		if err == nil {
+			w.leaveOutCommands(&st)
 			err = w.send(st.SessionID, st.State, st)
 		}
 		if err != nil {
@@ -144,6 +147,18 @@ func (w *watcher) sendChanged(ctx context.Context, ids []string) error {
 		}
 	}
 	return nil
+}
+
+// leaveOutCommands removes the commands from st if the client has them.
+func (w *watcher) leaveOutCommands(st *gateway.Status) {
+	switch sent, ok := w.commands[st.SessionID]; {
+	case st.Deleted:
+		delete(w.commands, st.SessionID)
+	case ok && slices.Equal(sent, st.Commands):
+		st.Commands = nil
+	case st.Commands != nil:
+		w.commands[st.SessionID] = st.Commands
+	}
 }
 
 // send sends the status of a session, unless the session is not watched any

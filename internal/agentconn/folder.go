@@ -12,7 +12,6 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/gitconfig"
 	"github.com/runnel-dev/runnel/internal/proc"
-	"github.com/runnel-dev/runnel/internal/subpath"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -29,10 +28,10 @@ func (c *Command) prepareUntrusted(ctx context.Context, opt runnel.Options, agen
 		return err
 	}
 	if opt.Trusted { // some further directories are untrusted
-		c.Env = proc.FilterPath(c.Env, outside(dirs))
+		c.Env = proc.FilterPath(c.Env, proc.Outside(dirs))
 		return c.checkGit(ctx, opt, dirs, agent)
 	}
-	c.Env = proc.FilterPath(c.Env, outside(dirs))
+	c.Env = proc.FilterPath(c.Env, proc.Outside(dirs))
 	if len(dirs) > 1 || dirs[0] != EmptyDir() { // in the empty directory, the agent only reports about itself
 		if err := c.checkLaunch(ctx, opt, dirs, agent); err != nil {
 			return err
@@ -105,7 +104,7 @@ func GitPins(ctx context.Context, env []string, opt runnel.Options) map[string]s
 	if err != nil {
 		return pins // Start reports the error
 	}
-	for _, e := range gitconfig.Pin(ctx, proc.FilterPath(env, outside(dirs))) {
+	for _, e := range gitconfig.Pin(ctx, proc.FilterPath(env, proc.Outside(dirs))) {
 		if name, value, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_CONFIG_") {
 			pins[name] = value
 		}
@@ -192,22 +191,6 @@ func realPaths(dirs []string) []string {
 		}
 	}
 	return dirs
-}
-
-// outside returns a function that reports whether a directory is in none of the
-// folders. It ignores folders that contain the user's home directory, and the
-// root of the file system: the programs there are the user's or the system's
-// own.
-func outside(folders []string) func(dir string) bool {
-	home, _ := os.UserHomeDir() // if unknown, all folders count
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real
-	}
-	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && subpath.Within(home, f) || filepath.Dir(f) == f })
-	return func(dir string) bool {
-		real, err := filepath.EvalSymlinks(dir)
-		return !slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(dir, f) || err == nil && subpath.Within(real, f) })
-	}
 }
 
 // checkDir fails if dir is not an accessible directory.

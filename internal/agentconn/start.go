@@ -84,7 +84,7 @@ func find(program string, opt runnel.Options) (string, error) {
 	}
 	path := []string{"PATH=" + os.Getenv("PATH")}
 	if dirs, err := folders(opt); err == nil && len(dirs) > 0 {
-		path = proc.FilterPath(path, outside(dirs))
+		path = proc.FilterPath(path, proc.Outside(dirs))
 	}
 	return proc.LookPath(program, strings.TrimPrefix(path[0], "PATH="))
 }

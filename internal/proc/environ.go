@@ -1,11 +1,14 @@
 package proc
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
 // ours is the prefix of the variables of this program. They may hold its token,
@@ -67,6 +70,22 @@ func FilterPath(env []string, keep func(dir string) bool) []string {
 		out[i] = name + "=" + strings.Join(dirs, string(filepath.ListSeparator))
 	}
 	return out
+}
+
+// Outside returns a function that reports whether a directory is in none of the
+// folders. It ignores folders that contain the user's home directory, and the
+// root of the file system: the programs there are the user's or the system's
+// own.
+func Outside(folders []string) func(dir string) bool {
+	home, _ := os.UserHomeDir() // if unknown, all folders count
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
+	folders = slices.DeleteFunc(slices.Clone(folders), func(f string) bool { return home != "" && subpath.Within(home, f) || filepath.Dir(f) == f })
+	return func(dir string) bool {
+		real, err := filepath.EvalSymlinks(dir)
+		return !slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(dir, f) || err == nil && subpath.Within(real, f) })
+	}
 }
 
 // LookPath searches the absolute entries of path for the bare name, like

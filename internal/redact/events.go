@@ -3,9 +3,9 @@ package redact
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/filediff"
 )
 
 // Events redacts the events of one agent, in their order. The deltas of an item
@@ -222,6 +222,7 @@ func (r *Redactor) change(c event.Change) event.Change {
 	c.Path, c.MovedTo = r.String(c.Path), r.String(c.MovedTo)
 	c.OldText, c.NewText = r.optional(c.OldText), r.optional(c.NewText)
 	c.Hunks = each(c.Hunks, r.hunk)
+	c.Edits = each(c.Edits, func(e event.Edit) event.Edit { e.Old, e.New = r.String(e.Old), r.String(e.New); return e })
 	return c
 }
 
@@ -233,31 +234,7 @@ func (r *Redactor) optional(s *string) *string {
 	return &text
 }
 
-// hunk redacts the lines of a hunk as one text, because a key may span several
-// lines. It replaces a removed line by the marker, so the number of lines stays
-// the same.
-func (r *Redactor) hunk(h event.Hunk) event.Hunk {
-	bare := each(h.Lines, func(l string) string { return l[min(1, len(l)):] })
-	whole := strings.Join(bare, "\n")
-	left := r.String(whole)
-	if left == whole {
-		return h
-	}
-	lines := make(map[string]bool)
-	for _, l := range strings.Split(left, "\n") {
-		lines[l] = true
-	}
-	out := make([]string, len(h.Lines))
-	for i, l := range h.Lines {
-		text := r.String(bare[i])
-		if !lines[text] {
-			text = Marker
-		}
-		out[i] = l[:min(1, len(l))] + text
-	}
-	h.Lines = out
-	return h
-}
+func (r *Redactor) hunk(h event.Hunk) event.Hunk { return filediff.Redact(h, r.String, Marker) }
 
 // each returns a copy of s with f applied. It does not change s, which others
 // may share.

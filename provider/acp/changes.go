@@ -62,6 +62,9 @@ func replaced(c toolContent, whole bool) event.Change {
 	}
 	if len(old)+len(*c.NewText) <= 2*maxFileText {
 		ch.Hunks = hunk(old, *c.NewText, whole)
+		if old != "" && !whole && ch.Kind == event.ChangeUpdate {
+			ch.Edits = []event.Edit{{Old: old, New: *c.NewText}}
+		}
 	}
 	return ch
 }

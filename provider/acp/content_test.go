@@ -125,6 +125,7 @@ func TestChanges(t *testing.T) {
 		}},
 		"part": {toolContent{Type: "diff", Path: "/a", OldText: text("x"), NewText: text("y")}, false, event.Change{
 			Path: "/a", Kind: event.ChangeUpdate, Hunks: []event.Hunk{{OldLines: 1, NewLines: 1, Lines: []string{"-x", "+y"}}},
+			Edits: []event.Edit{{Old: "x", New: "y"}},
 		}},
 		"whole": {toolContent{Type: "diff", Path: "/a", OldText: text("1\n2\n3\n4\n5\n6\n7\n8\n"), NewText: text("1\n2\n3\n4\nfive\n6\n7\n8\n")}, true, event.Change{
 			Path: "/a", Kind: event.ChangeUpdate, OldText: text("1\n2\n3\n4\n5\n6\n7\n8\n"), NewText: text("1\n2\n3\n4\nfive\n6\n7\n8\n"),

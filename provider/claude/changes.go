@@ -91,6 +91,7 @@ func intended(input json.RawMessage) []event.Change {
 		ch.Hunks = append(ch.Hunks, event.Hunk{
 			OldLines: len(removed), NewLines: len(added), Lines: append(removed, added...),
 		})
+		ch.Edits = []event.Edit{{Old: *in.OldString, New: in.NewString, All: in.ReplaceAll}}
 	} else if in.Content == nil {
 		return nil
 	}
@@ -127,7 +128,7 @@ func bounded(ch event.Change) event.Change {
 		}
 	}
 	if size > 2*maxFileText {
-		ch.Hunks = []event.Hunk{}
+		ch.Hunks, ch.Edits = []event.Hunk{}, nil
 	}
 	return ch
 }

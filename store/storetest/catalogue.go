@@ -113,7 +113,7 @@ func testReport(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 	put(t, c, full("a"), full("b"))
 	for _, r := range []store.Report{
-		{Config: json.RawMessage(`[{"id": "mode",  "value": "plan"}]`), Files: json.RawMessage(`[{"path":"/p/日本.md","kind":"plan"}]`)},
+		{Config: json.RawMessage(`[{"id": "mode",  "value": "plan"}]`), Files: json.RawMessage(`[{"path":"/p/日本.md","kind":"plan"}]`), Commands: json.RawMessage(`[{"name": "compact"}]`)},
 		{Config: json.RawMessage(`[]`)},
 		{},
 	} {

@@ -254,8 +254,13 @@ func (a *attached) uploadRows(tab *table) {
 	tab.add("an upload", "an unknown uploadId", "refused: there is no such upload; it may have expired", func(t *testing.T) {
 		a.refused(t, object{"uploadId": nobody}, "there is no such upload; it may have expired")
 	})
-	tab.add("an upload", "the name has another extension", "400 ATTACHMENT_FAILURE for the upload", func(t *testing.T) {
-		a.upload(t, "a.exe", "x").fails(t, http.StatusBadRequest, "ATTACHMENT_FAILURE")
+	tab.add("an upload", "the name has another extension, and the content is text", "accepted as text/plain under its name", func(t *testing.T) {
+		up := a.upload(t, "main.go", "package main\n").ok(t, http.StatusCreated)
+		equal(t, "upload", []any{up["name"], up["mediaType"]}, []any{"main.go", "text/plain"})
+		equal(t, "name", at(a.accepted(t, object{"uploadId": up["uploadId"]}), 0, "name"), "main.go")
+	})
+	tab.add("an upload", "the name has another extension, and the content is not text", "400 ATTACHMENT_FAILURE for the upload", func(t *testing.T) {
+		a.upload(t, "a.exe", "MZ\x00").fails(t, http.StatusBadRequest, "ATTACHMENT_FAILURE")
 	})
 	tab.add("an upload", "its content is another type's", "400 ATTACHMENT_FAILURE for the upload", func(t *testing.T) {
 		a.upload(t, "a.png", "x").fails(t, http.StatusBadRequest, "ATTACHMENT_FAILURE")

@@ -194,6 +194,14 @@ func (e *errorCodes) provoked() map[string][]provocation {
 			return e.post(t, to(id, "send"), object{"content": "text"})
 		}}},
 		"CONVERSATION_IN_USE": {{what: "an agent in a terminal has the conversation open", test: "test/e2e.TestTerminalIsFollowedAndTakenOver"}},
+		"CHANGES_OUTDATED": {{what: "the client has seen another state of the file", ask: func(t *testing.T) answer {
+			return e.post(t, e.inGit(t)+"/revert", object{"path": "a.txt", "seen": "x", "losesUnstaged": true})
+		}}},
+		"GIT_FAILED": {{what: "nothing is staged", ask: func(t *testing.T) answer {
+			path := e.inGit(t)
+			st := e.get(t, path).ok(t, http.StatusOK)
+			return e.post(t, path+"/commit", object{"message": "x", "seen": st["seen"]})
+		}}},
 		"APPROVAL_GONE": {{what: "the approval was answered", ask: func(t *testing.T) answer {
 			id, approval := e.asking(t)
 			path := to(id, "approvals/"+approval["id"].(string))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -125,6 +126,36 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		r.turn(t, id, r.send(t, id, "hello"))
 		return r.post(t, "/api/session/"+id+"/fork", object{})
 	},
+	"listChanges": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		text := object{"path": "a.txt", "kind": "update", "oldText": "1\n2\n", "newText": "1\nx\n", "hunks": []object{}}
+		turn := r.send(t, id, script(object{"tool": object{"name": "Edit", "kind": "edit", "changes": []object{text}}}))
+		r.turn(t, id, turn)
+		return r.get(t, "/api/session/"+id+"/changes?context=1&turn="+turn)
+	},
+	"approvalChanges": func(t *testing.T, r *routes) answer {
+		id := r.session(t, nil)
+		text := object{"path": "a.txt", "kind": "update", "newText": "1\n", "hunks": []object{}}
+		r.send(t, id, script(object{"tool": object{"name": "Edit", "kind": "edit", "changes": []object{text}, "ask": object{}}}))
+		asked := r.events(t, id, func(f frame) bool { return f.event == "approval_requested" }).find("approval_requested")
+		approval := asked.payload()["approval"].(object)
+		return r.get(t, "/api/session/"+id+"/approvals/"+approval["id"].(string)+"/changes")
+	},
+	"gitStatus": func(t *testing.T, r *routes) answer { return r.get(t, r.inGit(t)) },
+	"gitDiff":   func(t *testing.T, r *routes) answer { return r.get(t, r.inGit(t)+"/diff?path=a.txt&side=unstaged") },
+	"gitStage": func(t *testing.T, r *routes) answer {
+		return r.post(t, r.inGit(t)+"/stage", object{"files": []object{{"path": "a.txt"}}, "staged": true})
+	},
+	"gitCommit": func(t *testing.T, r *routes) answer {
+		path := r.inGit(t)
+		st := r.post(t, path+"/stage", object{"files": []object{{"path": "a.txt"}}, "staged": true}).ok(t, http.StatusOK)
+		return r.post(t, path+"/commit", object{"message": "Change a.txt", "seen": st["seen"]})
+	},
+	"gitRevert": func(t *testing.T, r *routes) answer {
+		path := r.inGit(t)
+		diff := r.get(t, path+"/diff?path=a.txt&side=unstaged").ok(t, http.StatusOK)
+		return r.post(t, path+"/revert", object{"path": "a.txt", "seen": diff["seen"], "losesUnstaged": true})
+	},
 	"getApproval": func(t *testing.T, r *routes) answer {
 		id, approval := r.asking(t)
 		return r.get(t, "/api/session/"+id+"/approvals/"+approval["id"].(string))
@@ -152,6 +183,30 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"unsubscribePush": func(t *testing.T, r *routes) answer {
 		r.post(t, "/api/push", pushSubscription).ok(t, http.StatusOK)
 		return r.do(t, http.MethodDelete, "/api/push", nil)
+	},
+
+	"completeFiles": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/files?query=a&limit=5")
+	},
+	"completeProjectFiles": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/files?query=a&projectDir="+url.QueryEscape(r.project))
+	},
+	"listFolder": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/folder?path=src")
+	},
+	"readFile": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "src/a.txt", "text\n")
+		return r.get(t, "/api/session/"+r.ended+"/file?path=src/a.txt&from=1&to=1")
+	},
+	"readImage": func(t *testing.T, r *routes) answer {
+		write(t, r.project, "a.gif", "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
+		return r.get(t, "/api/session/"+r.ended+"/image?path=a.gif")
+	},
+	"listFolders": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/folders?path="+url.QueryEscape(r.project+"/"))
 	},
 
 	"upload": func(t *testing.T, r *routes) answer {
@@ -266,6 +321,26 @@ func (s *server) asking(t *testing.T) (session string, approval object) {
 	return session, asked.payload()["approval"].(object)
 }
 
+// inGit creates a session in a git repository with one changed file, and returns
+// the path of its routes for git.
+func (s *server) inGit(t *testing.T) string {
+	t.Helper()
+	dir := folder(t)
+	write(t, dir, "a.txt", "one\n")
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"config", "user.name", "Ada"}, {"config", "user.email", "ada@example.com"}, {"add", "."},
+		{"commit", "--quiet", "--message", "first"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	write(t, dir, "a.txt", "two\n")
+	made := s.post(t, "/api/session/create", object{"cliType": "script", "projectDir": dir}).ok(t, http.StatusCreated)
+	return "/api/session/" + made["sessionId"].(string) + "/git"
+}
+
 // rule stores a rule that affects no other test.
 func (s *server) rule(t *testing.T) answer {
 	t.Helper()
@@ -283,7 +358,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode", "previewRetention", "applyRetention"} {
+	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")
@@ -297,6 +372,9 @@ func boundAnswers() map[string]boundAnswer {
 			bound.post(t, op.path, body(r)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
 		}}
 	}
+	all["completeProjectFiles"] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
+		bound.get(t, op.path+"?projectDir="+url.QueryEscape(r.project)).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")
+	}}
 	all["importSession"] = boundAnswer{"404 WORKING_ROOT_INACCESSIBLE, as for a folder that does not exist", func(t *testing.T, r *routes, op operation, bound client) {
 		_, path, body := r.request(op, r.ended)
 		bound.with("Content-Type", "application/octet-stream").do(t, op.method, path, body).fails(t, http.StatusNotFound, "WORKING_ROOT_INACCESSIBLE")

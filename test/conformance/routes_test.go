@@ -141,6 +141,14 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 		return c, path, object{"seq": 1}
 	case "decideApproval":
 		return c, path, object{"choice": "deny"}
+	case "gitDiff":
+		path += "?path=a.txt&side=staged"
+	case "gitStage":
+		return c, path, object{"files": []object{{"path": "a.txt"}}, "staged": true}
+	case "gitCommit":
+		return c, path, object{"message": "x", "seen": "x"}
+	case "gitRevert":
+		return c, path, object{"path": "a.txt", "seen": "x"}
 	case "streamTurn":
 		return c, path, object{"sessionId": session, "message": "text"}
 	case "harnessBoot", "harnessInterrupt":

@@ -95,7 +95,7 @@ func newFuzzer(t *testing.T, secure bool) *fuzzer {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: fuzzWorkers, MaxResponseHeaderBytes: 64 << 10}
 	f.client.Transport = transport
 	f.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	f.flags = []string{"--max-agents", "6", "--max-new-sessions-per-credential", "60", "--max-exports-per-credential", "100"}
+	f.flags = []string{"--max-agents", "6", "--max-new-sessions-per-credential", "60", "--max-exports-per-credential", "100", "--max-file-requests-per-credential", "1000000"}
 	if secure {
 		cert, key := certificate(w)
 		for path, text := range map[string]string{w.dir + "/cert.pem": cert, w.dir + "/key.pem": key} {

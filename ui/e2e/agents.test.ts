@@ -6,6 +6,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   addressOf,
+  chooseAgent,
+  chooseFolder,
   expectAccessible,
   expectQuiet,
   launch,
@@ -88,7 +90,10 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
 
   it("says which agents there are and how to get those that are not", async () => {
     await page.goto(`${server.origin}/?new`);
-    const missing = page.locator("[data-agent][data-state=missing]").first();
+    await page.getByRole("button", { name: /^Agent: / }).click();
+    const list = page.getByRole("dialog", { name: "Agent" });
+    await list.getByText("more that are not installed").click();
+    const missing = list.locator("[data-agent][data-state=missing]").first();
     await missing.waitFor();
     const text = await missing.innerText();
     expect(text).toContain("not installed");
@@ -97,19 +102,28 @@ describe.skipIf(skip).each(Object.entries(sizes))("agents on a %s", (size, optio
     await missing.getByRole("button", { name: `Copy ${command}` }).click();
     await expect.poll(copied).toBe(command);
     await missing.getByRole("radio").check();
-    expect(await page.getByRole("button", { name: "Start session" }).isDisabled()).toBe(true);
     await good();
+    await list.getByRole("button", { name: "Close" }).click();
+    await page.getByText("is not installed").waitFor();
+    await page.getByRole("textbox", { name: "Prompt" }).fill("text");
+    expect(await page.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
+    await good();
+    await page.getByRole("textbox", { name: "Prompt" }).fill("");
   });
 
   it("begins a session with settings of the agent’s own", async () => {
     await page.goto(`${server.origin}/?new`);
-    await page.getByRole("radio", { name: "Script" }).check();
-    await page.getByRole("textbox", { name: "Folder" }).fill(server.project);
-    await page.getByLabel("Pace").selectOption("fast");
-    await page.getByRole("switch", { name: "Thoughts" }).click();
+    await chooseAgent(page, "Script");
+    await chooseFolder(page, server.project);
+    await page.getByRole("button", { name: "Settings" }).click();
+    const chosen = page.getByRole("dialog", { name: "Settings" });
+    await chosen.getByLabel("Pace").selectOption("fast");
+    await chosen.getByRole("switch", { name: "Thoughts" }).click();
     await good();
-    await page.getByRole("button", { name: "Start session" }).click();
-    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
+    await chosen.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("textbox", { name: "Prompt" }).fill("text");
+    await page.getByRole("button", { name: "Send" }).click();
+    await ended();
     const id = new URL(page.url()).searchParams.get("session") ?? "";
     expect((await status(id)).given).toEqual({ pace: "fast", thoughts: "false" });
     await page.reload();

@@ -137,6 +137,22 @@ export async function session(
   );
 }
 
+/** Chooses the agent of the next session, by its name. */
+export async function chooseAgent(page: Page, name: string) {
+  await page.getByRole("button", { name: /^Agent: / }).click();
+  await page.getByRole("dialog", { name: "Agent" }).getByRole("radio", { name }).check();
+  await page.getByRole("dialog", { name: "Agent" }).getByRole("button", { name: "Close" }).click();
+}
+
+/** Chooses the folder of the next session, by its path. */
+export async function chooseFolder(page: Page, dir: string) {
+  await page.getByRole("button", { name: /^Folder: / }).click();
+  const field = page.getByRole("combobox", { name: "Folder" });
+  await field.fill(dir);
+  await field.press("Enter");
+  await field.waitFor({ state: "detached" });
+}
+
 export const addressOf = (server: Server, id: string) =>
   `${server.origin}/?session=${encodeURIComponent(id)}`;
 

@@ -67,6 +67,7 @@ describe.skipIf(skip)("names and headings", () => {
     const phone = await newContext(browser, server, { viewport: { width: 390, height: 844 } });
     const small = await phone.context.newPage();
     await small.goto(server.link());
+    await small.getByRole("button", { name: "Sessions" }).click();
     await small.getByRole("main", { name: "Sessions" }).waitFor();
     await small.goto(addressOf(server, await session(small, server, "text")));
     await small.locator("[data-row=end]").last().waitFor();

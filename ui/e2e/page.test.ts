@@ -6,6 +6,8 @@ import type { Browser, BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import {
   addressOf,
+  chooseAgent,
+  chooseFolder,
   expectAccessible,
   expectQuiet,
   launch,
@@ -153,17 +155,17 @@ describe.skipIf(skip)("the page", () => {
   it("goes from nothing to an answered turn", async () => {
     await login();
     await page.keyboard.press("n");
-    await page.getByRole("heading", { name: "Agent" }).waitFor();
+    await page.getByRole("main", { name: "New session" }).waitFor();
     await expectAccessible(page);
-    await page.getByRole("radio", { name: "Script" }).check();
-    await page.getByRole("textbox", { name: "Folder" }).fill("/no/such/folder");
-    await page.getByRole("button", { name: "Start session" }).click();
+    await chooseAgent(page, "Script");
+    await chooseFolder(page, "/no/such/folder");
+    const field = page.getByRole("textbox", { name: "Prompt" });
+    await field.fill("demo: greet the world when there is no name");
+    await field.press("Enter");
     await page.getByRole("alert").waitFor();
-    await page.getByRole("textbox", { name: "Folder" }).fill(server.project);
-    await page.getByRole("button", { name: "Start session" }).click();
-
-    await page.getByRole("textbox", { name: "Prompt" }).fill("demo: greet the world when there is no name");
-    await page.keyboard.press("Enter");
+    expect(await field.inputValue()).toBe("demo: greet the world when there is no name");
+    await chooseFolder(page, server.project);
+    await field.press("Enter");
     const bar = page.getByRole("region", { name: "Approval" });
     await bar.waitFor();
     expect(await bar.locator(".diff-line.add").count()).toBeGreaterThan(0);
@@ -190,7 +192,7 @@ describe.skipIf(skip)("the page", () => {
       .last()
       .click();
     const dialog = page.getByRole("dialog");
-    expect(await dialog.locator(".diff-line.add").count()).toBeGreaterThan(0);
+    await dialog.locator(".diff-line.add").first().waitFor();
     await expectAccessible(page);
     await page.keyboard.press("Escape");
     await page.locator("dialog").waitFor({ state: "detached" });
@@ -974,7 +976,7 @@ describe.skipIf(skip)("the page on a phone", () => {
     await page.locator("[data-row=end]").waitFor();
     await page.getByRole("textbox", { name: "Prompt" }).waitFor();
     await page.goBack();
-    await page.getByRole("navigation", { name: "Sessions" }).waitFor();
+    await page.getByRole("main", { name: "New session" }).waitFor();
     await page.goForward();
     await page.getByRole("button", { name: "All sessions" }).tap();
     await page.getByRole("navigation", { name: "Sessions" }).waitFor();

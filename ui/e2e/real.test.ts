@@ -4,7 +4,16 @@
 
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { expectAccessible, expectQuiet, launch, newContext, shot, told, type Watch } from "./browser";
+import {
+  chooseFolder,
+  expectAccessible,
+  expectQuiet,
+  launch,
+  newContext,
+  shot,
+  told,
+  type Watch,
+} from "./browser";
 
 interface Real {
   agent: string;
@@ -73,6 +82,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
 
   it("is found, with its version, and is begun with", async () => {
     await page.goto(`${origin}/?new`);
+    await page.getByRole("button", { name: /^Agent: / }).click();
     const row = page.locator(`[data-agent="${agent}"]`);
     // The server may still be detecting the agent, and missing agents may be
     // collapsed.
@@ -80,14 +90,13 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
     await expect.poll(state).toMatch(/^(ready|silent): /);
     if (!/did not say/.test(await state())) expect(await row.innerText()).toMatch(/\d+\.\d+/);
     await row.getByRole("radio").check();
-    await page.getByRole("textbox", { name: "Folder" }).fill(project);
+    await page.getByRole("button", { name: "Close" }).click();
+    await chooseFolder(page, project);
     await good("new");
-    await page.getByRole("button", { name: "Start session" }).click();
-    await page.getByRole("textbox", { name: "Prompt" }).waitFor();
   });
 
   it("says something, as Markdown", async () => {
-    await turn(prompts.text);
+    await turn(prompts.text); // the prompt that begins the session
     await last("prose").locator("strong").filter({ hasText: "世界" }).waitFor();
     expect(await last("prose").innerText()).toBe("Grüße, 世界 🙂.");
     await good("text");
@@ -162,7 +171,7 @@ describe.skipIf(real.origin === "")(`the page of ${real.agent}`, () => {
       .last()
       .click();
     const added = page.getByRole("dialog").locator(".diff-line.add .body");
-    expect(await added.allInnerTexts()).toEqual(["one", "two"]);
+    await expect.poll(() => added.allInnerTexts()).toEqual(["one", "two"]);
     await good("edit");
     await page.keyboard.press("Escape");
     await page.locator("dialog").waitFor({ state: "detached" });

@@ -77,6 +77,7 @@ describe.skipIf(process.env.RUNNEL_SCREENSHOTS !== "1")("pictures", () => {
           await take("questions");
           await page.route("**/api/agents*", (r) => r.fulfill({ json: { agents: sampleAgents } }));
           await page.goto(`${server.origin}/?new`);
+          await page.getByRole("button", { name: /^Agent: / }).click();
           await page.getByRole("button", { name: "Check again" }).click();
           await page.getByText("checking…").waitFor();
           await take("agents");

@@ -87,6 +87,7 @@ describe.skipIf(skip)("search", () => {
 
   it("keeps the search on a phone, where a session covers the list", async () => {
     const { page, context, watch } = await login(phone);
+    await page.getByRole("button", { name: "Sessions" }).click();
     await page.getByRole("searchbox", { name: "Search sessions" }).fill("zebra cross");
     const hit = page.locator("[data-hit]");
     await hit.first().waitFor();

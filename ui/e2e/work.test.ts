@@ -330,9 +330,11 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
 
     it("say what a mode does with this agent", async () => {
       await page.goto(`${server.origin}/?new`);
+      await page.getByRole("button", { name: /^Agent: / }).click();
       const row = page.locator('[data-agent="codex"]');
       await expect.poll(() => row.getAttribute("data-state")).toBe("ready");
       await row.getByRole("radio").check();
+      await page.getByRole("button", { name: "Close" }).click();
       const modes = await page.getByLabel("Permissions").locator("option").allInnerTexts();
       expect(modes).toContain("Ask only outside the project");
       expect(modes).not.toContain("Ask first");

@@ -1,7 +1,8 @@
-// The session list is loaded again after an action on a session.
+// What follows an action on a session: the list is loaded again, and an error
+// shows.
 
 import { afterEach, expect, it, vi } from "vitest";
-import { refresh, useStore } from "../src/model/store";
+import { attempt, refresh, useStore } from "../src/model/store";
 
 afterEach(() => void vi.unstubAllGlobals());
 
@@ -27,4 +28,19 @@ it("reads the list again for who asks while it is being read: the answer on its 
   await Promise.all([first, ...again]);
   expect(useStore.getState().sessions.get("s")?.state).toBe("open");
   expect(lists).toBe(2);
+});
+
+it("removes no error of a later action when an earlier one succeeds", async () => {
+  let release = () => {};
+  const held = new Promise<void>((done) => {
+    release = done;
+  });
+  const shown = () => useStore.getState().problem?.text;
+  const earlier = attempt(() => held);
+  await attempt(() => Promise.reject(new Error("no such folder")));
+  release();
+  await earlier;
+  expect(shown()).toBe("no such folder");
+  await attempt(() => Promise.resolve());
+  expect(shown()).toBeUndefined();
 });

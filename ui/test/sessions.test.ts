@@ -67,7 +67,12 @@ it("tells the state of a session, the most pressing first", () => {
 });
 
 it("reads and writes the address", () => {
-  for (const r of [{ at: "list" }, { at: "new" }, { at: "session", id: "claude-code:a/b c" }] as const)
+  for (const r of [
+    { at: "home" },
+    { at: "list" },
+    { at: "new" },
+    { at: "session", id: "claude-code:a/b c" },
+  ] as const)
     expect(parseRoute(new URL(pathOf(r), "http://x").search)).toEqual(r);
 });
 

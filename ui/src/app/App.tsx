@@ -3,7 +3,6 @@ import { type ReactNode, useCallback, useEffect, useState } from "react";
 import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
-import { Home } from "../sessions/Home";
 import { List } from "../sessions/List";
 import { plain } from "../text/visible";
 import { login } from "../wire/key";
@@ -19,7 +18,7 @@ import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
 const Palette = part(() => import("./Palette").then((m) => m.Palette));
-const New = part(() => import("../sessions/New").then((m) => m.New));
+const Start = part(() => import("../sessions/Start").then((m) => m.Start));
 
 /**
  * Loads the script of the first view while the page is still starting. It comes
@@ -27,7 +26,7 @@ const New = part(() => import("../sessions/New").then((m) => m.New));
  */
 export function prepare(route: Route) {
   if (route.at === "session") Session.ahead(true);
-  if (route.at === "new") New.ahead(true);
+  else Start.ahead(true);
 }
 
 export function App() {
@@ -56,7 +55,7 @@ function Inside() {
     renewPush().catch(() => {}); // the dialog about notifications reports errors
   }, [open]);
   useTab(current);
-  const showList = wide || (route.at === "list" && !nothing);
+  const showList = wide || route.at === "list";
   return (
     <div className="flex h-dvh flex-col">
       <LinkBar />
@@ -70,10 +69,8 @@ function Inside() {
           <div className="relative flex min-h-0 min-w-0 flex-1 flex-col">
             {route.at === "session" ? (
               <Session key={route.id} id={route.id} item={route.item} />
-            ) : route.at === "new" || nothing ? (
-              <New first={nothing} />
             ) : (
-              <Home />
+              <Start first={nothing} write={route.at === "new"} />
             )}
           </div>
         )}
@@ -173,6 +170,9 @@ function useKeys(current: string | undefined, open: (what: "keys" | "palette") =
           break;
         case "d":
           document.querySelector<HTMLElement>("button[aria-label='Details']")?.click();
+          break;
+        case "c":
+          document.querySelector<HTMLElement>("button[aria-label='Changes']")?.click();
           break;
         case "j":
         case "k":

@@ -3,7 +3,7 @@ import { type ReactNode, useEffect, useRef } from "react";
 
 /**
  * The browser's own modal dialog: it keeps the focus inside, and Escape closes
- * it.
+ * it. The element with `data-focus` has the focus at first.
  */
 export function Dialog({
   title,
@@ -22,6 +22,7 @@ export function Dialog({
   useEffect(() => {
     const d = ref.current;
     d?.showModal();
+    d?.querySelector<HTMLElement>("[data-focus]")?.focus();
     return () => d?.close();
   }, []);
   return (

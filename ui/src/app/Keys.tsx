@@ -11,6 +11,7 @@ const keys: [string[], string][] = [
   [["Esc", "Esc"], "Stop the turn"],
   [["1", "2", "3", "4"], "Answer an approval (outside text fields)"],
   [["d"], "Session details"],
+  [["c"], "Changes"],
   [["Ctrl", "End"], "Jump to the end of the conversation"],
   [["?"], "Show these shortcuts"],
 ];

@@ -1,4 +1,4 @@
-import { ArrowLeft, PanelRight, Power } from "lucide-react";
+import { ArrowLeft, FileDiff, PanelRight, Power } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { ApprovalBar } from "../composer/ApprovalBar";
 import { Composer } from "../composer/Composer";
@@ -8,6 +8,7 @@ import { go } from "../model/routes";
 import { attempt, refresh, show, useAgentName, useStore } from "../model/store";
 import { empty, pending } from "../model/transcript";
 import { markLabel, markOf, StateMark } from "../sessions/StateMark";
+import { Commenting } from "../stream/Comments";
 import { Stream } from "../stream/Stream";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
@@ -19,6 +20,7 @@ import { part } from "./parts";
 import { SessionMenu } from "./SessionMenu";
 import { StreamShape } from "./shapes";
 
+const Changes = part(() => import("../changes/Panel").then((m) => m.Panel));
 const Details = part(() => import("./Details").then((m) => m.Details));
 
 export function Session({ id, item }: { id: string; item?: string }) {
@@ -27,7 +29,7 @@ export function Session({ id, item }: { id: string; item?: string }) {
   const missing = useStore(
     (st) => st.missing.has(id) || (st.listed && !st.sessions.has(id) && !st.transcripts.has(id)),
   );
-  const [details, setDetails] = useState(false);
+  const [side, setSide] = useState<Side>();
   const waiting = useMemo(() => pending(transcript), [transcript]);
 
   // While an approval waits, the composer neither appears nor disappears. If it
@@ -57,17 +59,19 @@ export function Session({ id, item }: { id: string; item?: string }) {
   return (
     <div className="flex min-h-0 flex-1">
       <main className="flex min-h-0 min-w-0 flex-1 flex-col" aria-label="Session">
-        <Header s={s} details={details} onDetails={() => setDetails((d) => !d)} />
+        <Header s={s} side={side} onSide={(to) => setSide((now) => (now === to ? undefined : to))} />
         {transcript.loaded ? (
           transcript.turns.length > 0 ? (
-            <Stream
-              key={id}
-              transcript={transcript}
-              dir={dir}
-              session={id}
-              title={s?.title ?? ""}
-              item={item}
-            />
+            <Commenting value={id}>
+              <Stream
+                key={id}
+                transcript={transcript}
+                dir={dir}
+                session={id}
+                title={s?.title ?? ""}
+                item={item}
+              />
+            </Commenting>
           ) : (
             <Begin s={s} />
           )
@@ -84,13 +88,28 @@ export function Session({ id, item }: { id: string; item?: string }) {
           </div>
         )}
       </main>
-      {details && s && <Details s={s} transcript={transcript} onClose={() => setDetails(false)} />}
+      {side === "changes" && s && (
+        <Commenting value={id}>
+          <Changes
+            session={id}
+            transcript={transcript}
+            dir={dir}
+            waiting={waiting.length > 0}
+            onClose={() => setSide(undefined)}
+          />
+        </Commenting>
+      )}
+      {side === "details" && s && (
+        <Details s={s} transcript={transcript} onClose={() => setSide(undefined)} />
+      )}
       <News s={s} transcript={transcript} waiting={waiting} />
     </div>
   );
 }
 
-function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean; onDetails: () => void }) {
+type Side = "changes" | "details"; // what is shown beside the conversation
+
+function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (to: Side) => void }) {
   const [asking, setAsking] = useState(false);
   const agent = useAgentName(s?.cliType ?? "");
   const mark = s && markOf(s);
@@ -132,8 +151,18 @@ function Header({ s, details, onDetails }: { s?: SessionStatus; details: boolean
       <button
         type="button"
         className="quiet"
-        aria-pressed={details}
-        onClick={onDetails}
+        aria-pressed={side === "changes"}
+        onClick={() => onSide("changes")}
+        aria-label="Changes"
+        title="Changes (c)"
+      >
+        <FileDiff size={16} aria-hidden />
+      </button>
+      <button
+        type="button"
+        className="quiet"
+        aria-pressed={side === "details"}
+        onClick={() => onSide("details")}
         aria-label="Details"
         title="Details (d)"
       >

@@ -120,7 +120,7 @@ function Delete({ s, onClose }: { s: SessionStatus; onClose: () => void }) {
           className="button danger"
           onClick={async () => {
             onClose();
-            if (await attempt(() => api.remove(s.sessionId))) go({ at: "list" });
+            if (await attempt(() => api.remove(s.sessionId))) go({ at: "home" });
           }}
         >
           Delete session

@@ -2,7 +2,7 @@
 
 import { save } from "../model/keep";
 import { go } from "../model/routes";
-import { attempt, learn, learnQueue, useStore } from "../model/store";
+import { attempt, learn, useStore } from "../model/store";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -38,7 +38,7 @@ function ofSession(s: SessionStatus): Command[] {
   const id = s.sessionId;
   const out: Command[] = [];
   const add = (when: boolean, c: Command) => when && out.push(c);
-  const hold = (held: boolean) => () => attempt(async () => learnQueue(id, await api.holdQueue(id, held)));
+  const hold = (held: boolean) => () => attempt(() => api.holdQueue(id, held));
   const archive = () => attempt(async () => learn(await api.archive(id, !s.archived)));
   add(there("#composer"), { id: "write", name: "Write a prompt", key: "i", run: focus("composer") });
   add(s.activity !== "idle", { id: "stop", name: "Stop the turn", run: () => attempt(() => api.cancel(id)) });

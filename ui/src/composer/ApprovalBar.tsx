@@ -131,7 +131,7 @@ function One({
           ) : form ? (
             <Arguments value={a.arguments} />
           ) : (
-            <Asked approval={a} call={call} dir={dir} />
+            <Asked approval={a} call={call} dir={dir} session={session} />
           )}
           {extra === "why" && (
             <p className="isolate-text mt-2 text-sm text-muted">

@@ -3,6 +3,7 @@ import { formOf } from "../model/form";
 import { planOf } from "../model/rows";
 import { Arguments } from "../stream/Arguments";
 import { Diff } from "../stream/Diff";
+import { Intended } from "../stream/Intended";
 import { Prose } from "../stream/Prose";
 import { Visible } from "../text/Shown";
 import type { Approval, ToolCall } from "../wire/types";
@@ -12,8 +13,18 @@ import { Page } from "./Page";
  * The details of an approval: the exact arguments and changes of the call,
  * never a summary.
  */
-export function Asked({ approval: a, call, dir }: { approval: Approval; call?: ToolCall; dir: string }) {
-  const readable = inWords(a, call, dir);
+export function Asked({
+  approval: a,
+  call,
+  dir,
+  session,
+}: {
+  approval: Approval;
+  call?: ToolCall;
+  dir: string;
+  session?: string; // given while the approval waits
+}) {
+  const readable = inWords(a, call, dir, session);
   return (
     <div className="flex flex-col gap-3">
       {readable}
@@ -33,8 +44,13 @@ export function Asked({ approval: a, call, dir }: { approval: Approval; call?: T
 
 // Shows changes as a diff, a plan as text, and questions with their answers.
 // These are easier to read than JSON arguments and equally complete.
-function inWords(a: Approval, call: ToolCall | undefined, dir: string): ReactNode {
-  if (a.changes && a.changes.length > 0) return <Diff changes={a.changes} dir={dir} />;
+function inWords(a: Approval, call: ToolCall | undefined, dir: string, session?: string): ReactNode {
+  if (a.changes && a.changes.length > 0)
+    return session ? (
+      <Intended session={session} approval={a.id} changes={a.changes} dir={dir} />
+    ) : (
+      <Diff changes={a.changes} dir={dir} />
+    );
   const args = record(a.arguments);
   if (a.kind === "plan") return <Plan text={planOf(a, call)} />;
   if (a.kind === "question" && Array.isArray(args.questions))

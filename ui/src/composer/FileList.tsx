@@ -1,12 +1,21 @@
-import { FileText, X } from "lucide-react";
-import { bytes } from "../text/format";
+import { FileText, TextCursorInput, X } from "lucide-react";
+import { bytes, plural } from "../text/format";
 import { plain } from "../text/visible";
 import type { Attached } from "./files";
 
 /**
- * The files attached to the next prompt, and the errors of those that failed.
+ * The files attached to the next prompt, and the errors of those that failed. A
+ * pasted text can be put back into the field.
  */
-export function Files({ files, onRemove }: { files: Attached[]; onRemove: (key: number) => void }) {
+export function Files({
+  files,
+  onRemove,
+  onText,
+}: {
+  files: Attached[];
+  onRemove: (key: number) => void;
+  onText: (text: string) => void;
+}) {
   if (files.length === 0) return null;
   return (
     <ul className="flex flex-wrap gap-2 px-3 pt-3" aria-label="Attachments">
@@ -22,15 +31,38 @@ export function Files({ files, onRemove }: { files: Attached[]; onRemove: (key: 
           )}
           <span className="min-w-0">
             <span className="block truncate">
-              {plain(f.name, 80)} <span className="text-muted">{bytes(f.size)}</span>
+              {f.pasted === undefined ? (
+                <>
+                  {plain(f.name, 80)} {f.size > 0 && <span className="text-muted">{bytes(f.size)}</span>}
+                </>
+              ) : (
+                <>
+                  Pasted text{" "}
+                  <span className="text-muted">{plural(f.pasted.split("\n").length, "line")}</span>
+                </>
+              )}
             </span>
-            {f.problem && <span className="block text-del">{plain(f.problem, 300)}</span>}
+            {f.problem && (
+              <span className="block text-del">{plain(f.problem.replace(`${f.name}: `, ""), 300)}</span>
+            )}
           </span>
+          {f.pasted !== undefined && (
+            <button
+              type="button"
+              className="quiet shrink-0 whitespace-nowrap"
+              onClick={() => {
+                onRemove(f.key);
+                onText(f.pasted ?? "");
+              }}
+            >
+              <TextCursorInput size={14} aria-hidden /> Paste as text
+            </button>
+          )}
           <button
             type="button"
             className="quiet"
             onClick={() => onRemove(f.key)}
-            aria-label={`Remove ${plain(f.name, 80)}`}
+            aria-label={`Remove ${f.pasted === undefined ? plain(f.name, 80) : "the pasted text"}`}
           >
             <X size={14} aria-hidden />
           </button>

@@ -1,10 +1,10 @@
 import { ArrowDown, ArrowUp, Pause, Play, X } from "lucide-react";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
-import { attempt, learnQueue, sendPrompt } from "../model/store";
+import { attempt, sendPrompt } from "../model/store";
 import { plural } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
-import type { QueuedPrompt, SessionStatus, Queue as State } from "../wire/types";
+import type { QueuedPrompt, SessionStatus } from "../wire/types";
 
 interface Edited {
   turnId: string;
@@ -17,15 +17,16 @@ export function Queue({ s }: { s: SessionStatus }) {
   const prompts = s.queue ?? [];
   const [edited, setEdited] = useState<Edited>();
   const [busy, setBusy] = useState(false);
-  const moved = useRef<string>(undefined); // turnId of the prompt that was moved last
+  const order = prompts.map((p) => p.turnId).join();
+  const moved = useRef<{ turnId: string; order: string }>(undefined); // the last move, and the order before it
   const list = useRef<HTMLOListElement>(null);
 
   // A row that moves loses the focus, and the first one cannot move up.
   useLayoutEffect(() => {
-    const turnId = moved.current;
-    if (!turnId || busy) return;
+    const move = moved.current;
+    if (!move || busy || move.order === order) return;
     moved.current = undefined;
-    const row = list.current?.querySelector(`[data-queued="${CSS.escape(turnId)}"]`);
+    const row = list.current?.querySelector(`[data-queued="${CSS.escape(move.turnId)}"]`);
     const buttons = [...(row?.querySelectorAll<HTMLButtonElement>("[data-move]") ?? [])];
     if (!buttons.some((b) => b === document.activeElement && !b.disabled))
       buttons.find((b) => !b.disabled && b.offsetParent)?.focus();
@@ -34,14 +35,16 @@ export function Queue({ s }: { s: SessionStatus }) {
   const gone = edited && !prompts.some((p) => p.turnId === edited.turnId);
   if (s.queued === 0 && !edited) return null;
 
-  const change = async (f: () => Promise<State>): Promise<boolean> => {
+  // The socket delivers the changed queue, and delivers changes in order: the
+  // response to a request may be older than what the socket has delivered.
+  const change = async (f: () => Promise<unknown>): Promise<boolean> => {
     setBusy(true);
-    const ok = await attempt(async () => learnQueue(id, await f()));
+    const ok = await attempt(f);
     setBusy(false);
     return ok;
   };
   const move = (p: QueuedPrompt, before: string) => {
-    moved.current = p.turnId;
+    moved.current = { turnId: p.turnId, order };
     void change(() => api.editQueued(id, p.turnId, { before }));
   };
   const edit = (p: QueuedPrompt) =>

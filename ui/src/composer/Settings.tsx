@@ -1,5 +1,5 @@
 import { SlidersHorizontal } from "lucide-react";
-import { useEffect, useId, useRef, useState } from "react";
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Choose } from "../app/Choose";
 import { Dialog } from "../app/Dialog";
 import { asOptions, atHand, current, grouped, nameOf, type Setting } from "../model/settings";
@@ -79,12 +79,39 @@ const isBusy = (c: Change | undefined) => c?.is === "asked" || c?.is === "answer
 const shownOf = (s: Setting, c: Change | undefined) =>
   c?.is === "asked" || c?.is === "answered" ? c.wanted : s.value;
 
-/** The main settings in one line; a sheet shows all of them. */
+/** The settings of a session. */
 export function Pills({ s }: { s: SessionStatus }) {
   const { settings, changes, change } = useSettings(s);
+  return (
+    <PillRow settings={settings} changes={changes} onChange={change}>
+      {!s.isAlive && <p className="text-sm text-muted">Takes effect with your next prompt.</p>}
+    </PillRow>
+  );
+}
+
+/**
+ * The main settings in one line; a sheet shows all of them, and more. `none`
+ * returns the label of the empty value, if a setting can have it.
+ */
+export function PillRow({
+  settings,
+  changes = {},
+  onChange,
+  none,
+  more = false,
+  children,
+}: {
+  settings: readonly Setting[];
+  changes?: Readonly<Record<string, Change>>;
+  onChange: (s: Setting, wanted: string) => void;
+  none?: (s: Setting) => string | undefined;
+  more?: boolean; // the children are settings, too
+  children?: ReactNode; // of the sheet
+}) {
   const [open, setOpen] = useState(false);
-  if (settings.length === 0) return null;
+  if (settings.length === 0 && !more) return null;
   const near = atHand(settings);
+  const named = near.find((x) => nameOf(x) !== ""); // shown on a phone
   const refused = near.map((x) => changes[x.key]).find((c) => c?.is === "refused");
   return (
     <>
@@ -95,22 +122,23 @@ export function Pills({ s }: { s: SessionStatus }) {
             label={plain(x.name, 60)}
             value={shownOf(x, changes[x.key])}
             choices={x.choices}
+            none={none?.(x)}
             busy={isBusy(changes[x.key])}
             className={`quiet field-sizing-content max-w-56 appearance-none truncate ${isBusy(changes[x.key]) ? "progress" : ""}`}
-            onChange={(v) => void change(x, v)}
+            onChange={(v) => onChange(x, v)}
           />
         ))}
       </span>
       <button
         type="button"
-        className={`quiet min-w-0 ${near.length === settings.length && !refused ? "wide:hidden" : ""}`}
+        className={`quiet min-w-0 ${near.length === settings.length && !refused && !more ? "wide:hidden" : ""}`}
         onClick={() => setOpen(true)}
         aria-haspopup="dialog"
-        aria-label={near[0] ? `Settings: ${plain(nameOf(near[0]), 40)}` : "Settings"}
+        aria-label={named ? `Settings: ${plain(nameOf(named), 40)}` : "Settings"}
         title="Agent settings"
       >
         <SlidersHorizontal size={15} aria-hidden className="shrink-0" />
-        <span className="min-w-0 max-w-36 truncate wide:hidden">{near[0] && plain(nameOf(near[0]), 40)}</span>
+        <span className="min-w-0 max-w-36 truncate wide:hidden">{named && plain(nameOf(named), 40)}</span>
       </button>
       {refused?.is === "refused" && !open && (
         <span role="alert" className="min-w-0 truncate text-sm text-del" title={plain(refused.why, 500)}>
@@ -119,7 +147,9 @@ export function Pills({ s }: { s: SessionStatus }) {
       )}
       {open && (
         <Dialog title="Settings" onClose={() => setOpen(false)} sheet>
-          <Sheet settings={settings} changes={changes} change={change} alive={s.isAlive} />
+          <Sheet settings={settings} changes={changes} onChange={onChange} none={none}>
+            {children}
+          </Sheet>
         </Dialog>
       )}
     </>
@@ -129,13 +159,15 @@ export function Pills({ s }: { s: SessionStatus }) {
 function Sheet({
   settings,
   changes,
-  change,
-  alive,
+  onChange,
+  none,
+  children,
 }: {
-  settings: Setting[];
+  settings: readonly Setting[];
   changes: Readonly<Record<string, Change>>;
-  change: (s: Setting, wanted: string) => Promise<void>;
-  alive: boolean;
+  onChange: (s: Setting, wanted: string) => void;
+  none?: (s: Setting) => string | undefined;
+  children?: ReactNode;
 }) {
   return (
     <div className="flex flex-col gap-5">
@@ -146,12 +178,18 @@ function Sheet({
           )}
           <div className="flex flex-col gap-3">
             {g.settings.map((x) => (
-              <Field key={x.key} setting={x} change={changes[x.key]} onChange={(v) => void change(x, v)} />
+              <Field
+                key={x.key}
+                setting={x}
+                change={changes[x.key]}
+                none={none?.(x)}
+                onChange={(v) => onChange(x, v)}
+              />
             ))}
           </div>
         </div>
       ))}
-      {!alive && <p className="text-sm text-muted">Takes effect with your next prompt.</p>}
+      {children}
     </div>
   );
 }
@@ -159,17 +197,19 @@ function Sheet({
 function Field({
   setting: s,
   change: c,
+  none,
   onChange,
 }: {
   setting: Setting;
   change: Change | undefined;
+  none?: string;
   onChange: (value: string) => void;
 }) {
   const busy = isBusy(c);
   const id = useId();
   return (
     <div data-setting={s.key} aria-busy={busy}>
-      <SettingField setting={s} value={shownOf(s, c)} onChange={onChange} busy={busy} id={id} />
+      <SettingField setting={s} value={shownOf(s, c)} onChange={onChange} none={none} busy={busy} id={id} />
       <p role="status" className="text-sm text-muted">
         {busy && "Applying…"}
         {c?.is === "kept" && `The agent kept ${plain(nameOf(s), 80) || "its own value"}.`}

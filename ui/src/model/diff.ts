@@ -54,19 +54,19 @@ function lines(sign: string, text: string): string[] {
   return parts.map((l) => sign + l);
 }
 
-export interface FileChanges {
+export interface FileChanges<C extends Change = Change> {
   path: string;
   kind: Change["kind"];
   movedTo?: string;
-  steps: Change[]; // in the order in which they were made
+  steps: C[]; // in the order in which they were made
 }
 
 /**
  * The changes of a turn by file, in the order in which the files were first
  * changed.
  */
-export function byFile(changes: readonly Change[]): FileChanges[] {
-  const files = new Map<string, FileChanges>();
+export function byFile<C extends Change>(changes: readonly C[]): FileChanges<C>[] {
+  const files = new Map<string, FileChanges<C>>();
   for (const c of changes) {
     const f = files.get(c.path);
     if (!f) files.set(c.path, { path: c.path, kind: c.kind, movedTo: c.movedTo, steps: [c] });

@@ -70,7 +70,7 @@ export function noticeOf(kind: NoticeKind, sessions: readonly SessionStatus[]): 
     kind,
     title: `${sessions.length} sessions ${kind === "finished" ? "have finished" : "need you"}`,
     body: titles.slice(0, few).join(", ") + (titles.length > few ? ", …" : ""),
-    open: pathOf({ at: "list" }),
+    open: pathOf({ at: "home" }),
   };
 }
 

@@ -1,22 +1,28 @@
-// Routes in the address bar: "/" is the list, "?new" the form, "?session=ID" a
-// session, and "&item=ID" one of its items. All load the same document, so a
-// reload works on any server.
+// Routes in the address bar: "/" is the composer of a new session, with what
+// waits and runs; "?new" is the same for a person who wants to write at once.
+// "?list" is the list of sessions on a phone, "?session=ID" a session, and
+// "&item=ID" one of its items. All load the same document, so a reload works on
+// any server.
 
 import { useSyncExternalStore } from "react";
 
-export type Route = { at: "list" } | { at: "new" } | { at: "session"; id: string; item?: string };
+export type Route =
+  | { at: "home" }
+  | { at: "list" }
+  | { at: "new" }
+  | { at: "session"; id: string; item?: string };
 
 export function parseRoute(search: string): Route {
   const q = new URLSearchParams(search);
   const id = q.get("session");
   if (id) return { at: "session", id, item: q.get("item") ?? undefined };
-  return q.has("new") ? { at: "new" } : { at: "list" };
+  return q.has("new") ? { at: "new" } : q.has("list") ? { at: "list" } : { at: "home" };
 }
 
 export function pathOf(r: Route): string {
   if (r.at === "session")
     return `/?session=${encodeURIComponent(r.id)}${r.item ? `&item=${encodeURIComponent(r.item)}` : ""}`;
-  return r.at === "new" ? "/?new" : "/";
+  return r.at === "home" ? "/" : `/?${r.at}`;
 }
 
 const listeners = new Set<() => void>();

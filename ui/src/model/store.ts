@@ -5,7 +5,7 @@ import { create } from "zustand";
 import { ApiError, api } from "../wire/http";
 import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
-import type { Agent, Frame, Project, Queue, SessionStatus } from "../wire/types";
+import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
 import { empty, prepend, reduce, resumeFrom, type Transcript } from "./transcript";
 import { sendOnce } from "./unanswered";
@@ -215,8 +215,8 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists omit the settings that the agent offers, its files, the resolved options
-// and the queued prompts, so the known ones are kept.
+// Lists omit the settings and commands that the agent offers, its files, the
+// resolved options and the queued prompts, so the known ones are kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {
@@ -225,6 +225,7 @@ function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
     seenSeq: Math.max(s.seenSeq, old?.seenSeq ?? 0), // a response may be older than a message
     config: s.config ?? old?.config,
     files: s.files ?? old?.files,
+    commands: s.commands ?? old?.commands,
     resolved: s.resolved ?? old?.resolved,
   });
 }
@@ -232,17 +233,6 @@ function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
 /** Stores a session status from the server's response. */
 export function learn(s: SessionStatus | undefined) {
   if (s) set((st) => ({ sessions: merge(st.sessions, [s]) }));
-}
-
-/** Stores the queue of a session from the server's response to a change. */
-export function learnQueue(id: string, { held, prompts }: Queue) {
-  set((st) => {
-    const s = st.sessions.get(id);
-    if (!s) return {};
-    const sessions = new Map(st.sessions);
-    sessions.set(id, { ...s, queued: prompts.length, queueHeld: held || undefined, queue: prompts });
-    return { sessions };
-  });
 }
 
 function take(frames: Frame[]) {
@@ -457,11 +447,15 @@ function reached() {
   if (get().problem?.unreachable) complain(undefined);
 }
 
-/** Runs the action of a button; an error is shown at the foot of the page. */
+/**
+ * Runs the action of a button; an error is shown at the foot of the page. Success
+ * removes the error that was shown when the action began.
+ */
 export async function attempt(f: () => Promise<unknown>): Promise<boolean> {
+  const before = get().problem;
   try {
     await f();
-    complain(undefined);
+    if (get().problem === before) complain(undefined);
     return true;
   } catch (e) {
     failed(e);

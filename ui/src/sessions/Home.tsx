@@ -8,28 +8,21 @@ import { SessionRow } from "./List";
 
 const most = 8; // sessions in a group
 
-/** What waits, runs and has finished, where no session is open. */
-export function Home() {
+/** What waits, runs and has finished, above the composer of a new session. */
+export function Overview() {
   const sessions = useStore((s) => s.sessions);
   const listed = useStore((s) => s.listed);
   const seen = useStore((s) => s.seen);
   const { needsYou, running, finished } = useMemo(() => news(sessions.values(), seen), [sessions, seen]);
   const nothing = needsYou.length + running.length + finished.length === 0;
+  if (!listed) return null;
+  if (nothing) return <p className="my-auto py-8 text-center text-muted">Nothing waits for you.</p>;
   return (
-    <main className="min-h-0 flex-1 overflow-y-auto" aria-label="Overview">
-      <h1 className="sr-only">Runnel</h1>
-      <div className="mx-auto flex max-w-2xl flex-col gap-8 px-4 py-12">
-        <Group title="Needs you" accent list={needsYou} />
-        <Group title="Running" list={running} />
-        <Group title="Finished since you looked" list={finished} />
-        {listed && (
-          <p className={`text-muted ${nothing ? "py-24 text-center" : ""}`}>
-            {nothing && "Nothing waits for you. "}
-            Choose a session, or press <kbd>n</kbd> for a new one.
-          </p>
-        )}
-      </div>
-    </main>
+    <div className="flex flex-col gap-8 py-8">
+      <Group title="Needs you" accent list={needsYou} />
+      <Group title="Running" list={running} />
+      <Group title="Finished since you looked" list={finished} />
+    </div>
   );
 }
 

@@ -7,12 +7,13 @@ import type { Profile } from "../wire/types";
 const pause = 300; // ms without typing before the folder's profiles are loaded
 
 /**
- * The profiles for sessions in a folder. If the folder cannot be read, only the
- * profiles for all folders.
+ * The profiles for sessions in a folder, once they are wanted. If the folder
+ * cannot be read, only the profiles for all folders.
  */
-export function useProfiles(dir: string): readonly Profile[] {
+export function useProfiles(dir: string, wanted: boolean): readonly Profile[] {
   const [profiles, setProfiles] = useState<readonly Profile[]>([]);
   useEffect(() => {
+    if (!wanted) return;
     let current = true;
     const read = async () => {
       const list = await api.profiles(dir).catch(() => api.profiles("").catch(() => []));
@@ -23,7 +24,7 @@ export function useProfiles(dir: string): readonly Profile[] {
       current = false;
       clearTimeout(timer);
     };
-  }, [dir]);
+  }, [dir, wanted]);
   return profiles;
 }
 

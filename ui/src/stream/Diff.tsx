@@ -1,8 +1,11 @@
-import { memo, useState } from "react";
+import { Fragment, memo, useMemo, useState } from "react";
 import { byFile, type Count, countChange, countChanges, hunksOf } from "../model/diff";
 import { plural, shortPath } from "../text/format";
+import { languageOfFile } from "../text/language";
 import { Visible } from "../text/Shown";
 import type { Change, Hunk } from "../wire/types";
+import { LineComments, type Spot, spotName, stepLines, useCommentsOn } from "./Comments";
+import { Spans, useHunkColours } from "./colours";
 
 /** Added and removed lines such as "+12 −3"; nothing if both are 0. */
 export function Counts({ n }: { n: Count }) {
@@ -20,63 +23,88 @@ export function Counts({ n }: { n: Count }) {
   );
 }
 
+/** A change with a remark about its place, which is shown below it. */
+export interface Remarked extends Change {
+  remark?: string;
+}
+
 /** File changes, grouped by file. */
-export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Change[]; dir: string }) {
+export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Remarked[]; dir: string }) {
   return (
     <div className="flex flex-col gap-3">
       {byFile(changes).map((f) => (
         <div key={f.path} className="overflow-hidden rounded-md border">
           <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
-            <code className="isolate-text min-w-0 font-mono">
-              <Visible text={shortPath(f.path, dir)} />
-              {f.movedTo && (
-                <>
-                  {" → "}
-                  <Visible text={shortPath(f.movedTo, dir)} />
-                </>
-              )}
-            </code>
-            {f.kind !== "update" && <span className="text-muted">{kinds[f.kind]}</span>}
+            <FileName path={f.path} movedTo={f.movedTo} kind={f.kind} dir={dir} />
             <span className="ml-auto">
               <Counts n={countChanges(f.steps)} />
             </span>
           </div>
-          {f.steps.map((c, i) => (
-            <div key={i} className={i > 0 ? "border-t" : undefined}>
-              <Hunks change={c} />
-            </div>
-          ))}
+          <Steps steps={f.steps} dir={dir} />
         </div>
       ))}
     </div>
   );
 });
 
+export function FileName({
+  path,
+  movedTo,
+  kind,
+  dir,
+}: Pick<Change, "path" | "movedTo" | "kind"> & { dir: string }) {
+  return (
+    <>
+      <code className="isolate-text min-w-0 font-mono">
+        <Visible text={shortPath(path, dir)} />
+        {movedTo && (
+          <>
+            {" → "}
+            <Visible text={shortPath(movedTo, dir)} />
+          </>
+        )}
+      </code>
+      {kind !== "update" && <span className="shrink-0 text-muted">{kinds[kind]}</span>}
+    </>
+  );
+}
+
 const kinds = { create: "new file", update: "", delete: "deleted", move: "moved" };
+
+/** The changes of one file, one after another. */
+export function Steps({ steps, dir }: { steps: readonly Remarked[]; dir: string }) {
+  return steps.map((c, i) => (
+    <div key={i} className={i > 0 ? "border-t" : undefined}>
+      <Hunks change={c} path={shortPath(c.movedTo ?? c.path, dir)} />
+      {c.remark && <p className="isolate-text border-t px-3 py-1 text-sm text-mark">{c.remark}</p>}
+    </div>
+  ));
+}
 
 const firstLines = 200;
 
-function Hunks({ change }: { change: Change }) {
+function Hunks({ change, path }: { change: Change; path: string }) {
   const [all, setAll] = useState(false);
-  const hunks = hunksOf(change);
+  const hunks = useMemo(() => hunksOf(change), [change]);
   if (hunks.length === 0) return <p className="px-3 py-2 text-sm text-muted">{nothing(change)}</p>;
   const total = hunks.reduce((n, h) => n + h.lines.length, 0);
   let left = all ? total : firstLines;
   const out = hunks.map((h, i) => {
     if (left <= 0) return null;
-    const lines = h.lines.slice(0, left);
-    left -= lines.length;
-    return <HunkLines key={i} hunk={h} lines={lines} gap={i > 0} />;
+    const shown = Math.min(left, h.lines.length);
+    left -= shown;
+    return <HunkLines key={i} hunk={h} shown={shown} gap={i > 0} path={path} first={i === 0} />;
   });
   return (
-    <>
+    // biome-ignore lint/a11y/noStaticElementInteractions: the keys are those of the numbers within
+    <div onKeyDown={stepLines}>
       {out}
       {!all && total > firstLines && (
         <button type="button" className="quiet m-1" onClick={() => setAll(true)}>
           Show {plural(total - firstLines, "more line")}
         </button>
       )}
-    </>
+    </div>
   );
 }
 
@@ -89,30 +117,71 @@ function nothing(c: Change): string {
   return n.added + n.removed === 0 ? "The agent did not report the changes." : "";
 }
 
-function HunkLines({ hunk, lines, gap }: { hunk: Hunk; lines: string[]; gap: boolean }) {
+function HunkLines({
+  hunk,
+  shown,
+  gap,
+  path,
+  first,
+}: {
+  hunk: Hunk;
+  shown: number; // of its lines, from the first
+  gap: boolean;
+  path: string;
+  first: boolean; // of the file; its first line is the one that Tab reaches
+}) {
+  const { session, comments } = useCommentsOn(path);
+  const [writing, setWriting] = useState<number>();
+  const colours = useHunkColours(hunk.lines, languageOfFile(path));
   let oldNo = hunk.oldStart;
   let newNo = hunk.newStart;
   // Before an edit, the agent may not know its line numbers; both are then 0.
   const placed = oldNo > 0 || newNo > 0;
   return (
     <div className={gap ? "border-t" : undefined}>
-      {lines.map((line, i) => {
+      {hunk.lines.slice(0, shown).map((line, i) => {
         const sign = line[0] === "+" || line[0] === "-" ? line[0] : " ";
-        const o = sign === "+" || !placed ? "" : oldNo++;
-        const n = sign === "-" || !placed ? "" : newNo++;
+        const o = sign === "+" || !placed ? 0 : oldNo++;
+        const n = sign === "-" || !placed ? 0 : newNo++;
+        const side = sign === "-" ? "old" : "new";
+        const spot: Spot = { path, side, line: n || o, code: line };
+        const own = (of: "old" | "new", no: number) =>
+          session && no > 0 && of === side ? (
+            <button
+              type="button"
+              className={`no ${of}`}
+              tabIndex={first && i === 0 ? 0 : -1}
+              aria-label={`Comment on ${spotName(spot)}`}
+              title="Comment on this line"
+              onClick={() => setWriting(i)}
+            >
+              {no}
+            </button>
+          ) : (
+            <span className={`no ${of}`} aria-hidden>
+              {no || ""}
+            </span>
+          );
         return (
-          <div key={i} className={`diff-line ${sign === "+" ? "add" : sign === "-" ? "del" : ""}`}>
-            <span className="no old" aria-hidden>
-              {o}
-            </span>
-            <span className="no" aria-hidden>
-              {n === "" ? <span className="wide:hidden">{o}</span> : n}
-            </span>
-            <span className="sign">{sign === "-" ? "−" : sign}</span>
-            <span className="body">
-              <Visible text={line.slice(1)} />
-            </span>
-          </div>
+          <Fragment key={i}>
+            <div className={`diff-line ${sign === "+" ? "add" : sign === "-" ? "del" : ""}`}>
+              {own("old", o)}
+              {own("new", n)}
+              <span className="sign">{sign === "-" ? "−" : sign}</span>
+              <span className="body">
+                {colours?.[i] ? <Spans spans={colours[i]} /> : <Visible text={line.slice(1)} />}
+              </span>
+            </div>
+            {session && spot.line > 0 && (
+              <LineComments
+                session={session}
+                spot={spot}
+                comments={comments}
+                writing={writing === i}
+                onDone={() => setWriting(undefined)}
+              />
+            )}
+          </Fragment>
         );
       })}
     </div>

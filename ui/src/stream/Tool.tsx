@@ -31,10 +31,11 @@ import {
 import { toggle, useStore } from "../model/store";
 import { between, duration, elapsed, plural } from "../text/format";
 import { plain } from "../text/visible";
-import type { ApprovalEvent } from "../wire/types";
+import type { Approval, ApprovalEvent } from "../wire/types";
 import { outcome, Remarks, waited } from "./Approval";
 import { Arguments } from "./Arguments";
 import { Counts, Diff } from "./Diff";
+import { Intended } from "./Intended";
 import { Terminal } from "./Terminal";
 
 const icons: Record<string, LucideIcon> = {
@@ -94,7 +95,9 @@ export const Tool = memo(function Tool({
           <Remarks event={e} />
         </div>
       ))}
-      {open && <Opened item={item} state={state} dir={dir} />}
+      {open && (
+        <Opened item={item} state={state} waiting={state === "asks" ? last?.approval : undefined} dir={dir} />
+      )}
     </div>
   );
 });
@@ -198,7 +201,17 @@ function Running({ since }: { since?: string }) {
   return <span>{d >= 1000 ? elapsed(d) : "running"}</span>;
 }
 
-function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: string }) {
+function Opened({
+  item,
+  state,
+  waiting,
+  dir,
+}: {
+  item: ToolItem;
+  state: ToolState;
+  waiting?: Approval;
+  dir: string;
+}) {
   const t = item.tool_call;
   const edits = t.changes && t.changes.length > 0;
   // The output of an edit or a read repeats its diff or its file.
@@ -206,7 +219,15 @@ function Opened({ item, state, dir }: { item: ToolItem; state: ToolState; dir: s
   const runs = t.kind === "execute";
   return (
     <div className="mt-1 mb-2 ml-3 flex flex-col gap-3 border-l pl-4">
-      {edits && <Diff changes={t.changes ?? []} dir={dir} />}
+      {edits && waiting && (
+        <Intended
+          session={item.sessionId}
+          approval={waiting.id}
+          changes={waiting.changes?.length ? waiting.changes : (t.changes ?? [])}
+          dir={dir}
+        />
+      )}
+      {edits && !waiting && <Diff changes={t.changes ?? []} dir={dir} />}
       {!edits && t.toolArguments !== undefined && (
         <Part title="Arguments">
           <Arguments value={t.toolArguments} />

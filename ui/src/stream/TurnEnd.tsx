@@ -1,6 +1,7 @@
 import { GitBranch } from "lucide-react";
 import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
+import { part } from "../app/parts";
 import { byFile, countChanges } from "../model/diff";
 import { save } from "../model/keep";
 import { go } from "../model/routes";
@@ -11,7 +12,9 @@ import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
 import { api } from "../wire/http";
 import type { AgentFile, Change } from "../wire/types";
-import { Counts, Diff } from "./Diff";
+import { Counts } from "./Diff";
+
+const Net = part(() => import("../changes/Net").then((m) => m.Net));
 
 /**
  * The files that a turn changed, without files that the agent wrote for itself,
@@ -71,7 +74,7 @@ export const TurnEnd = memo(function TurnEnd({
       </div>
       {shown && (
         <Dialog title={`${plural(files, "file")} changed in this turn`} onClose={() => setShown(false)} wide>
-          <Diff changes={changes} dir={dir} />
+          <Net session={session} turn={turn.id} dir={dir} />
         </Dialog>
       )}
     </footer>

@@ -44,6 +44,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a path in a directory
+         * @description Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+         */
+        get: operations["completeProjectFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/folders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List directories of the server's machine
+         * @description Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+         */
+        get: operations["listFolders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/harness/interrupt": {
         parameters: {
             query?: never;
@@ -608,6 +648,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/approvals/{approvalId}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the changes that an approval would allow
+         * @description Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+         */
+        get: operations["approvalChanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/archive": {
         parameters: {
             query?: never;
@@ -666,6 +726,26 @@ export interface paths {
          * @description Requires the scope admin. While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.
          */
         post: operations["setCapture"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the changes that an agent made
+         * @description Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+         */
+        get: operations["listChanges"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -732,6 +812,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a file of a session's project
+         * @description Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+         */
+        get: operations["readFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a path in a session's project
+         * @description Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+         */
+        get: operations["completeFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/folder": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a folder of a session's project
+         * @description Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+         */
+        get: operations["listFolder"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/fork": {
         parameters: {
             query?: never;
@@ -746,6 +886,126 @@ export interface paths {
          * @description Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
          */
         post: operations["forkSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the state of a session's folder in git
+         * @description Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+         */
+        get: operations["gitStatus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit what is staged
+         * @description Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+         */
+        post: operations["gitCommit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what git says about a file
+         * @description Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+         */
+        get: operations["gitDiff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/revert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revert a file
+         * @description Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+         */
+        post: operations["gitRevert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/git/stage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stage or unstage files
+         * @description Requires the scope approve. Returns the new state of the folder.
+         */
+        post: operations["gitStage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an image of a session's project
+         * @description Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+         */
+        get: operations["readImage"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1396,6 +1656,8 @@ export interface components {
             t: number;
         };
         Change: {
+            /** @description The replacements that hunks show, if the agent did not report line numbers. */
+            edits?: components["schemas"]["Edit"][];
             /** @description The changed lines. Empty if only the complete texts are known. */
             hunks: components["schemas"]["Hunk"][];
             kind: components["schemas"]["ChangeKind"];
@@ -1413,6 +1675,35 @@ export interface components {
          * @enum {string}
          */
         ChangeKind: "create" | "update" | "delete" | "move";
+        ChangedFile: {
+            /** @description Whether a merge left the file with a conflict. */
+            conflict?: boolean;
+            /** @description Earlier path of a file that was moved. */
+            from?: string;
+            /** @description Path of the file, relative to the session's folder, with slashes. */
+            path: string;
+            /** @description The change that is staged. Absent if there is none. */
+            staged?: components["schemas"]["ChangeKind"];
+            /** @description Numbers of lines that the staged change adds and removes. Absent for a binary file. */
+            stagedLines?: components["schemas"]["LineCounts"];
+            /** @description Whether this is another repository within the folder. */
+            submodule?: boolean;
+            /** @description The change that is not staged. Absent if there is none. */
+            unstaged?: components["schemas"]["ChangeKind"];
+            /** @description Numbers of lines that the unstaged change adds and removes. Absent for a binary file and for an untracked one. */
+            unstagedLines?: components["schemas"]["LineCounts"];
+            /** @description Whether git does not know the file yet. */
+            untracked?: boolean;
+        };
+        ChangesAnswer: {
+            /** @description The files, in the order in which they were first changed. */
+            files: components["schemas"]["FileDiff"][];
+            /**
+             * Format: int64
+             * @description Number of changes in further files, which are left out.
+             */
+            more?: number;
+        };
         /** @description A message is complete. text is its complete text and replaces the deltas. */
         ChatCompleteFrame: {
             data: components["schemas"]["TextData"];
@@ -1459,6 +1750,22 @@ export interface components {
             /** @description Move the page to a new origin first, which logs out every browser. Default: false. */
             newOrigin?: boolean;
         };
+        CommitRequest: {
+            /** @description Message of the commit, at most 65536 bytes. The server removes white space at both ends. */
+            message: string;
+            /** @description seen of the status that the client has shown. */
+            seen: string;
+        };
+        Committed: {
+            /** @description The branch to which the commit was added. */
+            branch: string;
+            /** @description Id of the commit. */
+            commit: string;
+            /** @description Whether the commit contains something else than what was staged. A hook changed it, or another program staged something meanwhile. */
+            differs?: boolean;
+            /** @description Whether the hooks of the repository could run. */
+            hooks: boolean;
+        };
         CompleteData: {
             /**
              * Format: double
@@ -1476,6 +1783,23 @@ export interface components {
             /** @description Id of the turn. */
             turnId: string;
             usage?: components["schemas"]["Usage"];
+        };
+        CompletedPath: {
+            /**
+             * @description What the path leads to.
+             * @enum {string}
+             */
+            kind: "file" | "folder";
+            /** @description Path from the project's directory, with / between its elements. */
+            path: string;
+            /** @description Positions of the query's characters in the path, in Unicode characters from 0. Absent if there is no query. */
+            positions?: number[];
+        };
+        Completion: {
+            /** @description The files and folders that match best, the best first. */
+            files: components["schemas"]["CompletedPath"][];
+            /** @description Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files. */
+            partial?: boolean;
         };
         ConfigChoice: {
             /** @description Description for people. */
@@ -1506,6 +1830,11 @@ export interface components {
             /** @description Current value. */
             value: string;
         };
+        /**
+         * @description What a file contains, judged by its bytes.
+         * @enum {string}
+         */
+        ContentKind: "text" | "image" | "binary";
         Conversation: {
             /** @description The agent's own id of the conversation. cliType:agentSessionId is accepted in place of a session id; POST /api/session/{id}/load makes the conversation a session. */
             agentSessionId: string;
@@ -1613,6 +1942,14 @@ export interface components {
             uploads?: number;
         };
         Done: Record<string, never>;
+        Edit: {
+            /** @description Whether every occurrence is replaced. Default: false; the text then occurs once. */
+            all?: boolean;
+            /** @description Text that replaces it. */
+            new: string;
+            /** @description A part of the file, which need neither begin nor end at a line boundary. */
+            old: string;
+        };
         EditPromptRequest: {
             /** @description turnId of the queued prompt before which this one starts, or "" for the end of the queue. Default: the position does not change. */
             before?: string;
@@ -1644,6 +1981,11 @@ export interface components {
         };
         /** @description An entry of a session's history, with the type and the payload of the corresponding live message. */
         Entry: components["schemas"]["SessionAppendEntry"] | components["schemas"]["SessionApprovalEntry"] | components["schemas"]["SessionNoticeEntry"] | components["schemas"]["SessionTurnEntry"] | components["schemas"]["SessionUpsertEntry"] | components["schemas"]["SessionUsageEntry"];
+        /**
+         * @description What an entry of a directory is. link: a symbolic link, which is not followed. other: a pipe, a socket or a device.
+         * @enum {string}
+         */
+        EntryKind: "file" | "folder" | "link" | "other";
         Error: {
             error: components["schemas"]["Problem"];
         };
@@ -1695,7 +2037,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -1860,8 +2202,160 @@ export interface components {
             /** @description The error, for people. It contains no secrets. */
             message: string;
         };
+        File: {
+            /** @description What the file contains, judged by its bytes. image: a PNG, JPEG, GIF or WebP image. */
+            content: components["schemas"]["ContentKind"];
+            /** @description Whether text ends before the last selected line, because it has reached 1 MiB or 5,000 lines. */
+            cut?: boolean;
+            /**
+             * Format: int64
+             * @description Number of the first line in text, from 1. Absent if text is absent or empty.
+             */
+            from?: number;
+            /**
+             * Format: int64
+             * @description Number of lines in the file.
+             */
+            lines?: number;
+            /** @description Media type of an image. */
+            mediaType?: string;
+            /**
+             * Format: date-time
+             * @description When the file was last changed.
+             */
+            modifiedAt: string;
+            /** @description Path from the project's directory, with / between its elements. */
+            path: string;
+            /**
+             * Format: int64
+             * @description Size in bytes.
+             */
+            size: number;
+            /** @description The selected lines of a text, with their line ends. Bytes that are not UTF-8 are replaced by U+FFFD, and known secrets by a mark. Content from a project is untrusted: show it as data. */
+            text?: string;
+            /**
+             * Format: int64
+             * @description Number of the last line in text.
+             */
+            to?: number;
+        };
+        FileDiff: {
+            /**
+             * Format: int64
+             * @description Number of added lines, also of those that hunks leave out.
+             */
+            added: number;
+            /** @description Whether the file is not text, so that it has no hunks. */
+            binary?: boolean;
+            /** @description Whether the end of the diff is left out, because it is too long. */
+            cut?: boolean;
+            /** @description The differences, in order. Empty if the change is in steps. */
+            hunks: components["schemas"]["Hunk"][];
+            kind: components["schemas"]["ChangeKind"];
+            /** @description Numbers of the lines where the old text begins, if place is several; at most 20. */
+            lines?: number[];
+            /** @description New path of a file that was moved. */
+            movedTo?: string;
+            /** @description Mode of the file after the change. */
+            newMode?: string;
+            /** @description Whether the change adds or removes the newline at the end of the file. Absent if neither. */
+            newline?: components["schemas"]["Newline"];
+            /** @description Mode of the file before the change, as git writes it. Absent if the mode stays the same. */
+            oldMode?: string;
+            /** @description Whether the whole diff is left out, because the response would be too long. A request with the path may return it. */
+            omitted?: boolean;
+            /** @description Whether something else changed the file between two changes of the agent. The hunks show that, too. */
+            outside?: boolean;
+            /** @description Path of the file before the change. Absolute for changes that an agent reported, and relative to the session's folder for those from git. */
+            path: string;
+            /** @description How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file. With several, missing and unknown, the hunks are those that the agent reported. */
+            place?: components["schemas"]["Place"];
+            /** @description Why the server did not read the file. */
+            problem?: string;
+            /**
+             * Format: int64
+             * @description Number of removed lines, also of those that hunks leave out.
+             */
+            removed: number;
+            /** @description Stands for the current content of the file. A request with this value fails if the file has changed since. */
+            seen?: string;
+            /** @description The changes one after another, if the server does not know enough of the file to combine them. */
+            steps?: components["schemas"]["Change"][];
+            /** @description Whether a larger context shows more of the file, up to all of it. */
+            whole?: boolean;
+        };
         /** @description The complete content of a finished item. */
         FinalItem: components["schemas"]["FunctionCallItem"] | components["schemas"]["FunctionCallOutputItem"] | components["schemas"]["MessageItem"] | components["schemas"]["PlanItem"] | components["schemas"]["ReasoningItem"];
+        Folder: {
+            /** @description Whether the directory is the root of a git repository. */
+            git?: boolean;
+            /** @description Name of the directory in the one above. */
+            name: string;
+            /** @description Absolute path. */
+            path: string;
+        };
+        /**
+         * @description Whether the changes of a folder can be examined with git.
+         * @enum {string}
+         */
+        FolderState: "ready" | "none" | "refused" | "no_git" | "too_many";
+        FolderStatus: {
+            /**
+             * Format: int64
+             * @description Number of commits that the upstream branch lacks. Absent if the upstream branch is not known.
+             */
+            ahead?: number;
+            /** @description Name and address with which the server would commit, from the git configuration. Absent if none is configured. */
+            author?: string;
+            /**
+             * Format: int64
+             * @description Number of commits of the upstream branch that the current branch lacks.
+             */
+            behind?: number;
+            /** @description The current branch. Absent if no branch is checked out. */
+            branch?: string;
+            /**
+             * Format: int64
+             * @description Number of staged files outside of the session's folder. While there are any, the server does not commit.
+             */
+            elsewhere?: number;
+            /** @description The files of the folder that differ from the last commit, or are new. */
+            files: components["schemas"]["ChangedFile"][];
+            /** @description Id of the last commit. Absent if there is none. */
+            head?: string;
+            /** @description Whether a commit runs the hooks of the repository. The hooks of an untrusted folder never run. */
+            hooks: boolean;
+            /** @description Whether there are further files. */
+            more?: boolean;
+            /** @description The unfinished operation, such as merge or rebase. Until it is finished, the server commits and reverts nothing. */
+            operation?: string;
+            /** @description Why the folder cannot be examined, and what to do. */
+            problem?: string;
+            /** @description Absolute path of the folder that the repository is in. */
+            root?: string;
+            /** @description Stands for what is staged. A commit with this value fails if something else is staged by then. */
+            seen: string;
+            /** @description Whether the repository has hooks that a commit would not run. */
+            skipped?: boolean;
+            /** @description ready: the other fields are set. none: the folder is in no git repository. refused: the repository's settings would make git run programs in this untrusted folder, or git would use a repository elsewhere. no_git: git is not installed on the server's machine. too_many: more files differ than the server reads. */
+            state: components["schemas"]["FolderState"];
+            /** @description The branch that the current branch follows, such as origin/main. */
+            upstream?: string;
+        };
+        Folders: {
+            /** @description Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot. */
+            folders: components["schemas"]["Folder"][];
+            /** @description Home directory of the server's user. */
+            home?: string;
+            /** @description Whether more directories match. */
+            more?: boolean;
+            /** @description Absolute path of the directory that was listed. */
+            path: string;
+            /** @description Git repositories near the home directory, the ones that were used last first. Only if the request names no path. */
+            repositories?: components["schemas"]["Folder"][];
+            /** @description A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path. */
+            suggested?: string;
+        };
         ForkAnswer: {
             /** @description Kind of agent. */
             cliType: string;
@@ -1974,7 +2468,7 @@ export interface components {
             newLines: number;
             /**
              * Format: int64
-             * @description First line in the new text, counted from 1.
+             * @description First line in the new text, counted from 1. 0, like oldStart: the agent did not report line numbers.
              */
             newStart: number;
             /**
@@ -2026,6 +2520,10 @@ export interface components {
             sessionId: string;
             /** @description Id of the turn. */
             turnId: string;
+        };
+        IntendedAnswer: {
+            /** @description The changes of the approval, in its order; at most 50. */
+            files: components["schemas"]["FileDiff"][];
         };
         ItemCancelled: {
             /** @description Id of the item. All events and messages about the item have the same itemId. */
@@ -2221,9 +2719,47 @@ export interface components {
              */
             seq: number;
         };
+        LineCounts: {
+            /**
+             * Format: int64
+             * @description Number of added lines.
+             */
+            added: number;
+            /**
+             * Format: int64
+             * @description Number of removed lines.
+             */
+            removed: number;
+        };
         ListAnswer: {
             /** @description The sessions, newest activity first. */
             sessions: components["schemas"]["SessionStatus"][];
+        };
+        ListedEntry: {
+            /** @description Whether git ignores the entry. */
+            ignored?: boolean;
+            /** @description What the entry is. */
+            kind: components["schemas"]["EntryKind"];
+            /**
+             * Format: date-time
+             * @description When the entry was last changed.
+             */
+            modifiedAt: string;
+            /** @description Name of the entry in the folder. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Size of a file, in bytes.
+             */
+            size?: number;
+        };
+        Listing: {
+            /** @description What the folder contains: folders first, then by name. Files that usually hold secrets are left out. */
+            entries: components["schemas"]["ListedEntry"][];
+            /** @description Whether the folder contains more than the 2,000 entries that are listed. */
+            more?: boolean;
+            /** @description Path of the folder from the project's directory. Empty: the project's directory itself. */
+            path: string;
         };
         LoadRequest: {
             /** @description Whether to accept prompts although another process has the conversation open. A Codex process is asked to exit. Another agent's process keeps running, and what it writes from then on may become a branch of the conversation. Default: false. */
@@ -2338,6 +2874,11 @@ export interface components {
             /** @description Name for people. */
             name?: string;
         };
+        /**
+         * @description Effect of a change on the newline at the end of a file.
+         * @enum {string}
+         */
+        Newline: "added" | "removed";
         /**
          * @description What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.
          * @enum {string}
@@ -2492,6 +3033,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**
@@ -2630,6 +3173,11 @@ export interface components {
             /** @description Position to resume after. */
             id: string;
         };
+        /**
+         * @description How the line numbers of an intended change were found.
+         * @enum {string}
+         */
+        Place: "agent" | "found" | "whole" | "several" | "missing" | "unknown";
         Plan: {
             /** @description The steps of the plan, in order. */
             entries: components["schemas"]["PlanEntry"][];
@@ -3081,6 +3629,20 @@ export interface components {
              * @description Last missing position, if status is gap.
              */
             to?: number;
+        };
+        RevertRequest: {
+            /** @description Whether the user knows that changes that are not staged are lost. Without it, the request fails if the file has such changes. Default: false. */
+            losesUnstaged?: boolean;
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
+            /** @description seen of the diff that the client has shown. */
+            seen: string;
+        };
+        Reverted: {
+            /** @description Id of a git object with the content that the file had before. git cat-file blob ID prints it, until git removes unused objects after some weeks. Absent if there was no content. */
+            kept?: string;
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
         };
         Rule: {
             /** @description Name of the credential that created the rule. */
@@ -3643,6 +4205,8 @@ export interface components {
             capture?: components["schemas"]["Capture"];
             /** @description Kind of agent. */
             cliType: string;
+            /** @description Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session. */
+            commands?: components["schemas"]["AgentCommand"][];
             /** @description The agent's own settings with their current values, as the agent last reported them. Absent in lists. */
             config?: components["schemas"]["ConfigOption"][];
             /**
@@ -3912,6 +4476,18 @@ export interface components {
             match?: boolean;
             /** @description Text to append; in a frame whose name ends in complete, the complete text. */
             text: string;
+        };
+        StageRequest: {
+            /** @description The files, 1 to 1000. */
+            files: components["schemas"]["StagedFile"][];
+            /** @description true: the next commit contains the files. false: it does not. */
+            staged: boolean;
+        };
+        StagedFile: {
+            /** @description Path of the file, relative to the session's folder. */
+            path: string;
+            /** @description seen of the diff that the client has shown. The request fails if the file has changed since. Default: the file is not compared. */
+            seen?: string;
         };
         /** @description The last frame of a stream that the server ends. To continue, resume after seq. */
         StreamEndFrame: {
@@ -4712,6 +5288,213 @@ export interface operations {
             };
             /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    completeProjectFiles: {
+        parameters: {
+            query: {
+                /** @description Absolute path of a directory in which a session could start. */
+                projectDir: string;
+                /** @description Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top. */
+                query?: string;
+                /** @description Maximum number of paths, at most 200. Default: 50. */
+                limit?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Completion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listFolders: {
+        parameters: {
+            query?: {
+                /** @description Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it. */
+                path?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Folders"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: INVALID_REQUEST */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8484,6 +9267,117 @@ export interface operations {
             };
         };
     };
+    approvalChanges: {
+        parameters: {
+            query?: {
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description Id of the approval. */
+                approvalId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IntendedAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: APPROVAL_GONE, SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     archiveSession: {
         parameters: {
             query?: never;
@@ -9010,6 +9904,128 @@ export interface operations {
             };
         };
     };
+    listChanges: {
+        parameters: {
+            query?: {
+                /** @description Id of the turn. Default: the whole session. */
+                turn?: string;
+                /** @description Path of a file, as in an earlier response. Only its diff is returned. Default: all files. */
+                path?: string;
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangesAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     previewDeletion: {
         parameters: {
             query?: never;
@@ -9341,6 +10357,348 @@ export interface operations {
             };
         };
     };
+    readFile: {
+        parameters: {
+            query: {
+                /** @description Path from the project's directory, with / between its elements. */
+                path: string;
+                /** @description Number of the first line. Default: 1. */
+                from?: number;
+                /** @description Number of the last line. Default: the last line of the file. The response has at most 5,000 lines and 1 MiB. */
+                to?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["File"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    completeFiles: {
+        parameters: {
+            query?: {
+                /** @description Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top. */
+                query?: string;
+                /** @description Maximum number of paths, at most 200. Default: 50. */
+                limit?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Completion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listFolder: {
+        parameters: {
+            query?: {
+                /** @description Path of the folder from the project's directory, with / between its elements. Default: the project's directory. */
+                path?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Listing"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     forkSession: {
         parameters: {
             query?: never;
@@ -9492,6 +10850,802 @@ export interface operations {
             };
             /** @description Gateway Timeout: TIMEOUT */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Committed"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitDiff: {
+        parameters: {
+            query: {
+                /** @description Path of the file, relative to the session's folder. */
+                path: string;
+                /** @description staged: from the last commit to what is staged. unstaged: from what is staged to the file. */
+                side: "staged" | "unstaged";
+                /** @description Number of unchanged lines before and after each difference. Default: 3. */
+                context?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FileDiff"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitRevert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RevertRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reverted"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    gitStage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StageRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FolderStatus"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: CHANGES_OUTDATED, GIT_FAILED, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Gateway Timeout: TIMEOUT */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    readImage: {
+        parameters: {
+            query: {
+                /** @description Path from the project's directory, with / between its elements. */
+                path: string;
+            };
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/gif": string;
+                    "image/jpeg": string;
+                    "image/png": string;
+                    "image/webp": string;
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11567,7 +13721,7 @@ export interface operations {
     upload: {
         parameters: {
             query: {
-                /** @description Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes. */
+                /** @description Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes. */
                 name: string;
             };
             header?: never;

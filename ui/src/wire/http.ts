@@ -3,7 +3,9 @@
 
 import type { NoticeKind } from "../worker/messages";
 import { alone } from "./alone";
+import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
 import { ApiError } from "./error";
+import { parseCompletion, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
 import {
   type ItemsPage,
@@ -22,22 +24,26 @@ import {
 } from "./parse";
 import { proof } from "./proof";
 import { type PushState, parsePush } from "./push";
-import { parseQueue, parseQueuedPrompt } from "./queue";
+import { parseQueuedPrompt } from "./queue";
 
 import type {
   Agent,
+  Completion,
   Conversation,
   ConversationPage,
+  FileDiff,
+  FolderStatus,
+  Folders,
   Options,
   Profile,
   Project,
-  Queue,
   QueuedPrompt,
   Rule,
   RuleFields,
   SearchPage,
   SessionStatus,
   SessionUsage,
+  Side,
 } from "./types";
 
 export { ApiError };
@@ -52,8 +58,13 @@ type Method = "GET" | "POST" | "DELETE";
  * Sends a request with this browser's login, after the server has proved its
  * identity.
  */
-async function call(method: Method, path: string, body?: string | Blob): Promise<unknown> {
-  const res = await authorized(method, path, body);
+async function call(
+  method: Method,
+  path: string,
+  body?: string | Blob,
+  headers: Record<string, string> = {},
+): Promise<unknown> {
+  const res = await authorized(method, path, body, headers);
   const text = await res.text();
   try {
     return text === "" ? {} : parseJSON(text);
@@ -62,11 +73,22 @@ async function call(method: Method, path: string, body?: string | Blob): Promise
   }
 }
 
-async function authorized(method: Method, path: string, body?: string | Blob): Promise<Response> {
+async function authorized(
+  method: Method,
+  path: string,
+  body?: string | Blob,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   await proof();
   const key = login()?.key;
   const attempt = (key: string | undefined) =>
-    request(method, path, body, key ? { "Runnel-Key": key } : {}, key ? "same-origin" : "omit");
+    request(
+      method,
+      path,
+      body,
+      { ...headers, ...(key && { "Runnel-Key": key }) },
+      key ? "same-origin" : "omit",
+    );
   try {
     return await attempt(key);
   } catch (e) {
@@ -124,6 +146,12 @@ const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(
 const queued = (id: string, turnId: string) => `${session(id)}/queue/${encodeURIComponent(turnId)}`;
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
 
+const query = (values: Record<string, string | number | undefined>) => {
+  const p = new URLSearchParams();
+  for (const [k, v] of Object.entries(values)) if (v !== undefined) p.set(k, String(v));
+  return p.size > 0 ? `?${p}` : "";
+};
+
 export interface Decision {
   choice: string;
   reason?: string;
@@ -180,10 +208,14 @@ export const api = {
   profiles: async (dir: string): Promise<Profile[]> =>
     parseProfiles(await call("GET", `/api/profiles${dir ? `?projectDir=${encodeURIComponent(dir)}` : ""}`)),
 
-  async create(cliType: string, projectDir: string, options: Options): Promise<string> {
-    const v = (await post("/api/session/create", { cliType, projectDir, options })) as {
-      sessionId?: unknown;
-    };
+  /**
+   * Creates a session. A repeated request with the same key creates no second
+   * session.
+   */
+  async create(cliType: string, projectDir: string, options: Options, key?: string): Promise<string> {
+    const body = JSON.stringify({ cliType, projectDir, options });
+    const headers: Record<string, string> = key ? { "Idempotency-Key": key } : {};
+    const v = (await call("POST", "/api/session/create", body, headers)) as { sessionId?: unknown };
     if (typeof v.sessionId !== "string")
       throw new ApiError("INTERNAL", "The server’s response has no session id.", 0);
     return v.sessionId;
@@ -230,19 +262,25 @@ export const api = {
       throw new ApiError("INTERNAL", "The server’s response has no upload id.", 0);
     return v.uploadId;
   },
+  /** Returns files of a session's project whose paths match what was typed. */
+  files: async (id: string, query: string): Promise<Completion> =>
+    parseCompletion(await call("GET", `${session(id)}/files?query=${encodeURIComponent(query)}`)),
+  /** The same for a directory that may have no session yet. */
+  projectFiles: async (dir: string, query: string): Promise<Completion> => {
+    const p = new URLSearchParams({ projectDir: dir, query });
+    return parseCompletion(await call("GET", `/api/files?${p}`));
+  },
+  /** Returns directories of the server's machine for the choice of a folder. */
+  folders: async (path: string): Promise<Folders> =>
+    parseFolders(await call("GET", `/api/folders${path ? `?path=${encodeURIComponent(path)}` : ""}`)),
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
-  /** Holds or continues the queue. Returns the queue after the change, like the next two. */
-  holdQueue: async (id: string, held: boolean): Promise<Queue> =>
-    parseQueue(await post(`${session(id)}/queue`, { held })),
-  /** Changes the text of a queued prompt, or moves it before another one, or to the end ("").  */
-  editQueued: async (
-    id: string,
-    turnId: string,
-    edit: { content?: string; before?: string },
-  ): Promise<Queue> => parseQueue(await post(queued(id, turnId), edit)),
-  removeQueued: async (id: string, turnId: string): Promise<Queue> =>
-    parseQueue(await call("DELETE", queued(id, turnId))),
+  /** Holds or continues the queue. The socket delivers the changed queue. */
+  holdQueue: (id: string, held: boolean) => post(`${session(id)}/queue`, { held }),
+  /** Changes the text of a queued prompt, or moves it before another one, or to the end (""). */
+  editQueued: (id: string, turnId: string, edit: { content?: string; before?: string }) =>
+    post(queued(id, turnId), edit),
+  removeQueued: (id: string, turnId: string) => call("DELETE", queued(id, turnId)),
   /** Returns a queued prompt with its whole text. */
   queuedPrompt: async (id: string, turnId: string): Promise<QueuedPrompt | undefined> =>
     parseQueuedPrompt(await call("GET", queued(id, turnId))),
@@ -294,6 +332,34 @@ export const api = {
    */
   suggestedRules: async (id: string, approval: string): Promise<RuleFields[]> =>
     parseSuggestedRules(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}`)),
+  /** The changes that an approval would allow, with their places in the files. */
+  intended: async (id: string, approval: string): Promise<FileDiff[]> =>
+    parseDiffs(await call("GET", `${session(id)}/approvals/${encodeURIComponent(approval)}/changes`)).files,
+  /**
+   * The combined changes of a session, of one turn or of all, and of one file or
+   * of all.
+   */
+  changes: async (id: string, of: { turn?: string; path?: string; context?: number }): Promise<Diffs> =>
+    parseDiffs(await call("GET", `${session(id)}/changes${query(of)}`)),
+  folder: async (id: string): Promise<FolderStatus> => parseFolder(await call("GET", `${session(id)}/git`)),
+  folderDiff: async (id: string, path: string, side: Side, context?: number): Promise<FileDiff> => {
+    const diff = parseDiff(await call("GET", `${session(id)}/git/diff${query({ path, side, context })}`));
+    if (!diff) throw new ApiError("INTERNAL", "The server’s response has no diff.", 0);
+    return diff;
+  },
+  /** Returns the state of the folder after the change. */
+  stage: async (
+    id: string,
+    files: { path: string; seen?: string }[],
+    staged: boolean,
+  ): Promise<FolderStatus> => parseFolder(await post(`${session(id)}/git/stage`, { files, staged })),
+  commit: async (id: string, message: string, seen: string): Promise<Committed> =>
+    parseCommitted(await post(`${session(id)}/git/commit`, { message, seen })),
+  /** Returns the id of the git object that keeps the previous content, if any. */
+  revert: async (id: string, path: string, seen: string, losesUnstaged: boolean): Promise<string> => {
+    const v = (await post(`${session(id)}/git/revert`, { path, seen, losesUnstaged })) as { kept?: unknown };
+    return typeof v.kept === "string" ? v.kept : "";
+  },
   /** Finds items of all sessions. `before` is the next of the page before. */
   search: async (q: string, kind: string, before?: string): Promise<SearchPage> => {
     const p = new URLSearchParams({ q });

@@ -2,6 +2,7 @@
 // never guessed: an unknown type is ignored, and of a list only the malformed
 // entries are dropped.
 
+import { parseCommands } from "./files";
 import { parseQueuedPrompt } from "./queue";
 import type {
   Agent,
@@ -273,7 +274,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   return undefined;
 }
 
-function parseChange(v: unknown): Change | undefined {
+export function parseChange(v: unknown): Change | undefined {
   if (!isObj(v) || !str(v.path)) return undefined;
   return {
     path: str(v.path),
@@ -285,7 +286,7 @@ function parseChange(v: unknown): Change | undefined {
   };
 }
 
-function parseHunk(v: unknown): Hunk | undefined {
+export function parseHunk(v: unknown): Hunk | undefined {
   if (!isObj(v)) return undefined;
   return {
     oldStart: num(v.oldStart),
@@ -354,6 +355,7 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
         : list(v.files, (f) =>
             isObj(f) && str(f.path) ? { path: str(f.path), kind: str(f.kind) } : undefined,
           ),
+    commands: v.commands === undefined ? undefined : parseCommands(v.commands),
     resolved: v.resolved === undefined ? undefined : parseResolved(v.resolved),
     writer: parseWriter(v.writer),
     lastLine: optStr(v.lastLine),

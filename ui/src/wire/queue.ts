@@ -1,6 +1,6 @@
-// The queue of a session: prompts that wait for earlier turns to end.
+// Prompts that wait for earlier turns to end.
 
-import type { Queue, QueuedPrompt } from "./types";
+import type { QueuedPrompt } from "./types";
 import { isObj, list, optStr, str } from "./values";
 
 export function parseQueuedPrompt(v: unknown): QueuedPrompt | undefined {
@@ -12,9 +12,4 @@ export function parseQueuedPrompt(v: unknown): QueuedPrompt | undefined {
     files: list(v.files, (f) => optStr(f)),
     queuedAt: str(v.queuedAt),
   };
-}
-
-export function parseQueue(v: unknown): Queue {
-  const q = isObj(v) ? v : {};
-  return { held: q.held === true, prompts: list(q.prompts, parseQueuedPrompt) };
 }

@@ -15,6 +15,14 @@ type Maybe<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 export type ToolKind = Schemas["ToolKind"];
 export type Hunk = Schemas["Hunk"]; // each of its lines begins with ' ', '-' or '+'
 export type Change = Schemas["Change"];
+/** A diff of one file, of what an agent changed or would change, or from git. */
+export type FileDiff = Schemas["FileDiff"];
+/** The state of a session's folder in git. */
+export type FolderStatus = Schemas["FolderStatus"];
+export type ChangedFile = Schemas["ChangedFile"];
+/** One of the two changes that a file may have in git. */
+export type Side = "staged" | "unstaged";
+
 export type Attachment = Schemas["SentAttachment"];
 export type PlanEntry = Schemas["PlanEntry"];
 export type ToolCall = Omit<Schemas["ToolCall"], "parentCallId">; // the upsert has that field
@@ -71,12 +79,6 @@ export type SessionStatus = Omit<
 /** A prompt that waits for earlier turns to end. */
 export type QueuedPrompt = With<Schemas["QueuedPrompt"], "truncated" | "files">;
 
-/** The queue of a session; the first prompt starts next. */
-export interface Queue {
-  held: boolean; // no prompt starts until somebody continues the queue
-  prompts: QueuedPrompt[];
-}
-
 /** A process outside of Runnel that has a conversation open. */
 export type Writer = Schemas["Writer"];
 
@@ -92,6 +94,28 @@ export interface ResolvedOption {
  * it read.
  */
 export type AgentFile = Schemas["AgentFile"];
+
+/** A command that an agent offers. A prompt "/name" runs it. */
+export type AgentCommand = Schemas["AgentCommand"];
+
+/** Files of a project that match what was typed. */
+export interface Completion {
+  files: { path: string; kind: "file" | "folder"; positions: number[] }[];
+  partial: boolean; // the server is still searching
+}
+
+/** A directory in which a session could work. */
+export interface Folder {
+  name: string;
+  path: string;
+  git: boolean; // the root of a git repository
+}
+
+export type Folders = Pick<Schemas["Folders"], "home" | "path" | "suggested"> & {
+  folders: Folder[];
+  more: boolean;
+  repositories: Folder[]; // near the home directory
+};
 
 /** Text to add to an item that the page has. */
 export type Append = Schemas["Append"];

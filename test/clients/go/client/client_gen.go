@@ -330,6 +330,24 @@ func (e ChoiceKind) Valid() bool {
 	}
 }
 
+// Defines values for CompletedPathKind.
+const (
+	CompletedPathKindFile   CompletedPathKind = "file"
+	CompletedPathKindFolder CompletedPathKind = "folder"
+)
+
+// Valid indicates whether the value is a known member of the CompletedPathKind enum.
+func (e CompletedPathKind) Valid() bool {
+	switch e {
+	case CompletedPathKindFile:
+		return true
+	case CompletedPathKindFolder:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ConfigOptionType.
 const (
 	ConfigOptionTypeBoolean ConfigOptionType = "boolean"
@@ -342,6 +360,27 @@ func (e ConfigOptionType) Valid() bool {
 	case ConfigOptionTypeBoolean:
 		return true
 	case ConfigOptionTypeSelect:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ContentKind.
+const (
+	ContentKindBinary ContentKind = "binary"
+	ContentKindImage  ContentKind = "image"
+	ContentKindText   ContentKind = "text"
+)
+
+// Valid indicates whether the value is a known member of the ContentKind enum.
+func (e ContentKind) Valid() bool {
+	switch e {
+	case ContentKindBinary:
+		return true
+	case ContentKindImage:
+		return true
+	case ContentKindText:
 		return true
 	default:
 		return false
@@ -399,6 +438,30 @@ func (e EndDataType) Valid() bool {
 	}
 }
 
+// Defines values for EntryKind.
+const (
+	EntryKindFile   EntryKind = "file"
+	EntryKindFolder EntryKind = "folder"
+	EntryKindLink   EntryKind = "link"
+	EntryKindOther  EntryKind = "other"
+)
+
+// Valid indicates whether the value is a known member of the EntryKind enum.
+func (e EntryKind) Valid() bool {
+	switch e {
+	case EntryKindFile:
+		return true
+	case EntryKindFolder:
+		return true
+	case EntryKindLink:
+		return true
+	case EntryKindOther:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ErrorDataPhase.
 const (
 	ErrorDataPhaseMidStream ErrorDataPhase = "mid-stream"
@@ -440,9 +503,11 @@ const (
 	ErrorTypeAGENTSTALLED            ErrorType = "AGENT_STALLED"
 	ErrorTypeAPPROVALGONE            ErrorType = "APPROVAL_GONE"
 	ErrorTypeATTACHMENTFAILURE       ErrorType = "ATTACHMENT_FAILURE"
+	ErrorTypeCHANGESOUTDATED         ErrorType = "CHANGES_OUTDATED"
 	ErrorTypeCONVERSATIONINUSE       ErrorType = "CONVERSATION_IN_USE"
 	ErrorTypeFORBIDDEN               ErrorType = "FORBIDDEN"
 	ErrorTypeFORBIDDENORIGIN         ErrorType = "FORBIDDEN_ORIGIN"
+	ErrorTypeGITFAILED               ErrorType = "GIT_FAILED"
 	ErrorTypeINTERNAL                ErrorType = "INTERNAL"
 	ErrorTypeINTERRUPTFAILED         ErrorType = "INTERRUPT_FAILED"
 	ErrorTypeINVALIDAPIKEY           ErrorType = "INVALID_API_KEY"
@@ -485,11 +550,15 @@ func (e ErrorType) Valid() bool {
 		return true
 	case ErrorTypeATTACHMENTFAILURE:
 		return true
+	case ErrorTypeCHANGESOUTDATED:
+		return true
 	case ErrorTypeCONVERSATIONINUSE:
 		return true
 	case ErrorTypeFORBIDDEN:
 		return true
 	case ErrorTypeFORBIDDENORIGIN:
+		return true
+	case ErrorTypeGITFAILED:
 		return true
 	case ErrorTypeINTERNAL:
 		return true
@@ -609,6 +678,33 @@ func (e ExpiredReason) Valid() bool {
 	case ExpiredReasonAge:
 		return true
 	case ExpiredReasonSize:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FolderState.
+const (
+	FolderStateNoGit   FolderState = "no_git"
+	FolderStateNone    FolderState = "none"
+	FolderStateReady   FolderState = "ready"
+	FolderStateRefused FolderState = "refused"
+	FolderStateTooMany FolderState = "too_many"
+)
+
+// Valid indicates whether the value is a known member of the FolderState enum.
+func (e FolderState) Valid() bool {
+	switch e {
+	case FolderStateNoGit:
+		return true
+	case FolderStateNone:
+		return true
+	case FolderStateReady:
+		return true
+	case FolderStateRefused:
+		return true
+	case FolderStateTooMany:
 		return true
 	default:
 		return false
@@ -924,6 +1020,24 @@ func (e MessageUpsertType) Valid() bool {
 	}
 }
 
+// Defines values for Newline.
+const (
+	NewlineAdded   Newline = "added"
+	NewlineRemoved Newline = "removed"
+)
+
+// Valid indicates whether the value is a known member of the Newline enum.
+func (e Newline) Valid() bool {
+	switch e {
+	case NewlineAdded:
+		return true
+	case NewlineRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NoteKind.
 const (
 	NoteKindFinished NoteKind = "finished"
@@ -1170,6 +1284,36 @@ const (
 func (e PermissionResolvedFrameEvent) Valid() bool {
 	switch e {
 	case PermissionResolvedFrameEventPermissionResolved:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Place.
+const (
+	PlaceAgent   Place = "agent"
+	PlaceFound   Place = "found"
+	PlaceMissing Place = "missing"
+	PlaceSeveral Place = "several"
+	PlaceUnknown Place = "unknown"
+	PlaceWhole   Place = "whole"
+)
+
+// Valid indicates whether the value is a known member of the Place enum.
+func (e Place) Valid() bool {
+	switch e {
+	case PlaceAgent:
+		return true
+	case PlaceFound:
+		return true
+	case PlaceMissing:
+		return true
+	case PlaceSeveral:
+		return true
+	case PlaceUnknown:
+		return true
+	case PlaceWhole:
 		return true
 	default:
 		return false
@@ -2097,6 +2241,24 @@ func (e ExportSessionParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for GitDiffParamsSide.
+const (
+	GitDiffParamsSideStaged   GitDiffParamsSide = "staged"
+	GitDiffParamsSideUnstaged GitDiffParamsSide = "unstaged"
+)
+
+// Valid indicates whether the value is a known member of the GitDiffParamsSide enum.
+func (e GitDiffParamsSide) Valid() bool {
+	switch e {
+	case GitDiffParamsSideStaged:
+		return true
+	case GitDiffParamsSideUnstaged:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UsageParamsBy.
 const (
 	UsageParamsByAgent   UsageParamsBy = "agent"
@@ -2460,6 +2622,9 @@ type CapturedLineDir string
 
 // Change defines model for Change.
 type Change struct {
+	// Edits The replacements that hunks show, if the agent did not report line numbers.
+	Edits *[]Edit `json:"edits,omitempty"`
+
 	// Hunks The changed lines. Empty if only the complete texts are known.
 	Hunks []Hunk `json:"hunks"`
 
@@ -2481,6 +2646,45 @@ type Change struct {
 
 // ChangeKind Kind of a change to a file.
 type ChangeKind string
+
+// ChangedFile defines model for ChangedFile.
+type ChangedFile struct {
+	// Conflict Whether a merge left the file with a conflict.
+	Conflict *bool `json:"conflict,omitempty"`
+
+	// From Earlier path of a file that was moved.
+	From *string `json:"from,omitempty"`
+
+	// Path Path of the file, relative to the session's folder, with slashes.
+	Path string `json:"path"`
+
+	// Staged The change that is staged. Absent if there is none.
+	Staged *ChangeKind `json:"staged,omitempty"`
+
+	// StagedLines Numbers of lines that the staged change adds and removes. Absent for a binary file.
+	StagedLines *LineCounts `json:"stagedLines,omitempty"`
+
+	// Submodule Whether this is another repository within the folder.
+	Submodule *bool `json:"submodule,omitempty"`
+
+	// Unstaged The change that is not staged. Absent if there is none.
+	Unstaged *ChangeKind `json:"unstaged,omitempty"`
+
+	// UnstagedLines Numbers of lines that the unstaged change adds and removes. Absent for a binary file and for an untracked one.
+	UnstagedLines *LineCounts `json:"unstagedLines,omitempty"`
+
+	// Untracked Whether git does not know the file yet.
+	Untracked *bool `json:"untracked,omitempty"`
+}
+
+// ChangesAnswer defines model for ChangesAnswer.
+type ChangesAnswer struct {
+	// Files The files, in the order in which they were first changed.
+	Files []FileDiff `json:"files"`
+
+	// More Number of changes in further files, which are left out.
+	More *int64 `json:"more,omitempty"`
+}
 
 // ChatCompleteFrame A message is complete. text is its complete text and replaces the deltas.
 type ChatCompleteFrame struct {
@@ -2536,6 +2740,30 @@ type CodeRequest struct {
 	NewOrigin *bool `json:"newOrigin,omitempty"`
 }
 
+// CommitRequest defines model for CommitRequest.
+type CommitRequest struct {
+	// Message Message of the commit, at most 65536 bytes. The server removes white space at both ends.
+	Message string `json:"message"`
+
+	// Seen seen of the status that the client has shown.
+	Seen string `json:"seen"`
+}
+
+// Committed defines model for Committed.
+type Committed struct {
+	// Branch The branch to which the commit was added.
+	Branch string `json:"branch"`
+
+	// Commit Id of the commit.
+	Commit string `json:"commit"`
+
+	// Differs Whether the commit contains something else than what was staged. A hook changed it, or another program staged something meanwhile.
+	Differs *bool `json:"differs,omitempty"`
+
+	// Hooks Whether the hooks of the repository could run.
+	Hooks bool `json:"hooks"`
+}
+
 // CompleteData defines model for CompleteData.
 type CompleteData struct {
 	// CostUsd Cost of the turn in US dollars.
@@ -2553,6 +2781,30 @@ type CompleteData struct {
 	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
 	Usage  *Usage `json:"usage,omitempty"`
+}
+
+// CompletedPath defines model for CompletedPath.
+type CompletedPath struct {
+	// Kind What the path leads to.
+	Kind CompletedPathKind `json:"kind"`
+
+	// Path Path from the project's directory, with / between its elements.
+	Path string `json:"path"`
+
+	// Positions Positions of the query's characters in the path, in Unicode characters from 0. Absent if there is no query.
+	Positions *[]int64 `json:"positions,omitempty"`
+}
+
+// CompletedPathKind What the path leads to.
+type CompletedPathKind string
+
+// Completion defines model for Completion.
+type Completion struct {
+	// Files The files and folders that match best, the best first.
+	Files []CompletedPath `json:"files"`
+
+	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files.
+	Partial *bool `json:"partial,omitempty"`
 }
 
 // ConfigChoice defines model for ConfigChoice.
@@ -2596,6 +2848,9 @@ type ConfigOption struct {
 
 // ConfigOptionType select: the value is one of the choices. boolean: it is true or false.
 type ConfigOptionType string
+
+// ContentKind What a file contains, judged by its bytes.
+type ContentKind string
 
 // Conversation defines model for Conversation.
 type Conversation struct {
@@ -2726,6 +2981,18 @@ type Deletion struct {
 // Done defines model for Done.
 type Done = map[string]interface{}
 
+// Edit defines model for Edit.
+type Edit struct {
+	// All Whether every occurrence is replaced. Default: false; the text then occurs once.
+	All *bool `json:"all,omitempty"`
+
+	// New Text that replaces it.
+	New string `json:"new"`
+
+	// Old A part of the file, which need neither begin nor end at a line boundary.
+	Old string `json:"old"`
+}
+
 // EditPromptRequest defines model for EditPromptRequest.
 type EditPromptRequest struct {
 	// Before turnId of the queued prompt before which this one starts, or "" for the end of the queue. Default: the position does not change.
@@ -2766,6 +3033,9 @@ type EndDataType string
 type Entry struct {
 	union json.RawMessage
 }
+
+// EntryKind What an entry of a directory is. link: a symbolic link, which is not followed. other: a pipe, a socket or a device.
+type EntryKind string
 
 // Error defines model for Error.
 type Error struct {
@@ -3000,9 +3270,189 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
+// File defines model for File.
+type File struct {
+	// Content What the file contains, judged by its bytes. image: a PNG, JPEG, GIF or WebP image.
+	Content ContentKind `json:"content"`
+
+	// Cut Whether text ends before the last selected line, because it has reached 1 MiB or 5,000 lines.
+	Cut *bool `json:"cut,omitempty"`
+
+	// From Number of the first line in text, from 1. Absent if text is absent or empty.
+	From *int64 `json:"from,omitempty"`
+
+	// Lines Number of lines in the file.
+	Lines *int64 `json:"lines,omitempty"`
+
+	// MediaType Media type of an image.
+	MediaType *string `json:"mediaType,omitempty"`
+
+	// ModifiedAt When the file was last changed.
+	ModifiedAt time.Time `json:"modifiedAt"`
+
+	// Path Path from the project's directory, with / between its elements.
+	Path string `json:"path"`
+
+	// Size Size in bytes.
+	Size int64 `json:"size"`
+
+	// Text The selected lines of a text, with their line ends. Bytes that are not UTF-8 are replaced by U+FFFD, and known secrets by a mark. Content from a project is untrusted: show it as data.
+	Text *string `json:"text,omitempty"`
+
+	// To Number of the last line in text.
+	To *int64 `json:"to,omitempty"`
+}
+
+// FileDiff defines model for FileDiff.
+type FileDiff struct {
+	// Added Number of added lines, also of those that hunks leave out.
+	Added int64 `json:"added"`
+
+	// Binary Whether the file is not text, so that it has no hunks.
+	Binary *bool `json:"binary,omitempty"`
+
+	// Cut Whether the end of the diff is left out, because it is too long.
+	Cut *bool `json:"cut,omitempty"`
+
+	// Hunks The differences, in order. Empty if the change is in steps.
+	Hunks []Hunk `json:"hunks"`
+
+	// Kind Kind of a change to a file.
+	Kind ChangeKind `json:"kind"`
+
+	// Lines Numbers of the lines where the old text begins, if place is several; at most 20.
+	Lines *[]int64 `json:"lines,omitempty"`
+
+	// MovedTo New path of a file that was moved.
+	MovedTo *string `json:"movedTo,omitempty"`
+
+	// NewMode Mode of the file after the change.
+	NewMode *string `json:"newMode,omitempty"`
+
+	// Newline Whether the change adds or removes the newline at the end of the file. Absent if neither.
+	Newline *Newline `json:"newline,omitempty"`
+
+	// OldMode Mode of the file before the change, as git writes it. Absent if the mode stays the same.
+	OldMode *string `json:"oldMode,omitempty"`
+
+	// Omitted Whether the whole diff is left out, because the response would be too long. A request with the path may return it.
+	Omitted *bool `json:"omitted,omitempty"`
+
+	// Outside Whether something else changed the file between two changes of the agent. The hunks show that, too.
+	Outside *bool `json:"outside,omitempty"`
+
+	// Path Path of the file before the change. Absolute for changes that an agent reported, and relative to the session's folder for those from git.
+	Path string `json:"path"`
+
+	// Place How the line numbers of an intended change were found. agent: the agent reported them. found: the file has the old text once, or every occurrence is replaced. whole: the change concerns the whole file. several: the file has the old text more than once. missing: the file does not have the old text. unknown: the server did not read the file. With several, missing and unknown, the hunks are those that the agent reported.
+	Place *Place `json:"place,omitempty"`
+
+	// Problem Why the server did not read the file.
+	Problem *string `json:"problem,omitempty"`
+
+	// Removed Number of removed lines, also of those that hunks leave out.
+	Removed int64 `json:"removed"`
+
+	// Seen Stands for the current content of the file. A request with this value fails if the file has changed since.
+	Seen *string `json:"seen,omitempty"`
+
+	// Steps The changes one after another, if the server does not know enough of the file to combine them.
+	Steps *[]Change `json:"steps,omitempty"`
+
+	// Whole Whether a larger context shows more of the file, up to all of it.
+	Whole *bool `json:"whole,omitempty"`
+}
+
 // FinalItem The complete content of a finished item.
 type FinalItem struct {
 	union json.RawMessage
+}
+
+// Folder defines model for Folder.
+type Folder struct {
+	// Git Whether the directory is the root of a git repository.
+	Git *bool `json:"git,omitempty"`
+
+	// Name Name of the directory in the one above.
+	Name string `json:"name"`
+
+	// Path Absolute path.
+	Path string `json:"path"`
+}
+
+// FolderState Whether the changes of a folder can be examined with git.
+type FolderState string
+
+// FolderStatus defines model for FolderStatus.
+type FolderStatus struct {
+	// Ahead Number of commits that the upstream branch lacks. Absent if the upstream branch is not known.
+	Ahead *int64 `json:"ahead,omitempty"`
+
+	// Author Name and address with which the server would commit, from the git configuration. Absent if none is configured.
+	Author *string `json:"author,omitempty"`
+
+	// Behind Number of commits of the upstream branch that the current branch lacks.
+	Behind *int64 `json:"behind,omitempty"`
+
+	// Branch The current branch. Absent if no branch is checked out.
+	Branch *string `json:"branch,omitempty"`
+
+	// Elsewhere Number of staged files outside of the session's folder. While there are any, the server does not commit.
+	Elsewhere *int64 `json:"elsewhere,omitempty"`
+
+	// Files The files of the folder that differ from the last commit, or are new.
+	Files []ChangedFile `json:"files"`
+
+	// Head Id of the last commit. Absent if there is none.
+	Head *string `json:"head,omitempty"`
+
+	// Hooks Whether a commit runs the hooks of the repository. The hooks of an untrusted folder never run.
+	Hooks bool `json:"hooks"`
+
+	// More Whether there are further files.
+	More *bool `json:"more,omitempty"`
+
+	// Operation The unfinished operation, such as merge or rebase. Until it is finished, the server commits and reverts nothing.
+	Operation *string `json:"operation,omitempty"`
+
+	// Problem Why the folder cannot be examined, and what to do.
+	Problem *string `json:"problem,omitempty"`
+
+	// Root Absolute path of the folder that the repository is in.
+	Root *string `json:"root,omitempty"`
+
+	// Seen Stands for what is staged. A commit with this value fails if something else is staged by then.
+	Seen string `json:"seen"`
+
+	// Skipped Whether the repository has hooks that a commit would not run.
+	Skipped *bool `json:"skipped,omitempty"`
+
+	// State ready: the other fields are set. none: the folder is in no git repository. refused: the repository's settings would make git run programs in this untrusted folder, or git would use a repository elsewhere. no_git: git is not installed on the server's machine. too_many: more files differ than the server reads.
+	State FolderState `json:"state"`
+
+	// Upstream The branch that the current branch follows, such as origin/main.
+	Upstream *string `json:"upstream,omitempty"`
+}
+
+// Folders defines model for Folders.
+type Folders struct {
+	// Folders Directories in path that match what follows it, at most 200. Hidden directories match only if it begins with a dot.
+	Folders []Folder `json:"folders"`
+
+	// Home Home directory of the server's user.
+	Home *string `json:"home,omitempty"`
+
+	// More Whether more directories match.
+	More *bool `json:"more,omitempty"`
+
+	// Path Absolute path of the directory that was listed.
+	Path string `json:"path"`
+
+	// Repositories Git repositories near the home directory, the ones that were used last first. Only if the request names no path.
+	Repositories *[]Folder `json:"repositories,omitempty"`
+
+	// Suggested A directory for a first session: the server's working directory if a session could start there, else the git repository that was used last. Only if the request names no path.
+	Suggested *string `json:"suggested,omitempty"`
 }
 
 // ForkAnswer defines model for ForkAnswer.
@@ -3143,7 +3593,7 @@ type Hunk struct {
 	// NewLines Number of lines in the new text.
 	NewLines int64 `json:"newLines"`
 
-	// NewStart First line in the new text, counted from 1.
+	// NewStart First line in the new text, counted from 1. 0, like oldStart: the agent did not report line numbers.
 	NewStart int64 `json:"newStart"`
 
 	// OldLines Number of lines in the old text.
@@ -3193,6 +3643,12 @@ type InitData struct {
 
 	// TurnId Id of the turn.
 	TurnId string `json:"turnId"`
+}
+
+// IntendedAnswer defines model for IntendedAnswer.
+type IntendedAnswer struct {
+	// Files The changes of the approval, in its order; at most 50.
+	Files []FileDiff `json:"files"`
 }
 
 // ItemCancelled defines model for ItemCancelled.
@@ -3407,10 +3863,49 @@ type ItemsAnswer struct {
 	Seq int64 `json:"seq"`
 }
 
+// LineCounts defines model for LineCounts.
+type LineCounts struct {
+	// Added Number of added lines.
+	Added int64 `json:"added"`
+
+	// Removed Number of removed lines.
+	Removed int64 `json:"removed"`
+}
+
 // ListAnswer defines model for ListAnswer.
 type ListAnswer struct {
 	// Sessions The sessions, newest activity first.
 	Sessions []SessionStatus `json:"sessions"`
+}
+
+// ListedEntry defines model for ListedEntry.
+type ListedEntry struct {
+	// Ignored Whether git ignores the entry.
+	Ignored *bool `json:"ignored,omitempty"`
+
+	// Kind What the entry is.
+	Kind EntryKind `json:"kind"`
+
+	// ModifiedAt When the entry was last changed.
+	ModifiedAt time.Time `json:"modifiedAt"`
+
+	// Name Name of the entry in the folder.
+	Name string `json:"name"`
+
+	// Size Size of a file, in bytes.
+	Size *int64 `json:"size,omitempty"`
+}
+
+// Listing defines model for Listing.
+type Listing struct {
+	// Entries What the folder contains: folders first, then by name. Files that usually hold secrets are left out.
+	Entries []ListedEntry `json:"entries"`
+
+	// More Whether the folder contains more than the 2,000 entries that are listed.
+	More *bool `json:"more,omitempty"`
+
+	// Path Path of the folder from the project's directory. Empty: the project's directory itself.
+	Path string `json:"path"`
 }
 
 // LoadRequest defines model for LoadRequest.
@@ -3550,6 +4045,9 @@ type Model struct {
 	// Name Name for people.
 	Name *string `json:"name,omitempty"`
 }
+
+// Newline Effect of a change on the newline at the end of a file.
+type Newline string
 
 // NoteKind What a note says. needs-you: an agent waits for an answer. finished: a session has no more work.
 type NoteKind string
@@ -3725,6 +4223,9 @@ type OptionsAnswer struct {
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
+
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
@@ -3874,6 +4375,9 @@ type PermissionResolvedFrame struct {
 
 // PermissionResolvedFrameEvent defines model for PermissionResolvedFrame.Event.
 type PermissionResolvedFrameEvent string
+
+// Place How the line numbers of an intended change were found.
+type Place string
 
 // Plan defines model for Plan.
 type Plan struct {
@@ -4391,6 +4895,27 @@ type Resume struct {
 // ResumeStatus ok: the client gets every event after its position. gap: the events from from to to are missing; no server sends this so far, because no log loses single events. reset: the position is invalid, and the client starts again with an empty state.
 type ResumeStatus string
 
+// RevertRequest defines model for RevertRequest.
+type RevertRequest struct {
+	// LosesUnstaged Whether the user knows that changes that are not staged are lost. Without it, the request fails if the file has such changes. Default: false.
+	LosesUnstaged *bool `json:"losesUnstaged,omitempty"`
+
+	// Path Path of the file, relative to the session's folder.
+	Path string `json:"path"`
+
+	// Seen seen of the diff that the client has shown.
+	Seen string `json:"seen"`
+}
+
+// Reverted defines model for Reverted.
+type Reverted struct {
+	// Kept Id of a git object with the content that the file had before. git cat-file blob ID prints it, until git removes unused objects after some weeks. Absent if there was no content.
+	Kept *string `json:"kept,omitempty"`
+
+	// Path Path of the file, relative to the session's folder.
+	Path string `json:"path"`
+}
+
 // Rule defines model for Rule.
 type Rule struct {
 	// By Name of the credential that created the rule.
@@ -4720,6 +5245,9 @@ type SessionStatus struct {
 	// CliType Kind of agent.
 	CliType string `json:"cliType"`
 
+	// Commands Commands that the agent offers, as it last reported them. A prompt that begins with / and a name runs the command. Absent in lists, and in a session:status of the WebSocket if the connection has received the same commands of this session.
+	Commands *[]AgentCommand `json:"commands,omitempty"`
+
 	// Config The agent's own settings with their current values, as the agent last reported them. Absent in lists.
 	Config *[]ConfigOption `json:"config,omitempty"`
 
@@ -4936,6 +5464,24 @@ type SnippetPart struct {
 
 	// Text Text to append; in a frame whose name ends in complete, the complete text.
 	Text string `json:"text"`
+}
+
+// StageRequest defines model for StageRequest.
+type StageRequest struct {
+	// Files The files, 1 to 1000.
+	Files []StagedFile `json:"files"`
+
+	// Staged true: the next commit contains the files. false: it does not.
+	Staged bool `json:"staged"`
+}
+
+// StagedFile defines model for StagedFile.
+type StagedFile struct {
+	// Path Path of the file, relative to the session's folder.
+	Path string `json:"path"`
+
+	// Seen seen of the diff that the client has shown. The request fails if the file has changed since. Default: the file is not compared.
+	Seen *string `json:"seen,omitempty"`
 }
 
 // StreamEndFrame The last frame of a stream that the server ends. To continue, resume after seq.
@@ -5659,6 +6205,24 @@ type ListConversationsParams struct {
 	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// CompleteProjectFilesParams defines parameters for CompleteProjectFiles.
+type CompleteProjectFilesParams struct {
+	// ProjectDir Absolute path of a directory in which a session could start.
+	ProjectDir string `form:"projectDir" json:"projectDir"`
+
+	// Query Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Limit Maximum number of paths, at most 200. Default: 50.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListFoldersParams defines parameters for ListFolders.
+type ListFoldersParams struct {
+	// Path Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it.
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+}
+
 // HarnessCreateParams defines parameters for HarnessCreate.
 type HarnessCreateParams struct {
 	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
@@ -5764,6 +6328,24 @@ type ListSessionsParams struct {
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
+// ApprovalChangesParams defines parameters for ApprovalChanges.
+type ApprovalChangesParams struct {
+	// Context Number of unchanged lines before and after each difference. Default: 3.
+	Context *int64 `form:"context,omitempty" json:"context,omitempty"`
+}
+
+// ListChangesParams defines parameters for ListChanges.
+type ListChangesParams struct {
+	// Turn Id of the turn. Default: the whole session.
+	Turn *string `form:"turn,omitempty" json:"turn,omitempty"`
+
+	// Path Path of a file, as in an earlier response. Only its diff is returned. Default: all files.
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+
+	// Context Number of unchanged lines before and after each difference. Default: 3.
+	Context *int64 `form:"context,omitempty" json:"context,omitempty"`
+}
+
 // FollowEventsParams defines parameters for FollowEvents.
 type FollowEventsParams struct {
 	// After Position to start after. Default: 0, the beginning of the log.
@@ -5785,10 +6367,58 @@ type ExportSessionParams struct {
 // ExportSessionParamsFormat defines parameters for ExportSession.
 type ExportSessionParamsFormat string
 
+// ReadFileParams defines parameters for ReadFile.
+type ReadFileParams struct {
+	// Path Path from the project's directory, with / between its elements.
+	Path string `form:"path" json:"path"`
+
+	// From Number of the first line. Default: 1.
+	From *int64 `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Number of the last line. Default: the last line of the file. The response has at most 5,000 lines and 1 MiB.
+	To *int64 `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// CompleteFilesParams defines parameters for CompleteFiles.
+type CompleteFilesParams struct {
+	// Query Characters that occur in the path in this order, at most 200; each word must match. Case matters if a letter is a capital. Hidden files match only if an element of the query begins with a dot. Default: the files nearest to the top.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Limit Maximum number of paths, at most 200. Default: 50.
+	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListFolderParams defines parameters for ListFolder.
+type ListFolderParams struct {
+	// Path Path of the folder from the project's directory, with / between its elements. Default: the project's directory.
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+}
+
 // ForkSessionParams defines parameters for ForkSession.
 type ForkSessionParams struct {
 	// IdempotencyKey Makes the request safe to repeat: within 24 hours, the same request with the same key gets the stored first answer, with the header Idempotency-Replayed: true. 1 to 255 printable ASCII characters. A different request with the same key fails with status 409.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// GitDiffParams defines parameters for GitDiff.
+type GitDiffParams struct {
+	// Path Path of the file, relative to the session's folder.
+	Path string `form:"path" json:"path"`
+
+	// Side staged: from the last commit to what is staged. unstaged: from what is staged to the file.
+	Side GitDiffParamsSide `form:"side" json:"side"`
+
+	// Context Number of unchanged lines before and after each difference. Default: 3.
+	Context *int64 `form:"context,omitempty" json:"context,omitempty"`
+}
+
+// GitDiffParamsSide defines parameters for GitDiff.
+type GitDiffParamsSide string
+
+// ReadImageParams defines parameters for ReadImage.
+type ReadImageParams struct {
+	// Path Path from the project's directory, with / between its elements.
+	Path string `form:"path" json:"path"`
 }
 
 // ListItemsParams defines parameters for ListItems.
@@ -5811,7 +6441,7 @@ type SendPromptParams struct {
 
 // UploadParams defines parameters for Upload.
 type UploadParams struct {
-	// Name Name of the file. Its extension determines the media type. The server shortens a name of more than 200 bytes.
+	// Name Name of the file. Its extension determines the media type: png, jpg, jpeg, gif, webp, pdf, txt, md and csv have their own, and a file with any other extension must be UTF-8 text. The server shortens a name of more than 200 bytes.
 	Name string `form:"name" json:"name"`
 }
 
@@ -5895,6 +6525,15 @@ type SetCaptureJSONRequestBody = CaptureRequest
 
 // ForkSessionJSONRequestBody defines body for ForkSession for application/json ContentType.
 type ForkSessionJSONRequestBody = ForkRequest
+
+// GitCommitJSONRequestBody defines body for GitCommit for application/json ContentType.
+type GitCommitJSONRequestBody = CommitRequest
+
+// GitRevertJSONRequestBody defines body for GitRevert for application/json ContentType.
+type GitRevertJSONRequestBody = RevertRequest
+
+// GitStageJSONRequestBody defines body for GitStage for application/json ContentType.
+type GitStageJSONRequestBody = StageRequest
 
 // KillSessionJSONRequestBody defines body for KillSession for application/json ContentType.
 type KillSessionJSONRequestBody = Empty
@@ -8607,6 +9246,20 @@ type ClientInterface interface {
 	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
 	ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CompleteProjectFiles Complete a path in a directory
+	//
+	// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+	CompleteProjectFiles(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListFolders List directories of the server's machine
+	//
+	// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+	//
+	// Corresponds with GET /api/folders (the `ListFolders` operationId).
+	ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// HarnessInterruptWithBody Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -8994,6 +9647,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApproval(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ApprovalChanges Get the changes that an approval would allow
+	//
+	// Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+	//
+	// Corresponds with GET /api/session/{id}/approvals/{approvalId}/changes (the `ApprovalChanges` operationId).
+	ApprovalChanges(ctx context.Context, id string, approvalId string, params *ApprovalChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ArchiveSessionWithBody Archive a session, or take it out of the archive
 	//
 	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
@@ -9055,6 +9715,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
 	SetCapture(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListChanges Get the changes that an agent made
+	//
+	// Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+	//
+	// Corresponds with GET /api/session/{id}/changes (the `ListChanges` operationId).
+	ListChanges(ctx context.Context, id string, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewDeletion Preview the deletion of a session
 	//
 	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
@@ -9076,6 +9743,27 @@ type ClientInterface interface {
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSession(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ReadFile Read a file of a session's project
+	//
+	// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+	//
+	// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+	ReadFile(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CompleteFiles Complete a path in a session's project
+	//
+	// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+	CompleteFiles(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListFolder List a folder of a session's project
+	//
+	// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+	//
+	// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+	ListFolder(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ForkSessionWithBody Fork a session
 	//
 	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -9093,6 +9781,81 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitStatus Get the state of a session's folder in git
+	//
+	// Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+	//
+	// Corresponds with GET /api/session/{id}/git (the `GitStatus` operationId).
+	GitStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitCommitWithBody Commit what is staged
+	//
+	// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+	GitCommitWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitCommit Commit what is staged
+	//
+	// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+	GitCommit(ctx context.Context, id string, body GitCommitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitDiff Get what git says about a file
+	//
+	// Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+	//
+	// Corresponds with GET /api/session/{id}/git/diff (the `GitDiff` operationId).
+	GitDiff(ctx context.Context, id string, params *GitDiffParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitRevertWithBody Revert a file
+	//
+	// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+	GitRevertWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitRevert Revert a file
+	//
+	// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+	GitRevert(ctx context.Context, id string, body GitRevertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitStageWithBody Stage or unstage files
+	//
+	// Requires the scope approve. Returns the new state of the folder.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+	GitStageWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GitStage Stage or unstage files
+	//
+	// Requires the scope approve. Returns the new state of the folder.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+	GitStage(ctx context.Context, id string, body GitStageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReadImage Get an image of a session's project
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+	//
+	// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+	ReadImage(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListItems Read a session's history
 	//
@@ -9378,6 +10141,40 @@ func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEd
 // Corresponds with GET /api/conversations (the `ListConversations` operationId).
 func (c *Client) ListConversations(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListConversationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteProjectFiles Complete a path in a directory
+//
+// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+func (c *Client) CompleteProjectFiles(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteProjectFilesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListFolders List directories of the server's machine
+//
+// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+//
+// Corresponds with GET /api/folders (the `ListFolders` operationId).
+func (c *Client) ListFolders(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFoldersRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10245,6 +11042,23 @@ func (c *Client) DecideApproval(ctx context.Context, id string, approvalId strin
 	return c.Client.Do(req)
 }
 
+// ApprovalChanges Get the changes that an approval would allow
+//
+// Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+//
+// Corresponds with GET /api/session/{id}/approvals/{approvalId}/changes (the `ApprovalChanges` operationId).
+func (c *Client) ApprovalChanges(ctx context.Context, id string, approvalId string, params *ApprovalChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApprovalChangesRequest(c.Server, id, approvalId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ArchiveSessionWithBody Archive a session, or take it out of the archive
 //
 // Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
@@ -10376,6 +11190,23 @@ func (c *Client) SetCapture(ctx context.Context, id string, body SetCaptureJSONR
 	return c.Client.Do(req)
 }
 
+// ListChanges Get the changes that an agent made
+//
+// Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+//
+// Corresponds with GET /api/session/{id}/changes (the `ListChanges` operationId).
+func (c *Client) ListChanges(ctx context.Context, id string, params *ListChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListChangesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PreviewDeletion Preview the deletion of a session
 //
 // Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
@@ -10427,6 +11258,57 @@ func (c *Client) ExportSession(ctx context.Context, id string, params *ExportSes
 	return c.Client.Do(req)
 }
 
+// ReadFile Read a file of a session's project
+//
+// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+//
+// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+func (c *Client) ReadFile(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReadFileRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CompleteFiles Complete a path in a session's project
+//
+// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+func (c *Client) CompleteFiles(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCompleteFilesRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListFolder List a folder of a session's project
+//
+// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+//
+// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+func (c *Client) ListFolder(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFolderRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ForkSessionWithBody Fork a session
 //
 // Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -10455,6 +11337,171 @@ func (c *Client) ForkSessionWithBody(ctx context.Context, id string, params *For
 // Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 func (c *Client) ForkSession(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewForkSessionRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitStatus Get the state of a session's folder in git
+//
+// Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+//
+// Corresponds with GET /api/session/{id}/git (the `GitStatus` operationId).
+func (c *Client) GitStatus(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitStatusRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitCommitWithBody Commit what is staged
+//
+// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+func (c *Client) GitCommitWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitCommitRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitCommit Commit what is staged
+//
+// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+func (c *Client) GitCommit(ctx context.Context, id string, body GitCommitJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitCommitRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitDiff Get what git says about a file
+//
+// Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+//
+// Corresponds with GET /api/session/{id}/git/diff (the `GitDiff` operationId).
+func (c *Client) GitDiff(ctx context.Context, id string, params *GitDiffParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitDiffRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitRevertWithBody Revert a file
+//
+// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+func (c *Client) GitRevertWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitRevertRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitRevert Revert a file
+//
+// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+func (c *Client) GitRevert(ctx context.Context, id string, body GitRevertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitRevertRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitStageWithBody Stage or unstage files
+//
+// Requires the scope approve. Returns the new state of the folder.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+func (c *Client) GitStageWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitStageRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GitStage Stage or unstage files
+//
+// Requires the scope approve. Returns the new state of the folder.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+func (c *Client) GitStage(ctx context.Context, id string, body GitStageJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGitStageRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReadImage Get an image of a session's project
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+//
+// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+func (c *Client) ReadImage(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReadImageRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11155,6 +12202,134 @@ func NewListConversationsRequest(server string, params *ListConversationsParams)
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompleteProjectFilesRequest constructs an http.Request for the CompleteProjectFiles method
+func NewCompleteProjectFilesRequest(server string, params *CompleteProjectFilesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/files")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "projectDir", params.ProjectDir, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Query != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "query", *params.Query, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListFoldersRequest constructs an http.Request for the ListFolders method
+func NewListFoldersRequest(server string, params *ListFoldersParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/folders")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -12725,6 +13900,74 @@ func NewDecideApprovalRequestWithBody(server string, id string, approvalId strin
 	return req, nil
 }
 
+// NewApprovalChangesRequest constructs an http.Request for the ApprovalChanges method
+func NewApprovalChangesRequest(server string, id string, approvalId string, params *ApprovalChangesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "approvalId", approvalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/approvals/%s/changes", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Context != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "context", *params.Context, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewArchiveSessionRequest calls the generic ArchiveSession builder with application/json body
 func NewArchiveSessionRequest(server string, id string, body ArchiveSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12896,6 +14139,91 @@ func NewSetCaptureRequestWithBody(server string, id string, contentType string, 
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListChangesRequest constructs an http.Request for the ListChanges method
+func NewListChangesRequest(server string, id string, params *ListChangesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/changes", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Turn != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "turn", *params.Turn, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Context != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "context", *params.Context, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -13079,6 +14407,221 @@ func NewExportSessionRequest(server string, id string, params *ExportSessionPara
 	return req, nil
 }
 
+// NewReadFileRequest constructs an http.Request for the ReadFile method
+func NewReadFileRequest(server string, id string, params *ReadFileParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/file", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCompleteFilesRequest constructs an http.Request for the CompleteFiles method
+func NewCompleteFilesRequest(server string, id string, params *CompleteFilesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/files", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Query != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "query", *params.Query, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListFolderRequest constructs an http.Request for the ListFolder method
+func NewListFolderRequest(server string, id string, params *ListFolderParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/folder", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Path != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", *params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewForkSessionRequest calls the generic ForkSession builder with application/json body
 func NewForkSessionRequest(server string, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -13136,6 +14679,315 @@ func NewForkSessionRequestWithBody(server string, id string, params *ForkSession
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewGitStatusRequest constructs an http.Request for the GitStatus method
+func NewGitStatusRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/git", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGitCommitRequest calls the generic GitCommit builder with application/json body
+func NewGitCommitRequest(server string, id string, body GitCommitJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewGitCommitRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewGitCommitRequestWithBody constructs an http.Request for the GitCommit method, with any body, and a specified content type
+func NewGitCommitRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/git/commit", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGitDiffRequest constructs an http.Request for the GitDiff method
+func NewGitDiffRequest(server string, id string, params *GitDiffParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/git/diff", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "side", params.Side, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Context != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "context", *params.Context, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGitRevertRequest calls the generic GitRevert builder with application/json body
+func NewGitRevertRequest(server string, id string, body GitRevertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewGitRevertRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewGitRevertRequestWithBody constructs an http.Request for the GitRevert method, with any body, and a specified content type
+func NewGitRevertRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/git/revert", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGitStageRequest calls the generic GitStage builder with application/json body
+func NewGitStageRequest(server string, id string, body GitStageJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewGitStageRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewGitStageRequestWithBody constructs an http.Request for the GitStage method, with any body, and a specified content type
+func NewGitStageRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/git/stage", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReadImageRequest constructs an http.Request for the ReadImage method
+func NewReadImageRequest(server string, id string, params *ReadImageParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/image", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "path", params.Path, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -14209,6 +16061,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/conversations (the `ListConversations` operationId).
 	ListConversationsWithResponse(ctx context.Context, params *ListConversationsParams, reqEditors ...RequestEditorFn) (*ListConversationsResponse, error)
 
+	// CompleteProjectFilesWithResponse Complete a path in a directory
+	//
+	// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+	CompleteProjectFilesWithResponse(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*CompleteProjectFilesResponse, error)
+
+	// ListFoldersWithResponse List directories of the server's machine
+	//
+	// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/folders (the `ListFolders` operationId).
+	ListFoldersWithResponse(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*ListFoldersResponse, error)
+
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
 	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -14632,6 +16502,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/{id}/approvals/{approvalId} (the `DecideApproval` operationId).
 	DecideApprovalWithResponse(ctx context.Context, id string, approvalId string, body DecideApprovalJSONRequestBody, reqEditors ...RequestEditorFn) (*DecideApprovalResponse, error)
 
+	// ApprovalChangesWithResponse Get the changes that an approval would allow
+	//
+	// Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/approvals/{approvalId}/changes (the `ApprovalChanges` operationId).
+	ApprovalChangesWithResponse(ctx context.Context, id string, approvalId string, params *ApprovalChangesParams, reqEditors ...RequestEditorFn) (*ApprovalChangesResponse, error)
+
 	// ArchiveSessionWithBodyWithResponse Archive a session, or take it out of the archive
 	//
 	// Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
@@ -14695,6 +16574,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/{id}/capture (the `SetCapture` operationId).
 	SetCaptureWithResponse(ctx context.Context, id string, body SetCaptureJSONRequestBody, reqEditors ...RequestEditorFn) (*SetCaptureResponse, error)
 
+	// ListChangesWithResponse Get the changes that an agent made
+	//
+	// Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/changes (the `ListChanges` operationId).
+	ListChangesWithResponse(ctx context.Context, id string, params *ListChangesParams, reqEditors ...RequestEditorFn) (*ListChangesResponse, error)
+
 	// PreviewDeletionWithResponse Preview the deletion of a session
 	//
 	// Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
@@ -14722,6 +16610,33 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/session/{id}/export (the `ExportSession` operationId).
 	ExportSessionWithResponse(ctx context.Context, id string, params *ExportSessionParams, reqEditors ...RequestEditorFn) (*ExportSessionResponse, error)
 
+	// ReadFileWithResponse Read a file of a session's project
+	//
+	// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+	ReadFileWithResponse(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*ReadFileResponse, error)
+
+	// CompleteFilesWithResponse Complete a path in a session's project
+	//
+	// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+	CompleteFilesWithResponse(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*CompleteFilesResponse, error)
+
+	// ListFolderWithResponse List a folder of a session's project
+	//
+	// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+	ListFolderWithResponse(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*ListFolderResponse, error)
+
 	// ForkSessionWithBodyWithResponse Fork a session
 	//
 	// Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -14739,6 +16654,87 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/fork (the `ForkSession` operationId).
 	ForkSessionWithResponse(ctx context.Context, id string, params *ForkSessionParams, body ForkSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*ForkSessionResponse, error)
+
+	// GitStatusWithResponse Get the state of a session's folder in git
+	//
+	// Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/git (the `GitStatus` operationId).
+	GitStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GitStatusResponse, error)
+
+	// GitCommitWithBodyWithResponse Commit what is staged
+	//
+	// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+	GitCommitWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitCommitResponse, error)
+
+	// GitCommitWithResponse Commit what is staged
+	//
+	// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+	GitCommitWithResponse(ctx context.Context, id string, body GitCommitJSONRequestBody, reqEditors ...RequestEditorFn) (*GitCommitResponse, error)
+
+	// GitDiffWithResponse Get what git says about a file
+	//
+	// Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/git/diff (the `GitDiff` operationId).
+	GitDiffWithResponse(ctx context.Context, id string, params *GitDiffParams, reqEditors ...RequestEditorFn) (*GitDiffResponse, error)
+
+	// GitRevertWithBodyWithResponse Revert a file
+	//
+	// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+	GitRevertWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitRevertResponse, error)
+
+	// GitRevertWithResponse Revert a file
+	//
+	// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+	GitRevertWithResponse(ctx context.Context, id string, body GitRevertJSONRequestBody, reqEditors ...RequestEditorFn) (*GitRevertResponse, error)
+
+	// GitStageWithBodyWithResponse Stage or unstage files
+	//
+	// Requires the scope approve. Returns the new state of the folder.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+	GitStageWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitStageResponse, error)
+
+	// GitStageWithResponse Stage or unstage files
+	//
+	// Requires the scope approve. Returns the new state of the folder.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+	GitStageWithResponse(ctx context.Context, id string, body GitStageJSONRequestBody, reqEditors ...RequestEditorFn) (*GitStageResponse, error)
+
+	// ReadImageWithResponse Get an image of a session's project
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+	ReadImageWithResponse(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*ReadImageResponse, error)
 
 	// ListItemsWithResponse Read a session's history
 	//
@@ -15208,6 +17204,221 @@ func (r ListConversationsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListConversationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteProjectFilesResponse429Headers the declared response headers of an HTTP 429 response for CompleteProjectFiles
+type CompleteProjectFilesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type CompleteProjectFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Completion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CompleteProjectFilesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON200() *Completion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CompleteProjectFilesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CompleteProjectFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteProjectFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteProjectFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteProjectFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteProjectFilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListFoldersResponse429Headers the declared response headers of an HTTP 429 response for ListFolders
+type ListFoldersResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListFoldersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Folders
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListFoldersResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFoldersResponse) GetJSON200() *Folders {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListFoldersResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListFoldersResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListFoldersResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListFoldersResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListFoldersResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListFoldersResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListFoldersResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListFoldersResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFoldersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFoldersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFoldersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFoldersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19017,6 +21228,117 @@ func (r DecideApprovalResponse) ContentType() string {
 	return ""
 }
 
+// ApprovalChangesResponse429Headers the declared response headers of an HTTP 429 response for ApprovalChanges
+type ApprovalChangesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ApprovalChangesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IntendedAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ApprovalChangesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApprovalChangesResponse) GetJSON200() *IntendedAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ApprovalChangesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ApprovalChangesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ApprovalChangesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ApprovalChangesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ApprovalChangesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ApprovalChangesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ApprovalChangesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ApprovalChangesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ApprovalChangesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApprovalChangesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApprovalChangesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApprovalChangesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApprovalChangesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ArchiveSessionResponse429Headers the declared response headers of an HTTP 429 response for ArchiveSession
 type ArchiveSessionResponse429Headers struct {
 	RetryAfter *int
@@ -19524,6 +21846,124 @@ func (r SetCaptureResponse) ContentType() string {
 	return ""
 }
 
+// ListChangesResponse429Headers the declared response headers of an HTTP 429 response for ListChanges
+type ListChangesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListChangesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ChangesAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListChangesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListChangesResponse) GetJSON200() *ChangesAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListChangesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListChangesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListChangesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListChangesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListChangesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListChangesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListChangesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListChangesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r ListChangesResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListChangesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListChangesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListChangesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListChangesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListChangesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // PreviewDeletionResponse429Headers the declared response headers of an HTTP 429 response for PreviewDeletion
 type PreviewDeletionResponse429Headers struct {
 	RetryAfter *int
@@ -19843,6 +22283,346 @@ func (r ExportSessionResponse) ContentType() string {
 	return ""
 }
 
+// ReadFileResponse429Headers the declared response headers of an HTTP 429 response for ReadFile
+type ReadFileResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ReadFileResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *File
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReadFileResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReadFileResponse) GetJSON200() *File {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReadFileResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReadFileResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ReadFileResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReadFileResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReadFileResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReadFileResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReadFileResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ReadFileResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReadFileResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReadFileResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReadFileResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReadFileResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReadFileResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReadFileResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CompleteFilesResponse429Headers the declared response headers of an HTTP 429 response for CompleteFiles
+type CompleteFilesResponse429Headers struct {
+	RetryAfter *int
+}
+
+type CompleteFilesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Completion
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CompleteFilesResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CompleteFilesResponse) GetJSON200() *Completion {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CompleteFilesResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CompleteFilesResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CompleteFilesResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CompleteFilesResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CompleteFilesResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CompleteFilesResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r CompleteFilesResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CompleteFilesResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CompleteFilesResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CompleteFilesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CompleteFilesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CompleteFilesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CompleteFilesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListFolderResponse429Headers the declared response headers of an HTTP 429 response for ListFolder
+type ListFolderResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListFolderResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Listing
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListFolderResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFolderResponse) GetJSON200() *Listing {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListFolderResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListFolderResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListFolderResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListFolderResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListFolderResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListFolderResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListFolderResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListFolderResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListFolderResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFolderResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFolderResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFolderResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFolderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ForkSessionResponse201Headers the declared response headers of an HTTP 201 response for ForkSession
 type ForkSessionResponse201Headers struct {
 	IdempotencyReplayed *bool
@@ -19997,6 +22777,770 @@ func (r ForkSessionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ForkSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GitStatusResponse429Headers the declared response headers of an HTTP 429 response for GitStatus
+type GitStatusResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GitStatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FolderStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GitStatusResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GitStatusResponse) GetJSON200() *FolderStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GitStatusResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GitStatusResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GitStatusResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GitStatusResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GitStatusResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GitStatusResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GitStatusResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GitStatusResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r GitStatusResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GitStatusResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GitStatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GitStatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GitStatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GitStatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GitCommitResponse429Headers the declared response headers of an HTTP 429 response for GitCommit
+type GitCommitResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GitCommitResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Committed
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GitCommitResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GitCommitResponse) GetJSON200() *Committed {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GitCommitResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GitCommitResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GitCommitResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GitCommitResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r GitCommitResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GitCommitResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GitCommitResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r GitCommitResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GitCommitResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GitCommitResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GitCommitResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r GitCommitResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GitCommitResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GitCommitResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GitCommitResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GitCommitResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GitCommitResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GitDiffResponse429Headers the declared response headers of an HTTP 429 response for GitDiff
+type GitDiffResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GitDiffResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FileDiff
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GitDiffResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GitDiffResponse) GetJSON200() *FileDiff {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GitDiffResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GitDiffResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GitDiffResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GitDiffResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GitDiffResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GitDiffResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GitDiffResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GitDiffResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r GitDiffResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GitDiffResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GitDiffResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GitDiffResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GitDiffResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GitDiffResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GitRevertResponse429Headers the declared response headers of an HTTP 429 response for GitRevert
+type GitRevertResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GitRevertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reverted
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GitRevertResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GitRevertResponse) GetJSON200() *Reverted {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GitRevertResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GitRevertResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GitRevertResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GitRevertResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r GitRevertResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GitRevertResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GitRevertResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r GitRevertResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GitRevertResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GitRevertResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GitRevertResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r GitRevertResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GitRevertResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GitRevertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GitRevertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GitRevertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GitRevertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GitStageResponse429Headers the declared response headers of an HTTP 429 response for GitStage
+type GitStageResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GitStageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FolderStatus
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GitStageResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GitStageResponse) GetJSON200() *FolderStatus {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GitStageResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GitStageResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GitStageResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GitStageResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r GitStageResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GitStageResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GitStageResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r GitStageResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GitStageResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GitStageResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GitStageResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r GitStageResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GitStageResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GitStageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GitStageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GitStageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GitStageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReadImageResponse429Headers the declared response headers of an HTTP 429 response for ReadImage
+type ReadImageResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ReadImageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReadImageResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReadImageResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReadImageResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ReadImageResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReadImageResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReadImageResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReadImageResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReadImageResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ReadImageResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReadImageResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReadImageResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReadImageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReadImageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReadImageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReadImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22525,6 +26069,36 @@ func (c *ClientWithResponses) ListConversationsWithResponse(ctx context.Context,
 	return ParseListConversationsResponse(rsp)
 }
 
+// CompleteProjectFilesWithResponse Complete a path in a directory
+//
+// Requires the scope send. The directory need not have a session yet. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/files (the `CompleteProjectFiles` operationId).
+func (c *ClientWithResponses) CompleteProjectFilesWithResponse(ctx context.Context, params *CompleteProjectFilesParams, reqEditors ...RequestEditorFn) (*CompleteProjectFilesResponse, error) {
+	rsp, err := c.CompleteProjectFiles(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteProjectFilesResponse(rsp)
+}
+
+// ListFoldersWithResponse List directories of the server's machine
+//
+// Requires the scope send. For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/folders (the `ListFolders` operationId).
+func (c *ClientWithResponses) ListFoldersWithResponse(ctx context.Context, params *ListFoldersParams, reqEditors ...RequestEditorFn) (*ListFoldersResponse, error) {
+	rsp, err := c.ListFolders(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFoldersResponse(rsp)
+}
+
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
 // Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
@@ -23230,6 +26804,21 @@ func (c *ClientWithResponses) DecideApprovalWithResponse(ctx context.Context, id
 	return ParseDecideApprovalResponse(rsp)
 }
 
+// ApprovalChangesWithResponse Get the changes that an approval would allow
+//
+// Requires the scope read. Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/approvals/{approvalId}/changes (the `ApprovalChanges` operationId).
+func (c *ClientWithResponses) ApprovalChangesWithResponse(ctx context.Context, id string, approvalId string, params *ApprovalChangesParams, reqEditors ...RequestEditorFn) (*ApprovalChangesResponse, error) {
+	rsp, err := c.ApprovalChanges(ctx, id, approvalId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApprovalChangesResponse(rsp)
+}
+
 // ArchiveSessionWithBodyWithResponse Archive a session, or take it out of the archive
 //
 // Requires the scope send. Lists leave archived sessions out, unless they are asked for them. The session stays usable: its next turn takes it out of the archive. Fails with TURN_IN_PROGRESS while a turn runs or prompts are queued.
@@ -23335,6 +26924,21 @@ func (c *ClientWithResponses) SetCaptureWithResponse(ctx context.Context, id str
 	return ParseSetCaptureResponse(rsp)
 }
 
+// ListChangesWithResponse Get the changes that an agent made
+//
+// Requires the scope read. Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/changes (the `ListChanges` operationId).
+func (c *ClientWithResponses) ListChangesWithResponse(ctx context.Context, id string, params *ListChangesParams, reqEditors ...RequestEditorFn) (*ListChangesResponse, error) {
+	rsp, err := c.ListChanges(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListChangesResponse(rsp)
+}
+
 // PreviewDeletionWithResponse Preview the deletion of a session
 //
 // Requires the scope read. Returns what DELETE /api/session/{id} would free and what it would leave. Changes nothing.
@@ -23380,6 +26984,51 @@ func (c *ClientWithResponses) ExportSessionWithResponse(ctx context.Context, id 
 	return ParseExportSessionResponse(rsp)
 }
 
+// ReadFileWithResponse Read a file of a session's project
+//
+// Requires the scope read. Returns the text of a text file, and describes any other file. Does not follow links, and reads no file that has a further name (a hard link), usually holds secrets or has more than 10 MiB.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/file (the `ReadFile` operationId).
+func (c *ClientWithResponses) ReadFileWithResponse(ctx context.Context, id string, params *ReadFileParams, reqEditors ...RequestEditorFn) (*ReadFileResponse, error) {
+	rsp, err := c.ReadFile(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReadFileResponse(rsp)
+}
+
+// CompleteFilesWithResponse Complete a path in a session's project
+//
+// Requires the scope read. Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/files (the `CompleteFiles` operationId).
+func (c *ClientWithResponses) CompleteFilesWithResponse(ctx context.Context, id string, params *CompleteFilesParams, reqEditors ...RequestEditorFn) (*CompleteFilesResponse, error) {
+	rsp, err := c.CompleteFiles(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCompleteFilesResponse(rsp)
+}
+
+// ListFolderWithResponse List a folder of a session's project
+//
+// Requires the scope read. Does not follow links. Leaves out files that usually hold secrets.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/folder (the `ListFolder` operationId).
+func (c *ClientWithResponses) ListFolderWithResponse(ctx context.Context, id string, params *ListFolderParams, reqEditors ...RequestEditorFn) (*ListFolderResponse, error) {
+	rsp, err := c.ListFolder(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFolderResponse(rsp)
+}
+
 // ForkSessionWithBodyWithResponse Fork a session
 //
 // Requires the scope send. Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.
@@ -23408,6 +27057,141 @@ func (c *ClientWithResponses) ForkSessionWithResponse(ctx context.Context, id st
 		return nil, err
 	}
 	return ParseForkSessionResponse(rsp)
+}
+
+// GitStatusWithResponse Get the state of a session's folder in git
+//
+// Requires the scope read. Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/git (the `GitStatus` operationId).
+func (c *ClientWithResponses) GitStatusWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GitStatusResponse, error) {
+	rsp, err := c.GitStatus(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitStatusResponse(rsp)
+}
+
+// GitCommitWithBodyWithResponse Commit what is staged
+//
+// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+func (c *ClientWithResponses) GitCommitWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitCommitResponse, error) {
+	rsp, err := c.GitCommitWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitCommitResponse(rsp)
+}
+
+// GitCommitWithResponse Commit what is staged
+//
+// Requires the scope approve. The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/commit (the `GitCommit` operationId).
+func (c *ClientWithResponses) GitCommitWithResponse(ctx context.Context, id string, body GitCommitJSONRequestBody, reqEditors ...RequestEditorFn) (*GitCommitResponse, error) {
+	rsp, err := c.GitCommit(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitCommitResponse(rsp)
+}
+
+// GitDiffWithResponse Get what git says about a file
+//
+// Requires the scope read. Returns one of the two changes that a file may have: the staged one, or the one that is not staged.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/git/diff (the `GitDiff` operationId).
+func (c *ClientWithResponses) GitDiffWithResponse(ctx context.Context, id string, params *GitDiffParams, reqEditors ...RequestEditorFn) (*GitDiffResponse, error) {
+	rsp, err := c.GitDiff(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitDiffResponse(rsp)
+}
+
+// GitRevertWithBodyWithResponse Revert a file
+//
+// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+func (c *ClientWithResponses) GitRevertWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitRevertResponse, error) {
+	rsp, err := c.GitRevertWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitRevertResponse(rsp)
+}
+
+// GitRevertWithResponse Revert a file
+//
+// Requires the scope approve. Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/revert (the `GitRevert` operationId).
+func (c *ClientWithResponses) GitRevertWithResponse(ctx context.Context, id string, body GitRevertJSONRequestBody, reqEditors ...RequestEditorFn) (*GitRevertResponse, error) {
+	rsp, err := c.GitRevert(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitRevertResponse(rsp)
+}
+
+// GitStageWithBodyWithResponse Stage or unstage files
+//
+// Requires the scope approve. Returns the new state of the folder.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+func (c *ClientWithResponses) GitStageWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*GitStageResponse, error) {
+	rsp, err := c.GitStageWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitStageResponse(rsp)
+}
+
+// GitStageWithResponse Stage or unstage files
+//
+// Requires the scope approve. Returns the new state of the folder.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/git/stage (the `GitStage` operationId).
+func (c *ClientWithResponses) GitStageWithResponse(ctx context.Context, id string, body GitStageJSONRequestBody, reqEditors ...RequestEditorFn) (*GitStageResponse, error) {
+	rsp, err := c.GitStage(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGitStageResponse(rsp)
+}
+
+// ReadImageWithResponse Get an image of a session's project
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/image (the `ReadImage` operationId).
+func (c *ClientWithResponses) ReadImageWithResponse(ctx context.Context, id string, params *ReadImageParams, reqEditors ...RequestEditorFn) (*ReadImageResponse, error) {
+	rsp, err := c.ReadImage(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReadImageResponse(rsp)
 }
 
 // ListItemsWithResponse Read a session's history
@@ -24038,6 +27822,203 @@ func ParseListConversationsResponse(rsp *http.Response) (*ListConversationsRespo
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListConversationsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteProjectFilesResponse parses an HTTP response from a CompleteProjectFilesWithResponse call
+func ParseCompleteProjectFilesResponse(rsp *http.Response) (*CompleteProjectFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteProjectFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Completion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CompleteProjectFilesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListFoldersResponse parses an HTTP response from a ListFoldersWithResponse call
+func ParseListFoldersResponse(rsp *http.Response) (*ListFoldersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFoldersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Folders
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListFoldersResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
@@ -27563,6 +31544,108 @@ func ParseDecideApprovalResponse(rsp *http.Response) (*DecideApprovalResponse, e
 	return response, nil
 }
 
+// ParseApprovalChangesResponse parses an HTTP response from a ApprovalChangesWithResponse call
+func ParseApprovalChangesResponse(rsp *http.Response) (*ApprovalChangesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApprovalChangesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IntendedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ApprovalChangesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseArchiveSessionResponse parses an HTTP response from a ArchiveSessionWithResponse call
 func ParseArchiveSessionResponse(rsp *http.Response) (*ArchiveSessionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -28034,6 +32117,115 @@ func ParseSetCaptureResponse(rsp *http.Response) (*SetCaptureResponse, error) {
 	return response, nil
 }
 
+// ParseListChangesResponse parses an HTTP response from a ListChangesWithResponse call
+func ParseListChangesResponse(rsp *http.Response) (*ListChangesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListChangesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ChangesAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListChangesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParsePreviewDeletionResponse parses an HTTP response from a PreviewDeletionWithResponse call
 func ParsePreviewDeletionResponse(rsp *http.Response) (*PreviewDeletionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -28326,6 +32518,319 @@ func ParseExportSessionResponse(rsp *http.Response) (*ExportSessionResponse, err
 	return response, nil
 }
 
+// ParseReadFileResponse parses an HTTP response from a ReadFileWithResponse call
+func ParseReadFileResponse(rsp *http.Response) (*ReadFileResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReadFileResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest File
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ReadFileResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCompleteFilesResponse parses an HTTP response from a CompleteFilesWithResponse call
+func ParseCompleteFilesResponse(rsp *http.Response) (*CompleteFilesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CompleteFilesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Completion
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers CompleteFilesResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListFolderResponse parses an HTTP response from a ListFolderWithResponse call
+func ParseListFolderResponse(rsp *http.Response) (*ListFolderResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFolderResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Listing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListFolderResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseForkSessionResponse parses an HTTP response from a ForkSessionWithResponse call
 func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -28467,6 +32972,716 @@ func ParseForkSessionResponse(rsp *http.Response) (*ForkSessionResponse, error) 
 		response.Headers201 = &headers
 	case rsp.StatusCode == 429:
 		var headers ForkSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGitStatusResponse parses an HTTP response from a GitStatusWithResponse call
+func ParseGitStatusResponse(rsp *http.Response) (*GitStatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GitStatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FolderStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GitStatusResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGitCommitResponse parses an HTTP response from a GitCommitWithResponse call
+func ParseGitCommitResponse(rsp *http.Response) (*GitCommitResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GitCommitResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Committed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GitCommitResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGitDiffResponse parses an HTTP response from a GitDiffWithResponse call
+func ParseGitDiffResponse(rsp *http.Response) (*GitDiffResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GitDiffResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FileDiff
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GitDiffResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGitRevertResponse parses an HTTP response from a GitRevertWithResponse call
+func ParseGitRevertResponse(rsp *http.Response) (*GitRevertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GitRevertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reverted
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GitRevertResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGitStageResponse parses an HTTP response from a GitStageWithResponse call
+func ParseGitStageResponse(rsp *http.Response) (*GitStageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GitStageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FolderStatus
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GitStageResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReadImageResponse parses an HTTP response from a ReadImageWithResponse call
+func ParseReadImageResponse(rsp *http.Response) (*ReadImageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReadImageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ReadImageResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

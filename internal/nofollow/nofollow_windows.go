@@ -1,4 +1,4 @@
-package attach
+package nofollow
 
 import (
 	"io/fs"
@@ -8,8 +8,8 @@ import (
 
 const nonblock = 0
 
-// links returns the number of names of the file, or 0 if it is unknown.
-func links(f *os.File, _ fs.FileInfo) uint64 {
+// Links returns the number of names of the file, or 0 if it is unknown.
+func Links(f *os.File, _ fs.FileInfo) uint64 {
 	var info syscall.ByHandleFileInformation
 	if err := syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &info); err != nil {
 		return 0

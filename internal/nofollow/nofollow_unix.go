@@ -1,6 +1,6 @@
 //go:build unix
 
-package attach
+package nofollow
 
 import (
 	"io/fs"
@@ -11,8 +11,8 @@ import (
 // nonblock prevents open from blocking if a pipe has replaced the file.
 const nonblock = syscall.O_NONBLOCK
 
-// links returns the number of names of the file, or 0 if it is unknown.
-func links(_ *os.File, st fs.FileInfo) uint64 {
+// Links returns the number of names of the file, or 0 if it is unknown.
+func Links(_ *os.File, st fs.FileInfo) uint64 {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return uint64(sys.Nlink)
 	}

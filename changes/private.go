@@ -1,0 +1,182 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// A private git directory lets git work on a repository without reading its
+// configuration and without its hooks. It lasts for one command.
+type private struct {
+	dir  string // temporary
+	head string // what HEAD of the repository contains
+}
+
+func (p *private) remove() { _ = os.RemoveAll(p.dir) }
+
+// kept are the settings of a repository that the private configuration repeats.
+// None of them names a program or a file outside of the repository.
+var kept = map[string]bool{
+	"core.repositoryformatversion": true, "core.filemode": true, "core.ignorecase": true, "core.precomposeunicode": true,
+	"core.symlinks": true, "core.autocrlf": true, "core.eol": true, "core.safecrlf": true, "core.sparsecheckout": true,
+	"core.sparsecheckoutcone": true, "core.protecthfs": true, "core.protectntfs": true, "index.sparse": true,
+	"extensions.objectformat": true, "extensions.refstorage": true, "extensions.noop": true,
+	"branch.*.merge": true, "branch.*.remote": true, "remote.*.fetch": true,
+	"i18n.commitencoding": true, "commit.gpgsign": true, "gpg.format": true, "user.signingkey": true,
+	"user.name": true, "user.email": true, "author.name": true, "author.email": true, "committer.name": true, "committer.email": true,
+}
+
+// identity reports whether a setting names an author or committer. A
+// configuration of the user may set it for repositories in certain folders only.
+// Git cannot recognise them by the private directory, so the private
+// configuration repeats the setting.
+func identity(key string) bool {
+	section, name, _ := strings.Cut(key, ".")
+	return (section == "user" || section == "author" || section == "committer") && (name == "name" || name == "email")
+}
+
+// extensions are the format extensions that the private directory supports, and
+// those that it does without.
+var extensions = map[string]bool{
+	"extensions.objectformat": true, "extensions.refstorage": true, "extensions.noop": true,
+	"extensions.worktreeconfig": true, "extensions.partialclone": true, "extensions.preciousobjects": true,
+}
+
+// isolate creates a private git directory for r.
+func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error) {
+	if runtime.GOOS == "windows" {
+		return nil, failed("On Windows, Runnel uses git in trusted folders only (trusted-folders in the server's configuration).")
+	}
+	settings, err := g.settings(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	config, err := privateConfig(settings)
+	if err != nil {
+		return nil, err
+	}
+	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
+	if err != nil {
+		return nil, failed("HEAD of the repository cannot be read: " + err.Error() + ".")
+	}
+	dir, err := os.MkdirTemp("", "runnel-git-")
+	if err != nil {
+		return nil, fmt.Errorf("create a private git directory: %w", err)
+	}
+	p := &private{dir: dir, head: string(head)}
+	defer func() {
+		if err != nil {
+			p.remove()
+		}
+	}()
+	for name, content := range map[string][]byte{"config": []byte(config), "HEAD": head} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return nil, fmt.Errorf("create a private git directory: %w", err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "info"), 0o700); err != nil {
+		return nil, fmt.Errorf("create a private git directory: %w", err)
+	}
+	links := map[string]string{
+		"objects": filepath.Join(r.common, "objects"), "refs": filepath.Join(r.common, "refs"),
+		"packed-refs": filepath.Join(r.common, "packed-refs"), "shallow": filepath.Join(r.common, "shallow"),
+		"reftable":     filepath.Join(r.dir, "reftable"),
+		"info/exclude": filepath.Join(r.common, "info", "exclude"), "info/attributes": filepath.Join(r.common, "info", "attributes"),
+		"info/sparse-checkout": filepath.Join(r.dir, "info", "sparse-checkout"),
+	}
+	shared, _ := filepath.Glob(filepath.Join(r.dir, "sharedindex.*")) // of a split index; the pattern is correct
+	for _, path := range shared {
+		links[filepath.Base(path)] = path
+	}
+	for name, to := range links {
+		if _, err := os.Lstat(to); err != nil {
+			continue
+		}
+		if err := os.Symlink(to, filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+			return nil, fmt.Errorf("create a private git directory: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// A setting is a key with its value. own means that it comes from the
+// repository and not from the user.
+type setting struct {
+	key, value string
+	own        bool
+}
+
+// settings returns the settings that apply to the repository. Reading them runs
+// nothing.
+func (g *Git) settings(ctx context.Context, r *repository) ([]setting, error) {
+	out, err := g.run(ctx, r, command{
+		args: []string{"config", "--null", "--includes", "--show-scope", "--list"}, time: readTime, most: maxSettings,
+		env: []string{"GIT_DIR=" + r.dir},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []setting
+	fields := strings.Split(string(out), "\x00") // scope, then key and value
+	for i := 0; i+1 < len(fields); i += 2 {
+		key, value, hasValue := strings.Cut(fields[i+1], "\n")
+		if !hasValue {
+			value = "true"
+		}
+		list = append(list, setting{key, value, fields[i] == "local" || fields[i] == "worktree"})
+	}
+	return list, nil
+}
+
+// privateConfig returns the configuration with those settings that cannot run
+// anything.
+func privateConfig(settings []setting) (string, error) {
+	var b strings.Builder
+	b.WriteString("[core]\n\tbare = false\n")
+	for _, s := range settings {
+		section, rest, _ := strings.Cut(s.key, ".")
+		middle, name := "", rest
+		if i := strings.LastIndexByte(rest, '.'); i >= 0 {
+			middle, name = rest[:i], rest[i+1:]
+		}
+		known := section + "." + name
+		if middle != "" {
+			known = section + ".*." + name
+		}
+		switch {
+		case section == "extensions" && s.own && !extensions[s.key]:
+			return "", failed("The repository has the format extension " + name + ", which Runnel supports in trusted folders only.")
+		case !kept[known], !s.own && !identity(known), known == "branch.*.remote" && strings.ContainsAny(s.value, ":/\\"):
+			continue
+		}
+		b.WriteString("[" + section)
+		if middle != "" {
+			b.WriteString(" " + quote(middle))
+		}
+		b.WriteString("]\n\t" + name + " = " + quote(s.value) + "\n")
+	}
+	return b.String(), nil
+}
+
+// quote quotes a value or a subsection for a configuration.
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", "").Replace(s) + `"`
+}
+
+// checkBranch fails if a link replaces the file of the current branch or a
+// folder of it, because git would then write elsewhere.
+func (r *repository) checkBranch(branch string) error {
+	path := filepath.Join(r.common, "refs", "heads")
+	for _, name := range strings.Split(branch, "/") {
+		path = filepath.Join(path, name)
+		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			return failed(path + " is a link. Runnel follows it in trusted folders only.")
+		}
+	}
+	return nil
+}

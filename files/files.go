@@ -1,0 +1,163 @@
+// Package files shows people the files of a project: it lists directories,
+// completes paths, and reads texts and images. For the choice of a project, it
+// also lists directories outside of projects.
+//
+// It never leaves the project, follows no symbolic link, opens nothing but
+// regular files and directories, and shows no file that usually holds secrets;
+// see [Secret]. Every result is bounded.
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/junegunn/fzf/src/algo"
+
+	"github.com/runnel-dev/runnel/internal/nofollow"
+)
+
+// Bounds of results and of the work for one request.
+const (
+	maxPath    = 4096     // bytes of a path
+	maxQuery   = 200      // characters of a query
+	maxFile    = 10 << 20 // bytes of a file that is read
+	maxText    = 1 << 20  // bytes of text in one result
+	maxLines   = 5000     // lines of text in one result
+	maxListed  = 2000     // entries of a listed directory
+	maxFolders = 200      // directories in one result of [Service.Folders]
+)
+
+// The errors of this package. Their messages are safe to show. Other errors are
+// those of the context.
+var (
+	ErrNotFound = errors.New("there is no such file or folder in the project")
+	ErrLink     = errors.New("this is a symbolic link or lies behind one, and links are not followed")
+	ErrNoFile   = errors.New("this is no regular file")
+	ErrNoFolder = errors.New("this is no folder")
+	ErrSecret   = errors.New("files like this one usually hold secrets and are not shown")
+	ErrLinked   = errors.New("the file has more than one name (hard links), one of which may be elsewhere")
+	ErrTooLarge = errors.New("the file is larger than 10 MiB")
+	ErrNoImage  = errors.New("the file is no PNG, JPEG, GIF or WebP image of at most 8000 × 8000 pixels")
+	ErrBadPath  = errors.New(`the path must be relative to the project, with "/" between its elements, and without ".."`)
+	ErrBadQuery = errors.New("the query has more than 200 characters")
+	ErrNoHome   = errors.New(`the path must be absolute, or begin with "~/"`)
+	ErrGone     = errors.New("there is no such folder, or it cannot be read")
+)
+
+// A Service completes paths from indexes that it keeps for some minutes. It is
+// safe for concurrent use and starts no goroutines.
+type Service struct {
+	cfg    Config
+	bounds bounds
+	walks  chan struct{} // has an element for each running walk
+
+	mu    sync.Mutex
+	kept  map[string]*index // by directory
+	repos *repositories
+}
+
+// Config configures a Service.
+type Config struct {
+	// DataDir is a directory that [Service.Folders] does not show. It is
+	// absolute and contains no symbolic links. Default: none
+	DataDir string
+
+	// Redact removes secrets from texts. Default: removes nothing
+	Redact func(string) string
+}
+
+// maxWalks bounds the directories that are walked at the same time.
+const maxWalks = 2
+
+// useRanking selects fzf's way to rank paths. It has effect in the whole
+// process, in which only this package uses fzf.
+var useRanking = sync.OnceFunc(func() { algo.Init("path") })
+
+// New returns a Service.
+func New(cfg Config) *Service {
+	useRanking()
+	if cfg.Redact == nil {
+		cfg.Redact = func(s string) string { return s }
+	}
+	return &Service{cfg: cfg, bounds: defaultBounds(), walks: make(chan struct{}, maxWalks), kept: make(map[string]*index), repos: new(repositories)}
+}
+
+// A Project is a directory whose files a [Service] shows.
+type Project struct {
+	service *Service
+	dir     string
+}
+
+// Project returns the project in dir, which must be an absolute path without
+// symbolic links. The caller checks that clients may see it.
+func (s *Service) Project(dir string) Project { return Project{s, dir} }
+
+// open opens the project's directory. If an element of its path has become a
+// symbolic link, open fails.
+func (p Project) open() (*os.Root, error) {
+	root, err := nofollow.Root(p.dir)
+	if err != nil {
+		return nil, ErrNotFound
+	}
+	real, err := filepath.EvalSymlinks(p.dir)
+	if err == nil && real == p.dir {
+		named, err := os.Lstat(p.dir)
+		opened, err2 := root.Stat(".")
+		if err == nil && err2 == nil && os.SameFile(named, opened) {
+			return root, nil
+		}
+	}
+	_ = root.Close()
+	return nil, ErrLink
+}
+
+// local returns path in the form that package os uses, or an error if it is not
+// a path within a project or if no one may see what it names.
+func local(path string) (string, error) {
+	if path == "" || path == "." {
+		return ".", nil
+	}
+	if len(path) > maxPath || strings.Contains(path, "..") && hasParent(path) || !shown(path) {
+		return "", ErrBadPath
+	}
+	rel, err := filepath.Localize(strings.TrimSuffix(path, "/"))
+	if err != nil || runtime.GOOS == "windows" && strings.ContainsAny(rel, ":~") { // "~" begins the number in a short name of a longer one
+		return "", ErrBadPath
+	}
+	if Secret(path) {
+		return "", ErrSecret
+	}
+	return rel, nil
+}
+
+func hasParent(path string) bool {
+	for e := range strings.SplitSeq(path, "/") {
+		if e == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// shown reports whether a name can be shown and typed: it is UTF-8 without
+// control characters.
+func shown(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' })
+}
+
+// errorOf converts an error of package nofollow.
+func errorOf(err, irregular error) error {
+	switch {
+	case errors.Is(err, nofollow.ErrLink):
+		return ErrLink
+	case errors.Is(err, nofollow.ErrNotRegular):
+		return irregular
+	}
+	return ErrNotFound
+}

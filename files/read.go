@@ -1,0 +1,173 @@
+package files
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/internal/nofollow"
+	"github.com/runnel-dev/runnel/internal/text"
+)
+
+// A ContentKind is what kind of content a file has.
+type ContentKind string
+
+// The kinds of content.
+const (
+	ContentText   ContentKind = "text"
+	ContentImage  ContentKind = "image"
+	ContentBinary ContentKind = "binary"
+)
+
+// A File is a file of a project, with its text if it has any.
+type File struct {
+	Path       string      `json:"path" doc:"Path from the project's directory, with / between its elements."`
+	Content    ContentKind `json:"content" doc:"What the file contains, judged by its bytes. image: a PNG, JPEG, GIF or WebP image."`
+	MediaType  string      `json:"mediaType,omitempty" doc:"Media type of an image."`
+	Size       int64       `json:"size" doc:"Size in bytes."`
+	ModifiedAt time.Time   `json:"modifiedAt" doc:"When the file was last changed."`
+
+	Text  string `json:"text,omitempty" doc:"The selected lines of a text, with their line ends. Bytes that are not UTF-8 are replaced by U+FFFD, and known secrets by a mark. Content from a project is untrusted: show it as data."`
+	From  int    `json:"from,omitempty" doc:"Number of the first line in text, from 1. Absent if text is absent or empty."`
+	To    int    `json:"to,omitempty" doc:"Number of the last line in text."`
+	Lines int    `json:"lines,omitempty" doc:"Number of lines in the file."`
+	Cut   bool   `json:"cut,omitempty" doc:"Whether text ends before the last selected line, because it has reached 1 MiB or 5,000 lines."`
+}
+
+// An Image is an image in a project.
+type Image struct {
+	MediaType string
+	Data      []byte
+}
+
+// Read reads a file of the project. Of a text it returns the lines with the
+// numbers from to to, at most 5,000 and at most 1 MiB; from counts from 1, and
+// zero stands for the first and the last line.
+func (p Project) Read(path string, from, to int) (File, error) {
+	data, out, err := p.read(path)
+	if err != nil {
+		return File{}, err
+	}
+	if media, ok := attach.ImageType(data); ok {
+		out.Content, out.MediaType = ContentImage, media
+		return out, nil
+	}
+	if !isText(data) {
+		out.Content = ContentBinary
+		return out, nil
+	}
+	out.Content = ContentText
+	out.selectLines(data, from, to)
+	out.Text = p.service.cfg.Redact(strings.ToValidUTF8(out.Text, "\uFFFD"))
+	return out, nil
+}
+
+// Image reads an image of the project.
+func (p Project) Image(path string) (Image, error) {
+	data, _, err := p.read(path)
+	if err != nil {
+		return Image{}, err
+	}
+	media, ok := attach.ImageType(data)
+	if !ok {
+		return Image{}, ErrNoImage
+	}
+	return Image{media, data}, nil
+}
+
+// read returns the content of a file of the project and a description of the
+// file.
+func (p Project) read(path string) (data []byte, out File, err error) {
+	rel, err := local(path)
+	if err != nil {
+		return nil, out, err
+	}
+	if rel == "." {
+		return nil, out, ErrNoFile
+	}
+	root, err := p.open()
+	if err != nil {
+		return nil, out, err
+	}
+	defer root.Close()
+	f, err := nofollow.Open(root, rel)
+	if err != nil {
+		return nil, out, errorOf(err, ErrNoFile)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, out, ErrNotFound
+	case nofollow.Links(f, info) != 1:
+		return nil, out, ErrLinked
+	case info.Size() > maxFile:
+		return nil, out, ErrTooLarge
+	}
+	if data, err = readAll(f); err != nil {
+		return nil, out, err
+	}
+	return data, File{Path: filepath.ToSlash(rel), Size: int64(len(data)), ModifiedAt: info.ModTime().UTC()}, nil
+}
+
+func readAll(f *os.File) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, ErrNotFound
+	case len(data) > maxFile:
+		return nil, ErrTooLarge
+	}
+	return data, nil
+}
+
+// isText reports whether data is text, as git does: there is no NUL near the
+// beginning.
+func isText(data []byte) bool {
+	const beginning = 8000 // bytes, as in git
+	return !bytes.ContainsRune(data[:min(len(data), beginning)], 0)
+}
+
+// selectLines sets the fields of f that describe its text.
+func (f *File) selectLines(data []byte, from, to int) {
+	f.Lines = bytes.Count(data, []byte("\n"))
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		f.Lines++
+	}
+	from = max(from, 1)
+	if to <= 0 || to > f.Lines {
+		to = f.Lines
+	}
+	if from > to {
+		return
+	}
+	if to-from >= maxLines {
+		to, f.Cut = from+maxLines-1, true
+	}
+	for range from - 1 {
+		_, data, _ = bytes.Cut(data, []byte("\n"))
+	}
+	end, last := 0, from-1
+	for last < to {
+		n := bytes.IndexByte(data[end:], '\n') + 1
+		if n == 0 {
+			n = len(data) - end
+		}
+		if end+n > maxText {
+			f.Cut = true
+			break
+		}
+		end += n
+		last++
+	}
+	if last < from { // the first line alone is too long
+		short, _ := text.Cut(string(data[:min(len(data), maxText+4)]), maxText)
+		f.Text, f.From, f.To = short, from, from
+		return
+	}
+	f.Text, f.From, f.To = string(data[:end]), from, last
+}

@@ -1,0 +1,70 @@
+package gateway
+
+import (
+	"context"
+	"os"
+
+	"github.com/runnel-dev/runnel/files"
+)
+
+// Files shows the files of the projects of a Gateway to people.
+type Files struct{ g *Gateway }
+
+// FilesOf returns the files of the projects of g.
+func FilesOf(g *Gateway) Files { return Files{g} }
+
+// OfSession returns the project of a session.
+func (f Files) OfSession(ctx context.Context, ref string) (files.Project, error) {
+	st, err := f.g.Status(ctx, ref)
+	if err != nil {
+		return files.Project{}, err
+	}
+	if err := f.g.opener.projects.recheck(st.ProjectDir); err != nil {
+		return files.Project{}, err
+	}
+	return f.g.files.Project(st.ProjectDir), nil
+}
+
+// OfFolder returns the project in a directory in which a session could start.
+func (f Files) OfFolder(dir string) (files.Project, error) {
+	real, err := f.g.opener.projects.check(dir)
+	if err != nil {
+		return files.Project{}, err
+	}
+	return f.g.files.Project(real), nil
+}
+
+// Folders lists directories in which a session could work; see
+// [files.Service.Folders]. If path is empty, it also suggests one.
+func (f Files) Folders(ctx context.Context, path string) (files.Folders, error) {
+	out, err := f.g.files.Folders(ctx, path)
+	if err == nil && path == "" {
+		out.Suggested = f.suggested(out.Repositories)
+	}
+	return out, err
+}
+
+// suggested returns the directory for a first session, or "" if none is likely.
+func (f Files) suggested(repositories []files.Folder) string {
+	if dir, err := os.Getwd(); err == nil {
+		if real, err := f.g.opener.projects.check(dir); err == nil {
+			return real
+		}
+	}
+	for _, r := range repositories {
+		if _, err := f.g.opener.projects.check(r.Path); err == nil {
+			return r.Path
+		}
+	}
+	return ""
+}
+
+// newFiles returns the service that reads the files of projects. It removes the
+// secrets that are also removed from events.
+func newFiles(cfg Config) *files.Service {
+	c := files.Config{DataDir: cfg.DataDir}
+	if cfg.Filter != nil {
+		c.Redact = redactor(cfg)
+	}
+	return files.New(c)
+}
