@@ -29,6 +29,7 @@ const (
 	TurnInProgress          Code = "TURN_IN_PROGRESS"
 	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
+	PromptGone              Code = "PROMPT_GONE"
 	ChangesOutdated         Code = "CHANGES_OUTDATED"
 	GitFailed               Code = "GIT_FAILED"
 	SessionDead             Code = "SESSION_DEAD"

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -109,7 +110,30 @@ func (as Approvals) Decide(ctx context.Context, ref, approval string, d runnel.D
 			return err
 		}
 	}
-	return e.session.Decide(ctx, approval, d)
+	return as.decide(ctx, e, approval, d)
+}
+
+// decide decides an approval. A decision that also stops the turn holds the
+// queue, as [Gateway.Cancel] does.
+func (as Approvals) decide(ctx context.Context, e *entry, approval string, d runnel.Decision) error {
+	before, _ := e.held()
+	if !before && stops(ctx, e, approval, d.Choice) {
+		if err := as.g.queue.hold(ctx, e, true); err != nil {
+			return err
+		}
+	}
+	err := e.session.Decide(ctx, approval, d)
+	if after, _ := e.held(); err != nil && after && !before { // nothing was stopped
+		err = errors.Join(err, as.g.queue.hold(ctx, e, false))
+		as.g.queue.startIfWaiting(e)
+	}
+	return err
+}
+
+// stops reports whether a choice of a pending approval also stops the turn.
+func stops(ctx context.Context, e *entry, approval, choice string) bool {
+	a, err := e.session.Approval(ctx, approval)
+	return err == nil && slices.ContainsFunc(a.Choices, func(c event.Choice) bool { return c.ID == choice && c.Kind == event.ChoiceDenyStop })
 }
 
 // DenyUnasked is [Approvals.Decide] for a client that denies without having
@@ -161,12 +185,12 @@ func (as Approvals) DecideAndRemember(ctx context.Context, ref, approval string,
 	ctx, decided := context.WithoutCancel(ctx), false
 	stored, err := as.g.rules.addWith(ctx, r, func(rule int64) error {
 		d.Maker.Rule, decided = rule, true
-		return e.session.Decide(ctx, approval, d)
+		return as.decide(ctx, e, approval, d)
 	})
 	if decided {
 		return stored, err
 	}
-	if failed := e.session.Decide(ctx, approval, d); failed != nil {
+	if failed := as.decide(ctx, e, approval, d); failed != nil {
 		return r, failed
 	}
 	return r, err

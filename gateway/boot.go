@@ -100,7 +100,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 			return nil, err
 		}
 		g.records.retire(old)
-		rec, waiting := old.snapshot()
+		rec, _ := old.snapshot()
 		p, err := g.opener.providers.Choose(rec.CLIType)
 		if err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (g *Gateway) restart(ctx context.Context, old *entry, resume bool, why stri
 		if !resume && res.Resume != "" {
 			res.Resume, cfg.ForgottenReason = "", why
 		}
-		e, err := g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, waiting, cfg)
+		e, err := g.opener.start(WithCredential(g.ctx, old.credential), p, res, rec, old.queuedNow(), cfg)
 		if err == nil {
 			g.records.mark(e, true)
 		}

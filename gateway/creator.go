@@ -143,7 +143,7 @@ func (c *creator) start(ctx context.Context, n newSession) (*entry, error) {
 	e := c.startPrewarmed(ctx, n)
 	if e == nil {
 		var err error
-		if e, err = c.opener.start(ctx, n.provider, n.res, n.rec, 0, runnel.Config{}); err != nil {
+		if e, err = c.opener.start(ctx, n.provider, n.res, n.rec, nil, runnel.Config{}); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +167,7 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	}
 	res := n.res
 	res.Options = n.agent.Options
-	e, err := c.opener.start(ctx, n.provider, res, n.rec, 0, runnel.Config{Conn: n.agent.Conn})
+	e, err := c.opener.start(ctx, n.provider, res, n.rec, nil, runnel.Config{Conn: n.agent.Conn})
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {
 			_ = e.session.Close()

@@ -45,7 +45,8 @@ type entry struct {
 	resolved profile.Resolved // options with their sources, of the running agent or else the next one; nil: unknown
 	started  runnel.Options   // options with which the running agent was started, or the next one will be
 	sources  profile.Sources  // of these options; nil: they are all the session's own
-	waiting  int              // prompts in the queue
+	queued   []QueuedPrompt   // prompts in the queue, in order; not changed in place
+	stops    int              // how often a client has stopped the turn and held the queue
 	folded   int64            // position of the newest checkpoint that the log has or soon will have
 	turns    []span           // oldest first; see maxSpans
 	stored   int64            // approximate size of the session's events, in bytes
@@ -84,7 +85,7 @@ func (e *entry) recorded(evs []event.Event) {
 			e.tally.turn(e.rec.CLIType, ev)
 		}
 	}
-	drain := ended && e.waiting > 0
+	drain := ended && len(e.queued) > 0 && !e.rec.QueueHeld
 	e.mu.Unlock()
 	if visible {
 		e.feed.touch(e.rec.ID)
@@ -254,7 +255,7 @@ func lastLine(s string) string {
 func (e *entry) snapshot() (rec store.Session, waiting int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.rec, e.waiting
+	return e.rec, len(e.queued)
 }
 
 // running reports whether a turn in the log has not ended.

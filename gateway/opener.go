@@ -89,20 +89,21 @@ func (o *opener) openWith(id, credential string, cfg runnel.Config) (*entry, err
 			return nil, err
 		}
 	}
-	waiting, err := o.cfg.Catalogue.Queue(ctx, id)
+	queued, err := queueOf(ctx, o.cfg.Catalogue, id)
 	if err != nil {
-		return nil, storeError(err)
+		return nil, err
 	}
-	return o.start(ctx, p, res, rec, len(waiting), cfg)
+	rec.QueueHeld = rec.QueueHeld && len(queued) > 0 // a crash may have come between the last prompt's removal and the record
+	return o.start(ctx, p, res, rec, queued, cfg)
 }
 
 // start opens a session for the credential of ctx. The caller adds it to the
-// open sessions. waiting is the number of queued prompts. cfg contains the
-// fields that differ between sessions; start sets the other fields. On an error
+// open sessions. queued are its queued prompts. cfg contains the fields that
+// differ between sessions; start sets the other fields. On an error
 // start has closed cfg.Conn. If the agent rejected an option, the error names
 // the source of the option.
-func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, waiting int, cfg runnel.Config) (*entry, error) {
-	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, waiting: waiting}
+func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, rec store.Session, queued []QueuedPrompt, cfg runnel.Config) (*entry, error) {
+	e := &entry{credential: credentialOf(ctx), limits: o.limits, feed: o.feed, records: o.records, queue: o.queue, tally: o.tally, checkpoints: o.checkpoints, rec: rec, resolved: res.by, started: res.Options, sources: res.sources, queued: queued}
 	st, err := o.cfg.Log.State(ctx, rec.ID)
 	if err != nil {
 		if cfg.Conn != nil {

@@ -15,7 +15,8 @@ import (
 
 // A promptQueue stores prompts in the catalogue until the running turn of their
 // session has ended. A session with queued prompts has at most one goroutine,
-// which starts their turns.
+// which starts their turns. While the queue of a session is held, none of them
+// starts.
 type promptQueue struct {
 	catalogue store.Catalogue
 	log       *slog.Logger
@@ -42,11 +43,13 @@ func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
 	if err != nil {
 		return runnel.Fail(runnel.InvalidRequest, "the prompt cannot be stored in the queue", err)
 	}
-	waits := store.Queued{Session: e.session.ID(), Turn: p.Input.Turn, Input: data, At: time.Now().UTC()}
+	now := time.Now().UTC()
+	about := aboutPrompt(p.Input)
+	waits := store.Queued{Session: e.session.ID(), Turn: p.Input.Turn, Input: data, About: about.encode(), At: now}
 	if err := q.catalogue.Enqueue(ctx, waits); err != nil {
 		return storeError(err)
 	}
-	e.change(func() { e.waiting++ })
+	e.change(func() { e.queued = append(slices.Clone(e.queued), QueuedPrompt{waits.Turn, about, now}) })
 	q.start(e) // the turn that the prompt waits for may have ended meanwhile
 	return nil
 }
@@ -62,13 +65,13 @@ func (q *promptQueue) clear(ctx context.Context, e *entry) error {
 			return storeError(err)
 		}
 	}
-	e.change(func() { e.waiting = 0 })
+	e.change(func() { e.queued, e.rec.QueueHeld = nil, false })
 	return nil
 }
 
-// startIfWaiting calls start if the session has queued prompts.
+// startIfWaiting calls start if the session has queued prompts that may start.
 func (q *promptQueue) startIfWaiting(e *entry) {
-	if _, waiting := e.snapshot(); waiting > 0 {
+	if rec, waiting := e.snapshot(); waiting > 0 && !rec.QueueHeld {
 		q.start(e)
 	}
 }
@@ -110,9 +113,9 @@ func (q *promptQueue) run(e *entry) {
 	}
 }
 
-// drain starts the turn of the oldest queued prompt if no turn runs. The end of
-// that turn causes another call of start. drain returns true if it must be
-// called again because of an error.
+// drain starts the turn of the first queued prompt if no turn runs and the
+// queue is not held. The end of that turn causes another call of start. drain
+// returns true if it must be called again because of an error.
 func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	e.sending.Lock()
 	defer e.sending.Unlock()
@@ -121,16 +124,20 @@ func (q *promptQueue) drain(ctx context.Context, e *entry) (retry bool) {
 	}
 	waiting, err := q.catalogue.Queue(ctx, e.session.ID())
 	for _, next := range waiting {
-		if e.session.Status().Turn != "" {
+		held, stops := e.held()
+		if held || e.session.Status().Turn != "" {
 			return false
 		}
 		if err = q.next(ctx, e, next); err != nil {
 			break
 		}
+		if _, now := e.held(); now != stops { // a client stopped the turn just before it began
+			_ = e.session.Cancel(ctx) // fails only if the session has ended
+		}
 		if err = q.catalogue.Dequeue(ctx, next.Session, next.Turn); err != nil {
 			break
 		}
-		e.change(func() { e.waiting = max(e.waiting-1, 0) }) // clear may have reset it meanwhile
+		e.change(func() { e.queued = without(e.queued, next.Turn) })
 	}
 	if err == nil || runnel.CodeOf(err) == runnel.TurnInProgress {
 		return false
@@ -244,10 +251,13 @@ func (q *promptQueue) begun(ctx context.Context, log runnel.Log, p store.Queued)
 	return false, nil
 }
 
-// resume starts the turns of queued prompts in these sessions. It calls open to
-// open a session.
+// resume starts the turns of queued prompts in these sessions, except where the
+// queue is held. It calls open to open a session.
 func (q *promptQueue) resume(ctx context.Context, ids []string, open func(id string) (*entry, error)) {
 	for _, id := range ids {
+		if rec, err := q.catalogue.Session(ctx, id); err == nil && rec.QueueHeld {
+			continue
+		}
 		e, err := q.sessions.acquire(ctx, id, func() (*entry, error) { return open(id) })
 		if err != nil {
 			q.log.LogAttrs(ctx, slog.LevelWarn, "queued prompts not resumed", slog.String("session", id), slog.String("error", err.Error()))

@@ -48,7 +48,7 @@ func (r *reaper) run() {
 func (r *reaper) closeIdle(now time.Time) {
 	r.sessions.closeIf(func(e *entry) bool {
 		rec, waiting := e.snapshot()
-		return waiting == 0 && !e.running() && now.Sub(rec.LastActiveAt) >= r.timeout
+		return (waiting == 0 || rec.QueueHeld) && !e.running() && now.Sub(rec.LastActiveAt) >= r.timeout
 	}, r.shut)
 }
 

@@ -125,9 +125,9 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	waiting, err := r.cfg.Catalogue.Queue(ctx, id)
+	queued, err := queueOf(ctx, r.cfg.Catalogue, id)
 	if err != nil {
-		return storeError(err)
+		return err
 	}
 	st, err := r.cfg.Log.State(ctx, id)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *recovery) takeOverSession(ctx context.Context, id string) error {
 		}
 		rec = past.rec
 	}
-	e, err := r.opener.start(ctx, p, res, rec, len(waiting), runnel.Config{Dormant: true, Adopt: true})
+	e, err := r.opener.start(ctx, p, res, rec, queued, runnel.Config{Dormant: true, Adopt: true})
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (r *recovery) finish(ctx context.Context, id string) {
 		if own, err := r.opener.ownOptions(ctx, rec); err == nil && (own.AllowBypass || own.PermissionMode != runnel.ModeBypass) {
 			res, cfg.Changed = own, nil // other options cannot be used; the turn is closed without them
 		}
-		e, err := r.opener.start(ctx, p, res, rec, 0, cfg)
+		e, err := r.opener.start(ctx, p, res, rec, nil, cfg)
 		if err != nil {
 			return err
 		}

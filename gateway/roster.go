@@ -121,13 +121,17 @@ func (r *roster) row(ctx context.Context, rec store.Session) (Status, error) {
 	if e := r.sessions.peek(rec.ID); e != nil {
 		return rowOf(e), nil
 	}
-	return dormant(ctx, r.log, rec)
+	st, err := dormant(ctx, r.log, r.catalogue, rec)
+	return st.row(), err
 }
 
 // rowOf returns the status of an open session for a list.
-func rowOf(e *entry) Status {
-	st := e.status()
-	st.Config, st.Files, st.Commands, st.Resolved = nil, nil, nil, nil // omitted from lists because they are long
+func rowOf(e *entry) Status { return e.status().row() }
+
+// row returns the part of a status that lists show. They omit the rest because
+// it is long.
+func (st Status) row() Status {
+	st.Config, st.Files, st.Commands, st.Resolved, st.Queue = nil, nil, nil, nil, nil
 	return st
 }
 
@@ -167,9 +171,9 @@ func (r *roster) read(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	st, err := dormant(ctx, r.log, rec)
+	st, err := dormant(ctx, r.log, r.catalogue, rec)
 	if err == nil {
-		r.kept[id], err = listed(st)
+		r.kept[id], err = listed(st.row())
 	}
 	return err
 }
@@ -187,12 +191,12 @@ func (r *roster) readAll(ctx context.Context) error {
 	for _, rec := range recs {
 		st := Describe(rec)
 		st.LastSeq = heads[rec.ID]
-		if heads == nil {
-			if st, err = dormant(ctx, r.log, rec); err != nil {
+		if heads == nil || rec.QueueHeld {
+			if st, err = dormant(ctx, r.log, r.catalogue, rec); err != nil {
 				return err
 			}
 		}
-		if kept[rec.ID], err = listed(st); err != nil {
+		if kept[rec.ID], err = listed(st.row()); err != nil {
 			return err
 		}
 	}

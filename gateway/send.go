@@ -121,23 +121,23 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	}
 	st := e.session.Status()
 	rec, waiting := e.snapshot()
-	busy := st.Turn != "" || waiting > 0
+	busy := st.Turn != "" || waiting > 0 && !rec.QueueHeld
 	if st.Turn == "" || st.Followed {
 		if err := g.follows.free(ctx, e); err != nil {
 			return Sent{}, err
 		}
 		if st.Followed {
 			st = e.session.Status()
-			busy = st.Turn != "" || waiting > 0
+			busy = st.Turn != "" || waiting > 0 && !rec.QueueHeld
 		}
 	}
-	if st.Turn == "" && waiting > 0 {
-		g.queue.start(e) // an error may have stopped the queue
+	if st.Turn == "" {
+		g.queue.startIfWaiting(e) // an error may have stopped the queue
 	}
 	if busy && !p.Queue {
 		return Sent{}, inProgress(rec.ID, st.Turn)
 	}
-	if waiting >= maxQueue {
+	if busy && waiting >= maxQueue {
 		return Sent{}, runnel.Fail(runnel.RateLimited, "too many prompts are queued in this session; cancel its turn, or wait until some have run")
 	}
 	if err := g.opener.renew(ctx, e); err != nil {
@@ -238,18 +238,12 @@ func (o *opener) checkSettings(cliType string, st runnel.Status, set runnel.Sett
 	return runnel.CheckSettings(p, runnel.Options{AllowBypass: o.cfg.AllowBypass}, set, known)
 }
 
-// Cancel asks the agent to end the running turn. If no turn runs, it does
-// nothing.
+// Cancel asks the agent to end the running turn, and holds the queue: queued
+// prompts wait until [Queues.Hold] continues it. If no turn runs, Cancel only
+// holds the queue. If the held queue cannot be stored, Cancel returns the error,
+// but has cancelled the turn and holds the queue until the server ends.
 func (g *Gateway) Cancel(ctx context.Context, ref string) error {
-	e, err := g.opened(ctx, ref)
-	if e == nil || err != nil {
-		return err
-	}
-	defer g.sessions.release(e)
-	if err := g.follows.checkCancel(e); err != nil {
-		return err
-	}
-	return e.session.Cancel(ctx)
+	return QueuesOf(g).cancel(ctx, ref, func(e *entry) error { return g.queue.stop(ctx, e) })
 }
 
 // Set changes options of a session and of its running agent. An option that the

@@ -51,7 +51,10 @@ type Status struct {
 	LastLine         string           `json:"lastLine,omitempty" doc:"One line of text from the newest activity, for lists."`
 	LastTurn         event.TurnStatus `json:"lastTurn,omitempty" enum:"completed,cancelled,error" doc:"Outcome of the newest turn that has ended."`
 	PendingApprovals []event.Approval `json:"pendingApprovals" doc:"Approvals that wait for an answer."`
-	Queued           int              `json:"queued" doc:"Number of prompts that wait for the running turn to end."`
+	Queued           int              `json:"queued" doc:"Number of queued prompts."`
+	QueueHeld        bool             `json:"queueHeld,omitempty" doc:"Whether the queued prompts wait until somebody continues the queue, because a client stopped a turn or held the queue."`
+	Queue            []QueuedPrompt   `json:"queue,omitempty" doc:"The queued prompts; the first one starts next. Absent in lists, and if no prompts are queued."`
+	SeenSeq          int64            `json:"seenSeq" doc:"Position in the log up to which somebody has seen the session, on any device. Smaller than lastSeq: the session has unread events."`
 	CreatedAt        time.Time        `json:"createdAt"`
 	LastActiveAt     time.Time        `json:"lastActiveAt" doc:"Time of the newest event."`
 
@@ -76,7 +79,7 @@ func (g *Gateway) Status(ctx context.Context, ref string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st, err := dormant(ctx, g.cfg.Log, rec)
+	st, err := dormant(ctx, g.cfg.Log, g.cfg.Catalogue, rec)
 	if err != nil {
 		return st, err
 	}
@@ -169,7 +172,7 @@ func ProjectsOf(all []Listed) []Project {
 
 func (e *entry) status() Status {
 	live := e.session.Status()
-	rec, waiting := e.snapshot()
+	rec, _ := e.snapshot()
 	st := Describe(rec)
 	if live.State == event.StateDead {
 		st.State, st.Status = event.StateDead, event.StateDead
@@ -182,9 +185,10 @@ func (e *entry) status() Status {
 		setIf(&st.ModelID, live.ModelID)
 		setIf(&st.PermissionMode, live.PermissionMode)
 	}
-	st.Queued, st.Config = waiting, live.Config
+	st.Config = live.Config
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	st.enqueued(e.queued, e.rec.QueueHeld)
 	if st.Config == nil {
 		st.Config = e.reported.config
 	}
@@ -193,9 +197,20 @@ func (e *entry) status() Status {
 	return st
 }
 
+func (st *Status) enqueued(queue []QueuedPrompt, held bool) {
+	st.Queue, st.Queued, st.QueueHeld = queue, len(queue), held && len(queue) > 0
+}
+
 // dormant returns the status of a session that is not open.
-func dormant(ctx context.Context, log runnel.Log, rec store.Session) (Status, error) {
+func dormant(ctx context.Context, log runnel.Log, cat store.Catalogue, rec store.Session) (Status, error) {
 	st := Describe(rec)
+	if rec.QueueHeld { // a session with another queue is open
+		queue, err := queueOf(ctx, cat, rec.ID)
+		if err != nil {
+			return st, err
+		}
+		st.enqueued(queue, true)
+	}
 	state, err := log.State(ctx, rec.ID)
 	if err != nil {
 		return st, storeError(err)
@@ -231,6 +246,6 @@ func Describe(rec store.Session) Status {
 		Given: opt.Config, SessionID: rec.ID, CLIType: rec.CLIType, ProjectID: rec.ProjectID, ProjectDir: rec.ProjectDir, Title: titleOf(rec, k.keptCare), Archived: k.Archived,
 		State: rec.State, Status: rec.State, Activity: event.ActivityIdle, ModelID: rec.ModelID, PermissionMode: rec.PermissionMode,
 		AgentSessionID: rec.AgentSessionID, LastTurn: rec.LastTurn, LastLine: rec.LastLine, PendingApprovals: []event.Approval{},
-		CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt, BootedAt: rec.BootedAt, BootFingerprint: rec.BootFingerprint,
+		SeenSeq: rec.SeenSeq, CreatedAt: rec.CreatedAt, LastActiveAt: rec.LastActiveAt, BootedAt: rec.BootedAt, BootFingerprint: rec.BootFingerprint,
 	}
 }

@@ -253,7 +253,7 @@ func TestTurnHasAProfileOfItsOwnAsFarAsItCan(t *testing.T) {
 	rg.until(id, func(ev event.Event) bool { return ev.Turn == first && is[event.ItemDelta](ev) })
 	body := `{"content":` + string(mustJSON(all)) + `,"queue":true,"opts":{"persona":"strict"}}`
 	queued := call[struct{ TurnID string }](rg, "POST", "/api/session/"+id+"/send", body, 202).TurnID
-	call[struct{}](rg, "POST", "/api/session/"+id+"/cancel", "{}", 200)
+	call[struct{}](rg, "POST", "/api/session/"+id+"/cancel", `{"continueQueue":true}`, 200)
 	if got := rg.decided(id, queued); !slices.Equal(got, turn) {
 		t.Errorf("queued: %q", got)
 	}

@@ -66,7 +66,7 @@ func (h *harness) routes() []route {
 		handle(route{path: "/api/harness/session/{id}", scope: auth.Read, name: "harnessStatus", summary: "Get session status"}, h.status),
 		handle(route{method: http.MethodDelete, path: "/api/harness/session/{id}", scope: auth.Send, name: "harnessDelete",
 			summary: "Delete a session and its events", about: "Fails with TURN_IN_PROGRESS while a turn runs.", fails: []runnel.Code{runnel.TurnInProgress}}, h.delete),
-		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "Cancel the running turn", about: "The session stays usable. Has no effect if no turn runs.",
+		handleJSON(route{path: "/api/harness/interrupt", scope: auth.Send, bound: true, name: "harnessInterrupt", summary: "Cancel the running turn", about: "The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.",
 			fails: sessionFails(runnel.SessionDead, runnel.InterruptFailed)}, h.interrupt),
 	}
 }

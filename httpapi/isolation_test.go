@@ -261,6 +261,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 	s.token = whole
 	for _, say := range []string{
 		`"type":"session:subscribe"`, `"type":"session:unsubscribe"`, `"type":"session:send","content":"text","queue":true`, `"type":"session:cancel"`,
+		`"type":"session:queue"`, `"type":"session:queue:hold","held":true`, `"type":"session:queue:edit","turnId":"t","content":"x"`, `"type":"session:queue:remove","turnId":"t"`,
 		`"type":"session:kill"`, `"type":"session:items"`, `"type":"session:options","model":"m"`, `"type":"session:decide","approvalId":"` + asked.ID + `","choice":"allow","argumentsDigest":"` + asked.ArgumentsDigest + `"`,
 	} {
 		var heard []string
@@ -276,7 +277,7 @@ func TestSessionIsolationOnTheWebSocket(t *testing.T) {
 			t.Errorf("%s: the other project's says %s, none says %s", say, heard[0], heard[1])
 		}
 	}
-	if n := len(stream.Verbs()); n != 9 {
+	if n := len(stream.Verbs()); n != 13 {
 		t.Errorf("there are %d verbs: are the new ones in the list above?", n)
 	}
 

@@ -331,7 +331,7 @@ func TestQueuedPromptIsQueuedOnce(t *testing.T) {
 	if st := call[gateway.Status](rg, "GET", "/api/session/"+id+"/status", "", 200); st.Queued != 1 {
 		t.Errorf("%d wait", st.Queued)
 	}
-	call[okAnswer](rg, "POST", "/api/harness/interrupt", `{"sessionId":"`+id+`"}`, 200)
+	call[struct{}](rg, "POST", "/api/session/"+id+"/cancel", `{"continueQueue":true}`, 200)
 	rg.events(id, running)
 	rg.events(id, turn)
 	if again := rg.do("POST", "/api/session/"+id+"/send", body); again.Body.String() != first.Body.String() {

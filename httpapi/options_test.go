@@ -190,7 +190,7 @@ func TestStrayFieldListsTheKnownOnes(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	if w := s.do("POST", "/api/session/"+id+"/cancel", `{"force":true}`); w.Code != 400 || !strings.Contains(w.Body.String(), `unknown field; this request has no fields`) {
+	if w := s.do("POST", "/api/session/"+id+"/kill", `{"force":true}`); w.Code != 400 || !strings.Contains(w.Body.String(), `unknown field; this request has no fields`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if w := s.do("POST", "/api/harness/interrupt", `{"sessionId":"`+id+`","force":true}`); w.Code != 400 || !strings.Contains(w.Body.String(), `known are sessionId`) {
@@ -198,7 +198,7 @@ func TestStrayFieldListsTheKnownOnes(t *testing.T) {
 	}
 	p := s.join(stream.FamilyUpsert)
 	p.send(`{"type":"session:cancel","requestId":"r","sessionId":"%s","force":true}`, id)
-	if f := p.await("error", "response"); f.Type != "error" || !strings.Contains(f.Error.Message, "known are requestId, sessionId, type") {
+	if f := p.await("error", "response"); f.Type != "error" || !strings.Contains(f.Error.Message, "known are continueQueue, requestId, sessionId, type") {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -112,7 +112,7 @@ func TestAnswersSayWhichSourceEachOptionIsFrom(t *testing.T) {
 	if strings.Contains(w.Body.String(), "resolved") {
 		t.Errorf("the queued prompt %s: its options count when its turn starts, but the answer is %s", queued, w.Body)
 	}
-	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
+	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", `{"continueQueue":true}`, 200)
 	s.events(id, busy)
 	s.events(id, queued)
 	s.settled(id)

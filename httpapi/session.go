@@ -97,7 +97,7 @@ func (s *sessions) routes() []route {
 			summary: "Send a prompt", about: "Responds as soon as the prompt is durable. The turn continues without the client; follow it on a stream.", params: []param{keyParam()}, fails: promptFails(),
 			in: command.SendRequest{}, out: command.SendAnswer{}, serve: s.send},
 		handleJSON(route{path: "/api/session/{id}/cancel", scope: auth.Send, name: "cancelTurn",
-			summary: "Cancel the running turn", about: "The session stays usable. Has no effect if no turn runs.", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
+			summary: "Cancel the running turn", about: "The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.", fails: []runnel.Code{runnel.SessionDead, runnel.InterruptFailed}}, s.cancel),
 		handleJSON(route{path: "/api/session/{id}/kill", scope: auth.Send, name: "killSession",
 			summary: "End a session", about: "Stops the agent and every process that it started. The events are kept; POST /api/session/{id}/load reopens the session."}, s.kill),
 		handle(route{path: "/api/session/{id}/approvals/{approvalId}", scope: auth.Read, name: "getApproval",
@@ -222,8 +222,8 @@ func (s *sessions) send(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *sessions) cancel(r *http.Request, _ reply.Empty) (reply.Empty, error) {
-	return reply.Empty{}, s.gw.Cancel(r.Context(), r.PathValue("id"))
+func (s *sessions) cancel(r *http.Request, in command.CancelRequest) (reply.Empty, error) {
+	return reply.Empty{}, s.commands.Cancel(r.Context(), r.PathValue("id"), in)
 }
 
 func (s *sessions) kill(r *http.Request, _ reply.Empty) (reply.Empty, error) {

@@ -153,7 +153,7 @@ func TestOptionsOfAQueuedTurnHoldForThatTurnAlone(t *testing.T) {
 		w := s.do("POST", "/api/session/"+id+"/send", `{"content":"text","queue":true,"opts":`+opts+`}`)
 		turns = append(turns, turnIn(t, w.Body.Bytes()))
 	}
-	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", "", 200)
+	call[json.RawMessage](s.rig, "POST", "/api/session/"+id+"/cancel", `{"continueQueue":true}`, 200)
 	evs := s.events(id, turns[3])
 	for i, want := range []string{"m2", "scripted", "m3", "scripted"} {
 		if got := modelOf(evs, turns[i]); got != want {

@@ -143,6 +143,7 @@ func TestWebSocketVerbsNeedScopes(t *testing.T) {
 	for i, m := range []string{
 		`"type":"session:send","content":"text"`, `"type":"session:cancel"`, `"type":"session:kill"`, `"type":"session:options","model":"m"`,
 		`"type":"session:decide","approvalId":"a","choice":"allow"`,
+		`"type":"session:queue:hold","held":false`, `"type":"session:queue:edit","turnId":"t","content":"x"`, `"type":"session:queue:remove","turnId":"t"`,
 	} {
 		p.send(`{%s,"requestId":"%d","sessionId":%q}`, m, i, id)
 		if f := p.receive(); f.Type != "error" || f.RequestID != fmt.Sprint(i) || f.Error.Type != "FORBIDDEN" {

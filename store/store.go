@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -43,7 +44,14 @@ type Catalogue interface {
 
 	// Enqueue adds a prompt to the end of its session's queue.
 	Enqueue(ctx context.Context, q Queued) error
-	// Queue returns the queued prompts of a session, oldest first, without their
+	// Requeue replaces Input and About of a queued prompt, which keeps its
+	// position and time. It returns ErrNotFound if the prompt is not queued.
+	Requeue(ctx context.Context, q Queued) error
+	// OrderQueue puts the queued prompts of a session in the order of turns.
+	// Prompts that turns does not name follow, in their previous order. Turns
+	// that are not queued are ignored.
+	OrderQueue(ctx context.Context, session string, turns []string) error
+	// Queue returns the queued prompts of a session in their order, without their
 	// Input: it may contain files. An empty session selects all sessions.
 	Queue(ctx context.Context, session string) ([]Queued, error)
 	// QueuedInput returns the Input of a queued prompt, or ErrNotFound.
@@ -87,6 +95,9 @@ type Session struct {
 
 	BootedAt        time.Time // when its agent was last started; zero: never
 	BootFingerprint string    // hash of the start parameters of that agent; empty: never
+
+	SeenSeq   int64 // position up to which somebody has seen the log; 0: nobody has looked at it
+	QueueHeld bool  // queued prompts wait until somebody continues the queue
 }
 
 // A Report holds data that the agent of a session reported about itself, in the
@@ -119,7 +130,21 @@ type Queued struct {
 	Session string
 	Turn    string          // id of its future turn
 	Input   json.RawMessage // the prompt, in the gateway's encoding
+	About   json.RawMessage // what lists show of the prompt, in the gateway's encoding; nil if an earlier version stored the prompt
 	At      time.Time
+}
+
+// Ordered returns the turns of a queue in the order of first. Turns that first
+// does not name follow, in their previous order. Turns that are not in the
+// queue are left out, and so are repeated ones.
+func Ordered(queue, first []string) []string {
+	out := make([]string, 0, len(queue))
+	for _, turn := range slices.Concat(first, queue) {
+		if slices.Contains(queue, turn) && !slices.Contains(out, turn) {
+			out = append(out, turn)
+		}
+	}
+	return out
 }
 
 // TokenKind is the kind of client that uses a token.

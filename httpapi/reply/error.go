@@ -40,6 +40,7 @@ var statuses = map[runnel.Code]int{
 	runnel.TurnInProgress:          http.StatusConflict,
 	runnel.ConversationInUse:       http.StatusConflict,
 	runnel.ApprovalGone:            http.StatusConflict,
+	runnel.PromptGone:              http.StatusConflict,
 	runnel.ChangesOutdated:         http.StatusConflict,
 	runnel.GitFailed:               http.StatusConflict,
 	runnel.SessionDead:             http.StatusConflict,

@@ -58,6 +58,11 @@ func clientMeanings() map[string]string {
 		"session:kill":        "Ends the session, as POST /api/session/{id}/kill does.",
 		"session:options":     "Changes settings of a live session, as POST /api/session/{id}/options does.",
 		"session:decide":      "Answers an approval, as POST /api/session/{id}/approvals/{approvalId} does.",
+
+		"session:queue":        "Reads the queue of a session, as GET /api/session/{id}/queue does.",
+		"session:queue:hold":   "Holds or continues the queue of a session, as POST /api/session/{id}/queue does.",
+		"session:queue:edit":   "Edits or moves a queued prompt, as POST /api/session/{id}/queue/{turnId} does.",
+		"session:queue:remove": "Removes a queued prompt, as DELETE /api/session/{id}/queue/{turnId} does.",
 	}
 }
 

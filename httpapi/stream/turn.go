@@ -126,9 +126,7 @@ func (s *Streams) turnGoodbye(out *sse, t *TurnFrames, after int64, err error) {
 func (s *Streams) abandon(sent gateway.Sent) {
 	ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 	defer done()
-	if st, err := s.cfg.Gateway.Status(ctx, sent.SessionID); err == nil && st.TurnID == sent.TurnID {
-		_ = s.cfg.Gateway.Cancel(ctx, sent.SessionID)
-	}
+	_ = gateway.QueuesOf(s.cfg.Gateway).CancelTurn(ctx, sent.SessionID, sent.TurnID)
 }
 
 func onDisconnect(r *http.Request) (cancel bool, err error) {

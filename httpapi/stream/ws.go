@@ -377,6 +377,7 @@ func Verbs() map[string]auth.Scope {
 	return map[string]auth.Scope{
 		"session:subscribe": auth.Read, "session:unsubscribe": auth.Read, "sessions:subscribe": auth.Read, "session:items": auth.Read,
 		"session:send": auth.Send, "session:cancel": auth.Send, "session:kill": auth.Send, "session:options": auth.Send,
+		"session:queue": auth.Read, "session:queue:hold": auth.Send, "session:queue:edit": auth.Send, "session:queue:remove": auth.Send,
 		"session:decide": auth.Approve,
 	}
 }
@@ -412,7 +413,9 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 			return k.s.cfg.Commands.SendMessage(k.req, in.SessionID, in.IdempotencyKey, in.SendRequest)
 		})
 	case "session:cancel":
-		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Cancel(k.ctx, id) })
+		return with(data, func(in cancelMessage) (any, error) {
+			return reply.Empty{}, k.s.cfg.Commands.Cancel(k.ctx, in.SessionID, in.CancelRequest)
+		})
 	case "session:kill":
 		return k.about(data, func(id string) error { return k.s.cfg.Gateway.Kill(k.ctx, id) })
 	case "session:decide":
@@ -422,7 +425,7 @@ func (k *socket) dispatch(m Message, data []byte) (any, error) {
 	case "session:options":
 		return k.options(data)
 	}
-	return nil, reply.Invalid("type: unknown message " + strictjson.Quote(m.Type))
+	return k.queue(m, data)
 }
 
 // items returns a page of a session's history.

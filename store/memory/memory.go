@@ -158,6 +158,39 @@ func (c *Catalogue) Enqueue(_ context.Context, q store.Queued) error {
 	return nil
 }
 
+// Requeue implements [store.Catalogue].
+func (c *Catalogue) Requeue(_ context.Context, q store.Queued) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.queue {
+		if was := &c.queue[i]; was.Session == q.Session && was.Turn == q.Turn {
+			was.Input, was.About = q.Input, q.About
+			return nil
+		}
+	}
+	return store.ErrNotFound
+}
+
+// OrderQueue implements [store.Catalogue].
+func (c *Catalogue) OrderQueue(_ context.Context, session string, turns []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var was []string
+	prompts := make(map[string]store.Queued)
+	for _, q := range c.queue {
+		if q.Session == session {
+			was, prompts[q.Turn] = append(was, q.Turn), q
+		}
+	}
+	order := store.Ordered(was, turns)
+	for i, q := range c.queue {
+		if q.Session == session {
+			c.queue[i], order = prompts[order[0]], order[1:]
+		}
+	}
+	return nil
+}
+
 // Queue implements [store.Catalogue].
 func (c *Catalogue) Queue(_ context.Context, session string) ([]store.Queued, error) {
 	c.mu.Lock()

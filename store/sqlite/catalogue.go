@@ -12,20 +12,21 @@ import (
 )
 
 const sessionColumns = `id, cli_type, project_id, project_dir, title, agent_session_id, model_id, permission_mode,
-	options, state, last_turn, last_line, created_at, last_active_at, booted_at, boot_fingerprint`
+	options, state, last_turn, last_line, created_at, last_active_at, booted_at, boot_fingerprint, seen_seq, queue_held`
 
 // PutSession implements [store.Catalogue].
 func (s *Store) PutSession(ctx context.Context, r store.Session) error {
-	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	return s.exec(ctx, "INSERT OR REPLACE INTO sessions ("+sessionColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.ID, r.CLIType, r.ProjectID, r.ProjectDir, r.Title, r.AgentSessionID, r.ModelID, r.PermissionMode,
 		bytesOrNull(r.Options), string(r.State), string(r.LastTurn), r.LastLine, encodeTime(r.CreatedAt), encodeTime(r.LastActiveAt),
-		encodeTime(r.BootedAt), r.BootFingerprint)
+		encodeTime(r.BootedAt), r.BootFingerprint, r.SeenSeq, r.QueueHeld)
 }
 
 func scanSession(row scanner) (r store.Session, err error) {
 	var created, active, booted any
 	err = row.Scan(&r.ID, &r.CLIType, &r.ProjectID, &r.ProjectDir, &r.Title, &r.AgentSessionID, &r.ModelID, &r.PermissionMode,
-		(*[]byte)(&r.Options), &r.State, &r.LastTurn, &r.LastLine, &created, &active, &booted, &r.BootFingerprint)
+		(*[]byte)(&r.Options), &r.State, &r.LastTurn, &r.LastLine, &created, &active, &booted, &r.BootFingerprint,
+		&r.SeenSeq, &r.QueueHeld)
 	r.CreatedAt, r.LastActiveAt, r.BootedAt = decodeTime(created), decodeTime(active), decodeTime(booted)
 	return r, err
 }
@@ -121,19 +122,83 @@ func (s *Store) Unfinished(ctx context.Context) ([]string, error) {
 // Enqueue implements [store.Catalogue]. A turn that is already queued keeps its
 // position.
 func (s *Store) Enqueue(ctx context.Context, q store.Queued) error {
-	return s.exec(ctx, `INSERT INTO queue (session, turn, input, at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (session, turn) DO UPDATE SET input = excluded.input, at = excluded.at`,
-		q.Session, q.Turn, bytesOrNull(q.Input), encodeTime(q.At))
+	return s.exec(ctx, `INSERT INTO queue (session, turn, input, about, at, place)
+		VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(place), 0) + 1 FROM queue))
+		ON CONFLICT (session, turn) DO UPDATE SET input = excluded.input, about = excluded.about, at = excluded.at`,
+		q.Session, q.Turn, bytesOrNull(q.Input), bytesOrNull(q.About), encodeTime(q.At))
+}
+
+// Requeue implements [store.Catalogue].
+func (s *Store) Requeue(ctx context.Context, q store.Queued) error {
+	found := false
+	do := func(w *writer) error {
+		res, err := w.conn.ExecContext(context.Background(), "UPDATE queue SET input = ?, about = ? WHERE session = ? AND turn = ?",
+			bytesOrNull(q.Input), bytesOrNull(q.About), q.Session, q.Turn)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		found = n > 0
+		return err
+	}
+	if err := s.submit(ctx, &job{strong: true, do: do}); err != nil {
+		return err
+	}
+	if !found {
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+// OrderQueue implements [store.Catalogue]. It distributes the places that the
+// session's prompts have among them, so the order of all prompts changes only
+// within the session.
+func (s *Store) OrderQueue(ctx context.Context, session string, turns []string) error {
+	do := func(w *writer) error {
+		places, was, err := w.queueOf(session)
+		if err != nil {
+			return err
+		}
+		for i, turn := range store.Ordered(was, turns) {
+			if turn == was[i] {
+				continue
+			}
+			if _, err := w.conn.ExecContext(context.Background(), "UPDATE queue SET place = ? WHERE session = ? AND turn = ?", places[i], session, turn); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return s.submit(ctx, &job{strong: true, do: do})
+}
+
+// queueOf returns the places of a session's queued prompts, in order, and the
+// prompt at each place.
+func (w *writer) queueOf(session string) (places []int64, turns []string, err error) {
+	rows, err := w.conn.QueryContext(context.Background(), "SELECT place, turn FROM queue WHERE session = ? ORDER BY place", session)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var place int64
+		var turn string
+		if err := rows.Scan(&place, &turn); err != nil {
+			return nil, nil, err
+		}
+		places, turns = append(places, place), append(turns, turn)
+	}
+	return places, turns, rows.Err()
 }
 
 // Queue implements [store.Catalogue].
 func (s *Store) Queue(ctx context.Context, session string) ([]store.Queued, error) {
-	return all(ctx, s, scanQueued, "SELECT session, turn, at FROM queue WHERE ? IN (session, '') ORDER BY id", session)
+	return all(ctx, s, scanQueued, "SELECT session, turn, about, at FROM queue WHERE ? IN (session, '') ORDER BY place", session)
 }
 
 func scanQueued(row scanner) (q store.Queued, err error) {
 	var at any
-	err = row.Scan(&q.Session, &q.Turn, &at)
+	err = row.Scan(&q.Session, &q.Turn, (*[]byte)(&q.About), &at)
 	q.At = decodeTime(at)
 	return q, err
 }

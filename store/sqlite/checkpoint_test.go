@@ -220,7 +220,7 @@ func TestUpgradeFindsWhereNoTurnIsOpen(t *testing.T) {
 		t.Fatal(want)
 	}
 	inWriter(t, s, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(context.Background(), "DROP TABLE usage; DROP TABLE checkpoints; DROP INDEX turns_clean; ALTER TABLE turns DROP COLUMN clean; ALTER TABLE reports DROP COLUMN commands; DROP TABLE push_subscriptions; DROP TABLE push_key; PRAGMA user_version = 10")
+		_, err := conn.ExecContext(context.Background(), undo15+"DROP TABLE usage; DROP TABLE checkpoints; DROP INDEX turns_clean; ALTER TABLE turns DROP COLUMN clean; ALTER TABLE reports DROP COLUMN commands; DROP TABLE push_subscriptions; DROP TABLE push_key; PRAGMA user_version = 10")
 		return err
 	})
 	if err := s.Close(); err != nil {

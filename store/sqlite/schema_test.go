@@ -26,6 +26,7 @@ var (
 	fixtureSession = store.Session{
 		ID: "s", CLIType: "script", ProjectID: "p", ProjectDir: "/p", Title: "old", AgentSessionID: "a", ModelID: "m", PermissionMode: "plan",
 		Options: json.RawMessage(`{"model":"m"}`), State: event.StateOpen, LastTurn: event.StatusError, LastLine: "l", CreatedAt: fixtureTime, LastActiveAt: fixtureTime,
+		SeenSeq: 5, // an upgrade marks everything as seen
 	}
 	fixtureQueued = store.Queued{Session: "s", Turn: "t3", Input: json.RawMessage(`{}`), At: fixtureTime}
 	fixtureToken  = store.Token{ID: "1", Kind: store.TokenAPI, Name: "n", Hash: [32]byte{1, 2, 3}, Scopes: []string{"read"}, CreatedAt: fixtureTime}
@@ -37,6 +38,10 @@ var (
 		{Session: "s", Seq: 5, Turn: "t2", At: fixtureTime, Body: event.ItemDelta{ItemID: "t2:1:0", DeltaContent: ""}},
 	}
 )
+
+// undo15 removes what schema version 15 has added.
+const undo15 = `ALTER TABLE queue DROP COLUMN place; ALTER TABLE queue DROP COLUMN about;
+	ALTER TABLE sessions DROP COLUMN seen_seq; ALTER TABLE sessions DROP COLUMN queue_held;`
 
 func fillFixture(t *testing.T, s *Store) {
 	t.Helper()

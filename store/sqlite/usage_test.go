@@ -73,7 +73,7 @@ func TestUsageOfOlderSchemaIsTotalled(t *testing.T) {
 		t.Fatalf("written (-want +got):\n%s", d)
 	}
 	inWriter(t, s, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(t.Context(), "DROP TABLE usage; ALTER TABLE reports DROP COLUMN commands; DROP TABLE push_subscriptions; DROP TABLE push_key; PRAGMA user_version = 11")
+		_, err := conn.ExecContext(t.Context(), undo15+"DROP TABLE usage; ALTER TABLE reports DROP COLUMN commands; DROP TABLE push_subscriptions; DROP TABLE push_key; PRAGMA user_version = 11")
 		return err
 	})
 	if err := s.Close(); err != nil {

@@ -31,6 +31,8 @@ func RunCatalogue(t *testing.T, open func(t *testing.T) (runnel.Log, store.Catal
 		{"Trim", testTrim},
 		{"Report", testReport},
 		{"Queue", testQueue},
+		{"QueueOrder", testQueueOrder},
+		{"Requeue", testRequeue},
 		{"Tokens", testTokens},
 		{"Rules", testRules},
 		{"Push", testPush},
@@ -57,7 +59,7 @@ func full(id string) store.Session {
 		ID: id, CLIType: "claude-code", ProjectID: "p", ProjectDir: "/p", Title: "A \"title\" 日本", AgentSessionID: "agent-" + id,
 		ModelID: "opus", PermissionMode: "plan", Options: json.RawMessage(`{"model": "opus",  "n": 1e400}`), State: event.StateOpen,
 		LastTurn: event.StatusCancelled, LastLine: "said\nthis", CreatedAt: at, LastActiveAt: at.Add(time.Nanosecond),
-		BootedAt: at.Add(time.Second), BootFingerprint: "00ff",
+		BootedAt: at.Add(time.Second), BootFingerprint: "00ff", SeenSeq: 1 << 40, QueueHeld: true,
 	}
 }
 
@@ -99,7 +101,7 @@ func testSession(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	equal(t, "whole", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
 	equal(t, "options", string(must[store.Session](t)(c.Session(t.Context(), "a")).Options), string(whole.Options))
 	equal(t, "empty", must[store.Session](t)(c.Session(t.Context(), "empty")), empty)
-	whole.Title, whole.Options, whole.LastActiveAt = "", nil, at.Add(time.Hour)
+	whole.Title, whole.Options, whole.LastActiveAt, whole.QueueHeld = "", nil, at.Add(time.Hour), false
 	put(t, c, whole)
 	equal(t, "replaced", must[store.Session](t)(c.Session(t.Context(), "a")), whole)
 	equal(t, "all", ids(must[[]store.Session](t)(c.Sessions(t.Context(), store.SessionFilter{Dead: true}))), "a empty")
@@ -279,6 +281,58 @@ func testQueue(t *testing.T, _ runnel.Log, c store.Catalogue) {
 	}
 	enqueue(t, c, "a", "4") // after the queued prompts, even after others were removed
 	equal(t, "one more", queued(t, c, "a"), "a/3 a/2 a/4")
+}
+
+func testQueueOrder(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	for _, q := range []string{"a/1", "b/1", "a/2", "a/3", "b/2", "a/4"} {
+		session, turn, _ := strings.Cut(q, "/")
+		enqueue(t, c, session, turn)
+	}
+	for _, tt := range []struct{ order, want string }{
+		{"4 2", "a/4 a/2 a/1 a/3"},
+		{"", "a/4 a/2 a/1 a/3"},
+		{"3 none 3 1", "a/3 a/1 a/4 a/2"}, // unknown and repeated turns are ignored
+		{"1 2 3 4", "a/1 a/2 a/3 a/4"},
+		{"2", "a/2 a/1 a/3 a/4"},
+	} {
+		if err := c.OrderQueue(t.Context(), "a", strings.Fields(tt.order)); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "order after "+tt.order, queued(t, c, "a"), tt.want)
+		equal(t, "the other session", queued(t, c, "b"), "b/1 b/2")
+	}
+	if err := c.OrderQueue(t.Context(), "none", []string{"1"}); err != nil {
+		t.Errorf("order of an empty queue: %v", err)
+	}
+	if err := c.Dequeue(t.Context(), "a", "2"); err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, c, "a", "5")
+	equal(t, "one more", queued(t, c, "a"), "a/1 a/3 a/4 a/5")
+}
+
+func testRequeue(t *testing.T, _ runnel.Log, c store.Catalogue) {
+	first := store.Queued{Session: "a", Turn: "1", Input: json.RawMessage(`{"text": "x"}`), About: json.RawMessage(`{"text":"x"}`), At: at}
+	for _, q := range []store.Queued{first, {Session: "a", Turn: "2", Input: json.RawMessage(`{}`), At: at}} {
+		if err := c.Enqueue(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Input, first.About = json.RawMessage(`{"text": "y"}`), json.RawMessage(`{"text":"y"}`)
+	changed := first
+	changed.At = at.Add(time.Hour) // has no effect
+	if err := c.Requeue(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "input", string(must[json.RawMessage](t)(c.QueuedInput(t.Context(), "a", "1"))), `{"text": "y"}`)
+	first.Input = nil
+	equal(t, "queue", must[[]store.Queued](t)(c.Queue(t.Context(), "a")), []store.Queued{first, {Session: "a", Turn: "2", At: at}})
+	for _, q := range []store.Queued{{Session: "a", Turn: "3"}, {Session: "b", Turn: "1"}} {
+		if err := c.Requeue(t.Context(), q); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s/%s is not queued: %v, want ErrNotFound", q.Session, q.Turn, err)
+		}
+	}
+	equal(t, "one session", len(must[[]store.Queued](t)(c.Queue(t.Context(), ""))), 2)
 }
 
 func testTokens(t *testing.T, _ runnel.Log, c store.Catalogue) {

@@ -31,6 +31,7 @@ type crash struct {
 	asked   string // session with an open approval
 	queued  string // session with a queued prompt
 	waiting string // turnId of the queued prompt
+	paused  string // session with a held queue
 	fast    string // session whose answer was streaming
 }
 
@@ -56,6 +57,9 @@ func (c *crash) kill(t *testing.T) {
 	c.queued = s.session(t, nil)
 	s.send(t, c.queued, "hang")
 	c.waiting = s.post(t, "/api/session/"+c.queued+"/send", object{"content": script(object{"text": "at last"}), "queue": true}).ok(t, http.StatusAccepted)["turnId"].(string)
+
+	c.paused, _ = waiting(t, &s, script(object{"text": "on request"}))
+	s.post(t, "/api/session/"+c.paused+"/cancel", object{}).ok(t, http.StatusOK)
 
 	c.fast = s.session(t, nil)
 	s.send(t, c.fast, script(object{"text": "word ", "repeat": 100000, "rate": 1000}))
@@ -141,6 +145,16 @@ func (c *crash) resumes(t *testing.T) {
 func (c *crash) keepsQueue(t *testing.T) {
 	turn := c.turn(t, c.queued, c.waiting)
 	equal(t, "status", turn[len(turn)-1].payload()["status"], "completed")
+}
+
+func (c *crash) keepsHeldQueue(t *testing.T) {
+	path := "/api/session/" + c.paused + "/queue"
+	queue := c.get(t, path).ok(t, http.StatusOK)
+	equal(t, "queue", inQueue(queue), "held: "+script(object{"text": "on request"}))
+	status := c.get(t, "/api/session/"+c.paused+"/status").ok(t, http.StatusOK)
+	equal(t, "turnId", status["turnId"], nil)
+	c.post(t, path, object{"held": false}).ok(t, http.StatusOK)
+	c.turn(t, c.paused, queue["prompts"].([]any)[0].(object)["turnId"].(string))
 }
 
 // goesOn returns a check that calls end to stop a server during a turn. The

@@ -208,6 +208,10 @@ func (e *errorCodes) provoked() map[string][]provocation {
 			e.post(t, path, object{"choice": "deny"}).ok(t, http.StatusOK)
 			return e.post(t, path, object{"choice": "deny"})
 		}}},
+		"PROMPT_GONE": {{what: "the turn of the queued prompt has started", message: "has started", ask: func(t *testing.T) answer {
+			id, turn := e.running(t)
+			return e.post(t, to(id, "queue/"+turn), object{"content": "text"})
+		}}},
 		"SESSION_DEAD": {{what: "the session was ended", message: "load", ask: func(t *testing.T) answer {
 			id := e.session(t, nil)
 			e.post(t, to(id, "kill"), object{}).ok(t, http.StatusOK)

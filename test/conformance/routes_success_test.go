@@ -65,6 +65,29 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		id, _ := r.running(t)
 		return r.post(t, "/api/session/"+id+"/cancel", object{})
 	},
+	"listQueue": func(t *testing.T, r *routes) answer {
+		id, _ := waiting(t, &r.server, "one", "two")
+		return r.get(t, "/api/session/"+id+"/queue")
+	},
+	"holdQueue": func(t *testing.T, r *routes) answer {
+		id, _ := waiting(t, &r.server, "one")
+		return r.post(t, "/api/session/"+id+"/queue", object{"held": true})
+	},
+	"getQueuedPrompt": func(t *testing.T, r *routes) answer {
+		id, turns := waiting(t, &r.server, "one")
+		return r.get(t, "/api/session/"+id+"/queue/"+turns[0])
+	},
+	"editQueuedPrompt": func(t *testing.T, r *routes) answer {
+		id, turns := waiting(t, &r.server, "one", "two")
+		return r.post(t, "/api/session/"+id+"/queue/"+turns[1], object{"content": "2", "before": turns[0]})
+	},
+	"removeQueuedPrompt": func(t *testing.T, r *routes) answer {
+		id, turns := waiting(t, &r.server, "one", "two")
+		return r.do(t, http.MethodDelete, "/api/session/"+id+"/queue/"+turns[0], nil)
+	},
+	"markSeen": func(t *testing.T, r *routes) answer {
+		return r.post(t, "/api/session/"+r.ended+"/seen", object{"seq": 1})
+	},
 	"killSession": func(t *testing.T, r *routes) answer {
 		return r.post(t, "/api/session/"+r.session(t, nil)+"/kill", object{})
 	},
@@ -236,6 +259,30 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		c, _ := r.browser(t)
 		return c.post(t, "/api/logout", object{})
 	},
+}
+
+// waiting creates a session with a turn that runs and prompts that wait for it.
+func waiting(t *testing.T, s *server, prompts ...string) (session string, turns []string) {
+	t.Helper()
+	session, _ = s.running(t)
+	for _, text := range prompts {
+		sent := s.post(t, "/api/session/"+session+"/send", object{"content": text, "queue": true}).ok(t, http.StatusAccepted)
+		turns = append(turns, sent["turnId"].(string))
+	}
+	return session, turns
+}
+
+// inQueue returns the prompts of a queue in order.
+func inQueue(queue object) string {
+	var texts []string
+	for _, p := range queue["prompts"].([]any) {
+		texts = append(texts, p.(object)["text"].(string))
+	}
+	all := strings.Join(texts, ", ")
+	if queue["held"] == true {
+		all = "held: " + all
+	}
+	return all
 }
 
 // followEvents reads the events of the session r.ended up to the end of its

@@ -105,7 +105,7 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	if op.scope == "" {
 		c = r.asPage()
 	}
-	path = strings.NewReplacer("{approvalId}", "a1", "{name}", "none").Replace(op.path)
+	path = strings.NewReplacer("{approvalId}", "a1", "{turnId}", "t1", "{name}", "none").Replace(op.path)
 	id := session
 	switch {
 	case strings.HasPrefix(path, "/api/tokens/"):
@@ -133,6 +133,12 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 		return c, path, object{"title": "x"}
 	case "archiveSession":
 		return c, path, object{"archived": false}
+	case "holdQueue":
+		return c, path, object{"held": false}
+	case "editQueuedPrompt":
+		return c, path, object{"content": "text"}
+	case "markSeen":
+		return c, path, object{"seq": 1}
 	case "decideApproval":
 		return c, path, object{"choice": "deny"}
 	case "gitDiff":

@@ -168,7 +168,7 @@ func (s *sessions) sendRows(tab *table) {
 			turns = append(turns, body["turnId"].(string))
 		}
 		equal(t, "queued", s.status(t, id)["queued"], 2)
-		s.verb(t, id, "cancel", object{}).ok(t, http.StatusOK)
+		s.verb(t, id, "cancel", object{"continueQueue": true}).ok(t, http.StatusOK)
 		events := s.events(t, id, func(f frame) bool { return f.data["turnId"] == turns[1] && f.ends() })
 		var ended []any
 		for _, f := range events {
@@ -217,6 +217,29 @@ func (s *sessions) endRows(tab *table) {
 		equal(t, "approvalId", resolved["approvalId"], approval["id"])
 	})
 	tab.add("cancel", "no turn runs", "200", func(t *testing.T) { s.verb(t, s.session(t, nil), "cancel", object{}).ok(t, http.StatusOK) })
+	tab.add("cancel", "prompts are queued", "200; the queue is held, also over a prompt that is sent meanwhile, until it is continued", func(t *testing.T) {
+		id, turns := waiting(t, &s.server, "text one", "text two")
+		s.verb(t, id, "cancel", object{}).ok(t, http.StatusOK)
+		s.play(t, id, object{"text": "x"})
+		st := s.status(t, id)
+		equal(t, "status", []any{st["queued"], st["queueHeld"]}, []any{2, true})
+		equal(t, "queue", inQueue(s.get(t, "/api/session/"+id+"/queue").ok(t, http.StatusOK)), "held: text one, text two")
+		s.verb(t, id, "queue", object{"held": false}).ok(t, http.StatusOK)
+		s.turn(t, id, turns[1])
+	})
+	tab.link("cancel", "a queued prompt is about to start", "its turn is cancelled, too", "gateway.TestStopWhileAQueuedPromptStarts")
+	tab.add("queue", "a queued prompt is edited, moved or removed", "200 with the changed queue; what starts is the changed prompt", func(t *testing.T) {
+		id, turns := waiting(t, &s.server, "one", "two", "three")
+		edit := object{"content": script(object{"text": "2"}), "before": turns[0]}
+		s.verb(t, id, "queue/"+turns[1], edit).ok(t, http.StatusOK)
+		left := s.do(t, http.MethodDelete, "/api/session/"+id+"/queue/"+turns[2], nil).ok(t, http.StatusOK)
+		equal(t, "queue", inQueue(left), script(object{"text": "2"})+", one")
+		s.verb(t, id, "cancel", object{"continueQueue": true}).ok(t, http.StatusOK)
+		s.turn(t, id, turns[1])
+	})
+	tab.link("queue", "a prompt is edited when its turn starts", "200 and the turn has the edited prompt, or 409 PROMPT_GONE", "gateway.TestEditRacesWithTheStart")
+	tab.link("queue", "the queue is held, and the server restarts", "it stays held", "gateway.TestHeldQueueSurvivesACrash")
+	tab.link("seen", "a device has shown the session up to a position", "200; every device gets the position, which never decreases", "gateway.TestSeenIsSharedBoundedAndNeverDecreases")
 	tab.add("kill", "a turn runs", "200; the turn ends, the session is dead and not in the list, its transcript stays", func(t *testing.T) {
 		id, turn := s.running(t)
 		equal(t, "answer", s.verb(t, id, "kill", object{}).ok(t, http.StatusOK), object{})

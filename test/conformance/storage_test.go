@@ -72,6 +72,7 @@ func storage() table {
 	link("no process of an agent is left over", "server and supervisor are killed", "test/kill.TestKilledServerAndSupervisorsLeaveNothing")
 	add("the next prompt resumes the conversation through the agent's own resume", "the server was restarted without the agent", c.resumes)
 	add("queued prompts survive, and run with the `turnId` that they were given", "the server is killed", c.keepsQueue)
+	add("a held queue stays held, until somebody continues it", "the server is killed after a turn was cancelled", c.keepsHeldQueue)
 	add("an upload that broke off leaves nothing, and complete uploads stay", "the server is killed while the upload arrives, and starts again", removesPartOfUpload)
 	link("a full disk is `STORE_UNAVAILABLE`, never a silent gap", "the disk is full while turns run", "test/kill.TestFullDiskDuringRealTurnsLosesNothing")
 	link("deleting sessions makes room", "the disk is full", "store/sqlite.TestDeletingASessionOnAFullDiskMakesRoom")

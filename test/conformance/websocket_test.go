@@ -355,7 +355,7 @@ var verbRows = []socketRow{
 		if turn == first || turn == "" {
 			t.Errorf("turnId %q", turn)
 		}
-		k.result(t, object{"type": "session:cancel", "sessionId": session})
+		k.result(t, object{"type": "session:cancel", "sessionId": session, "continueQueue": true})
 		s.turn(t, session, turn)
 	}},
 	{"`session:send`", "`content` is empty and there are no attachments", "`error` with `INVALID_REQUEST`", func(t *testing.T, s *server, k *socket, _ string) {
@@ -373,6 +373,29 @@ var verbRows = []socketRow{
 		equal(t, "result", k.result(t, object{"type": "session:cancel", "sessionId": s.session(t, nil)}), object{})
 	}},
 	{"`session:cancel`", "the session does not exist", "`error` with `SESSION_NOT_FOUND`", unknownSession("session:cancel", nil)},
+	{"`session:cancel`", "prompts are queued", "`response` with an empty result; the queue is held until `session:queue:hold` continues it", func(t *testing.T, s *server, k *socket, _ string) {
+		session, turns := waiting(t, s, "text one", "text two")
+		k.result(t, object{"type": "session:cancel", "sessionId": session})
+		equal(t, "queue", inQueue(k.result(t, object{"type": "session:queue", "sessionId": session})), "held: text one, text two")
+		equal(t, "queue", inQueue(k.result(t, object{"type": "session:queue:hold", "sessionId": session, "held": false})), "text one, text two")
+		s.turn(t, session, turns[1])
+	}},
+	{"`session:queue:edit`", "the prompt is queued", "`response` with the changed queue", func(t *testing.T, s *server, k *socket, _ string) {
+		session, turns := waiting(t, s, "one", "two")
+		m := object{"type": "session:queue:edit", "sessionId": session, "turnId": turns[1], "content": "2", "before": turns[0]}
+		equal(t, "queue", inQueue(k.result(t, m)), "2, one")
+	}},
+	{"`session:queue:edit`", "the prompt's turn has started", "`error` with `PROMPT_GONE`, and `started` in its details", func(t *testing.T, s *server, k *socket, _ string) {
+		session, turn := s.running(t)
+		e := k.refused(t, object{"type": "session:queue:edit", "sessionId": session, "turnId": turn, "content": "2"}, "PROMPT_GONE")
+		equal(t, "details", e["details"], object{"sessionId": session, "turnId": turn, "started": true})
+	}},
+	{"`session:queue:remove`", "the prompt is queued", "`response` with the queue that is left", func(t *testing.T, s *server, k *socket, _ string) {
+		session, turns := waiting(t, s, "one", "two")
+		equal(t, "queue", inQueue(k.result(t, object{"type": "session:queue:remove", "sessionId": session, "turnId": turns[0]})), "two")
+	}},
+	{"`session:queue`", "the session does not exist", "`error` with `SESSION_NOT_FOUND`", unknownSession("session:queue", nil)},
+	{"`session:queue:hold`", "the session does not exist", "`error` with `SESSION_NOT_FOUND`", unknownSession("session:queue:hold", object{"held": true})},
 	{"`session:decide`", "the approval waits", "`response`; the approval is resolved by the user", func(t *testing.T, s *server, k *socket, _ string) {
 		session, approval, digest := asked(t, s)
 		k.result(t, object{"type": "session:decide", "sessionId": session, "approvalId": approval, "choice": "allow", "argumentsDigest": digest})

@@ -435,6 +435,7 @@ func (p *player) overWebSocket() {
 	w.until("response", "requestId=6")
 	w.send("session:send", map[string]any{"requestId": "7", "sessionId": session, "content": "text"})
 	w.until("error", "requestId=7")
+	w.queues(session)
 	w.send("session:cancel", map[string]any{"requestId": "8", "sessionId": session})
 	w.until("session:turn", "payload.status=cancelled")
 	p.eventsFamily(session)
@@ -455,6 +456,28 @@ func (p *player) overWebSocket() {
 	p.stop()
 	for _, ended := range p.streams {
 		<-ended
+	}
+}
+
+// queues queues two prompts, and edits, lists and removes them.
+func (w *ws) queues(session string) {
+	var turns []string
+	for _, id := range []string{"20", "21"} {
+		w.send("session:send", map[string]any{"requestId": id, "sessionId": session, "content": "text", "queue": true})
+		sent, _ := w.until("response", "requestId="+id)["result"].(map[string]any)
+		turn, _ := sent["turnId"].(string)
+		turns = append(turns, turn)
+	}
+	w.send("session:queue:hold", map[string]any{"requestId": "22", "sessionId": session, "held": true})
+	w.until("response", "requestId=22")
+	w.send("session:queue:edit", map[string]any{"requestId": "23", "sessionId": session, "turnId": turns[1], "content": "text again", "before": turns[0]})
+	w.until("response", "requestId=23")
+	w.send("session:queue", map[string]any{"requestId": "24", "sessionId": session})
+	w.until("response", "requestId=24")
+	for i, turn := range turns {
+		id := fmt.Sprint(25 + i)
+		w.send("session:queue:remove", map[string]any{"requestId": id, "sessionId": session, "turnId": turn})
+		w.until("response", "requestId="+id)
 	}
 }
 

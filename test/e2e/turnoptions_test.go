@@ -270,7 +270,7 @@ func (c *turns) queued(options map[string]any) {
 	c.streams(busy)
 	with := c.send(c.words("queued-with", done), options, true)
 	without := c.send(c.words("queued-then", done), nil, true)
-	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{}, nil); code != http.StatusOK {
+	if code := c.s.call("POST", "/api/session/"+c.session+"/cancel", map[string]any{"continueQueue": true}, nil); code != http.StatusOK {
 		c.t.Fatalf("cancel: %d", code)
 	}
 	c.over(with, "completed")

@@ -24,6 +24,7 @@ const session = (
   given: {},
   pendingApprovals: [],
   queued: 0,
+  seenSeq: 0,
   createdAt: "",
   lastActiveAt: new Date(Date.UTC(2026, 0, 1, 0, minute)).toISOString(),
   ...more,
@@ -86,6 +87,7 @@ it("takes the code out of the address", () => {
 it("tells what waits, what runs and what finished since it was seen", () => {
   const all = [
     session("seen", "/a", 1, { lastSeq: 7 }),
+    session("elsewhere", "/a", 1, { lastSeq: 9, seenSeq: 9 }), // on another device
     session("new", "/a", 2, { lastSeq: 8 }),
     session("failed", "/b", 3, { lastTurn: "error" }),
     session("runs", "/b", 4, { activity: "working" }),

@@ -1,5 +1,5 @@
 import { X } from "lucide-react";
-import { type ReactNode, useEffect, useState } from "react";
+import { type ReactNode, useCallback, useEffect, useState } from "react";
 import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
@@ -17,6 +17,7 @@ import { useTab } from "./tab";
 import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
+const Palette = part(() => import("./Palette").then((m) => m.Palette));
 const Start = part(() => import("../sessions/Start").then((m) => m.Start));
 
 /**
@@ -40,7 +41,11 @@ function Inside() {
   const route = useRoute();
   const wide = useWide();
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
-  const [keys, setKeys] = useState(false);
+  const [over, setOver] = useState<"keys" | "palette">();
+  const showKeys = useCallback(() => setOver("keys"), []);
+  const close = useCallback(() => setOver(undefined), []);
+  const current = route.at === "session" ? route.id : undefined;
+  useKeys(current, setOver);
   const open = useStore((s) => s.link === "open");
   useEffect(loadAhead, []);
   useEffect(followNotices, []);
@@ -49,8 +54,7 @@ function Inside() {
     startWorker();
     renewPush().catch(() => {}); // the dialog about notifications reports errors
   }, [open]);
-  useTab(route.at === "session" ? route.id : undefined);
-  useKeys(route.at === "session" ? route.id : undefined, () => setKeys(true));
+  useTab(current);
   const showList = wide || route.at === "list";
   return (
     <div className="flex h-dvh flex-col">
@@ -58,7 +62,7 @@ function Inside() {
       <div className="flex min-h-0 flex-1">
         {showList && (
           <Column alone={!wide}>
-            <List current={route.at === "session" ? route.id : undefined} onKeys={() => setKeys(true)} />
+            <List current={current} onKeys={showKeys} />
           </Column>
         )}
         {(wide || !showList) && (
@@ -72,7 +76,8 @@ function Inside() {
         )}
       </div>
       <Problem />
-      {keys && <Keys onClose={() => setKeys(false)} />}
+      {over === "keys" && <Keys onClose={close} />}
+      {over === "palette" && <Palette current={current} onKeys={showKeys} onClose={close} />}
     </div>
   );
 }
@@ -140,13 +145,19 @@ function Problem() {
   );
 }
 
-function useKeys(current: string | undefined, onKeys: () => void) {
+const mac = /Mac|iP/.test(navigator.platform);
+
+function useKeys(current: string | undefined, open: (what: "keys" | "palette") => void) {
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
+      if (e.key === "k" && (mac ? e.metaKey : e.ctrlKey) && !document.querySelector("dialog[open]")) {
+        e.preventDefault();
+        return open("palette");
+      }
       if (typing(e) || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
       switch (e.key) {
         case "?":
-          onKeys();
+          open("keys");
           break;
         case "n":
           go({ at: "new" });
@@ -174,7 +185,7 @@ function useKeys(current: string | undefined, onKeys: () => void) {
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [current, onKeys]);
+  }, [current, open]);
 }
 
 function step(current: string | undefined, by: number) {

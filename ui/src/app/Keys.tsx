@@ -2,6 +2,7 @@ import { Dialog } from "./Dialog";
 
 const keys: [string[], string][] = [
   [["n"], "New session"],
+  [["Ctrl", "K"], "All commands (⌘K on a Mac)"],
   [["/"], "Search sessions"],
   [["j", "k"], "Next and previous session"],
   [["i"], "Write a prompt"],

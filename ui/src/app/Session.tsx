@@ -2,6 +2,7 @@ import { ArrowLeft, FileDiff, PanelRight, Power } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { ApprovalBar } from "../composer/ApprovalBar";
 import { Composer } from "../composer/Composer";
+import { Queue } from "../composer/Queue";
 import { scripted } from "../model/agents";
 import { go } from "../model/routes";
 import { attempt, refresh, show, useAgentName, useStore } from "../model/store";
@@ -82,6 +83,7 @@ export function Session({ id, item }: { id: string; item?: string }) {
           // On a phone the approval fills the lower half, unless the user is
           // writing.
           <div className={`flex shrink-0 flex-col ${waiting.length > 0 && !writing ? "narrow:hidden" : ""}`}>
+            <Queue key={`queue ${id}`} s={s} />
             <Composer key={id} s={s} onReload={() => void refresh()} />
           </div>
         )}

@@ -94,11 +94,15 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
         >
           <Pills s={s} />
           <span className="ml-auto flex items-center gap-2" aria-live="polite">
-            {s.queued > 0 && <span className="text-sm text-muted">{s.queued} queued</span>}
             {armed && <span className="text-sm text-muted">Esc again stops</span>}
           </span>
           {runs && (
-            <button type="button" className="button" onClick={stop} title="Stop (Esc twice)">
+            <button
+              type="button"
+              className="button"
+              onClick={stop}
+              title={s.queued > 0 ? "Stop and hold the queue (Esc twice)" : "Stop (Esc twice)"}
+            >
               <Square size={12} aria-hidden className="fill-current" /> Stop
             </button>
           )}

@@ -144,7 +144,7 @@ export function Field({
         aria-autocomplete="list"
         aria-controls={open ? id : undefined}
         aria-activedescendant={open && found.list.length > 0 ? `${id}${active}` : undefined}
-        className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none"
+        className="block max-h-[40dvh] w-full resize-none px-3 py-2 text-lg outline-none focus-visible:outline-none pointer-coarse:min-h-11"
         placeholder={placeholder}
         value={text}
         onChange={(e) => {

@@ -21,7 +21,7 @@ export interface State {
   listed: boolean; // the list was loaded at least once
   missing: ReadonlySet<string>; // sessions unknown to the server
   transcripts: ReadonlyMap<string, Transcript>;
-  seen: Readonly<Record<string, number>>; // last position that was visible, by session
+  seen: Readonly<Record<string, number>>; // last position that was visible in this tab, by session
   opened: ReadonlySet<string>; // keys of expanded elements
   agents?: Agent[];
   projects?: Project[];
@@ -37,7 +37,7 @@ export const useStore = create<State>(() => ({
   listed: false,
   missing: new Set(),
   transcripts: new Map(),
-  seen: load<Record<string, number>>("seen", {}),
+  seen: {},
   opened: new Set(),
   sent: 0,
 }));
@@ -65,7 +65,10 @@ const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
       set((s) => ({ link: status, everOpen: s.everOpen || status === "open" }));
       if (again) void refresh();
       if (status === "open") reached();
-      if (status === "open" && shown) void tell(shown);
+      if (status === "open" && shown) {
+        void tell(shown);
+        look(shown);
+      }
     }
   },
   after: (id) => {
@@ -212,12 +215,14 @@ function merge(old: ReadonlyMap<string, SessionStatus>, list: SessionStatus[]) {
   return sessions;
 }
 
-// Lists omit the settings and commands that the agent offers, its files and the
-// resolved options, so the known ones are kept.
+// Lists omit the settings and commands that the agent offers, its files, the
+// resolved options and the queued prompts, so the known ones are kept.
 function put(sessions: Map<string, SessionStatus>, s: SessionStatus) {
   const old = sessions.get(s.sessionId);
   sessions.set(s.sessionId, {
     ...s,
+    queue: s.queue ?? (s.queued > 0 ? old?.queue : undefined),
+    seenSeq: Math.max(s.seenSeq, old?.seenSeq ?? 0), // a response may be older than a message
     config: s.config ?? old?.config,
     files: s.files ?? old?.files,
     commands: s.commands ?? old?.commands,
@@ -269,7 +274,10 @@ function take(frames: Frame[]) {
 /** Subscribes to the session on the screen, and to no other. */
 export function show(id: string | undefined) {
   if (shown === id) return;
-  if (shown) link.unwatch(shown);
+  if (shown) {
+    link.unwatch(shown);
+    report(shown);
+  }
   shown = id;
   if (!id) return;
   set((s) => {
@@ -323,11 +331,24 @@ export async function loadOlder(id: string, toBeginning = false) {
 function look(id: string) {
   if (document.visibilityState !== "visible") return;
   const { seen, sessions, transcripts } = get();
-  const at = Math.max(sessions.get(id)?.lastSeq ?? 0, transcripts.get(id)?.seq ?? 0);
-  if ((seen[id] ?? 0) >= at) return;
-  const next = { ...seen, [id]: at };
-  set({ seen: next });
-  save("seen", next);
+  const s = sessions.get(id);
+  const at = Math.max(s?.lastSeq ?? 0, transcripts.get(id)?.seq ?? 0);
+  if ((seen[id] ?? 0) < at) set({ seen: { ...seen, [id]: at } });
+  if (s && (s.activity === "idle" || s.pendingApprovals.length > 0)) report(id);
+}
+
+const reported = new Map<string, number>(); // position that the server has or is about to have, by session
+
+// report tells the server, and so other devices, up to which position a session
+// was seen. Without a connection, the next look at the session reports it.
+function report(id: string) {
+  const at = get().seen[id] ?? 0;
+  const known = Math.max(reported.get(id) ?? 0, get().sessions.get(id)?.seenSeq ?? 0);
+  if (at <= known || get().link !== "open") return;
+  reported.set(id, at);
+  void api.seen(id, at).catch(() => {
+    if (reported.get(id) === at) reported.delete(id);
+  });
 }
 
 let hiddenAt = 0;
@@ -346,8 +367,9 @@ export function followTheMachine(): () => void {
     if (shown) look(shown);
   };
   const visibility = () => {
-    if (document.visibilityState === "visible") wake();
-    else hiddenAt = Date.now();
+    if (document.visibilityState === "visible") return wake();
+    hiddenAt = Date.now();
+    if (shown) report(shown);
   };
   const online = () => link.wake(true);
   const pageshow = (e: PageTransitionEvent) => e.persisted && link.wake(true);

@@ -1,20 +1,24 @@
-import { Archive, Bell, Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { Archive, Bell, ChevronRight, Moon, Plus, Sun, SunMoon } from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { part } from "../app/parts";
 import { applyTheme, type Theme, theme } from "../app/theme";
+import { load, save } from "../model/keep";
 import { go } from "../model/routes";
 import { describeAsked } from "../model/rows";
+import { unseen } from "../model/seen";
 import { useAgentName, useStore } from "../model/store";
 import { absolute, ago, folderName } from "../text/format";
 import { plain } from "../text/visible";
 import type { SessionStatus } from "../wire/types";
 import { Elsewhere } from "./Elsewhere";
 import { Found } from "./Found";
-import { groups } from "./groups";
+import { type Group, groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
 
 const Notifications = part(() => import("../app/Notifications").then((m) => m.Notifications));
+
+const mostFolded = 200; // folders that this browser remembers as folded
 
 let typed = ""; // into the search field; a phone shows the list again after a session
 
@@ -29,6 +33,12 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
   const [archive, setArchive] = useState(false);
   const archived = useMemo(() => [...sessions.values()].filter((s) => s.archived).length, [sessions]);
   const inArchive = archive && archived > 0;
+  const [folded, setFolded] = useState(() => load<string[]>("folded", []));
+  const fold = (key: string) => {
+    const next = folded.includes(key) ? folded.filter((k) => k !== key) : [...folded, key].slice(-mostFolded);
+    save("folded", next.length > 0 ? next : undefined);
+    setFolded(next);
+  };
   const shown = useMemo(() => groups(sessions.values(), filter, inArchive), [sessions, filter, inArchive]);
 
   return (
@@ -60,7 +70,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <input
             id="filter"
             type="search"
-            className="field min-h-8 border-line py-1 text-sm"
+            className="field min-h-8 border-line py-1 text-sm pointer-coarse:min-h-11"
             placeholder="Search  /"
             aria-label="Search sessions"
             value={filter}
@@ -83,25 +93,14 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           </p>
         )}
         {shown.map((g) => (
-          <section key={g.key} className="pb-2">
-            <h2
-              className={`flex items-baseline gap-2 px-4 py-1 text-xs font-medium ${g.dir ? "text-muted" : "text-accent"}`}
-              title={g.dir}
-            >
-              {g.dir ? <span className="isolate-text">{plain(folderName(g.dir))}</span> : "Needs you"}
-            </h2>
-            <ul>
-              {g.sessions.map((s) => (
-                <SessionRow
-                  key={s.sessionId}
-                  s={s}
-                  current={s.sessionId === current}
-                  folder={!g.dir}
-                  time={ago(s.lastActiveAt, now)}
-                />
-              ))}
-            </ul>
-          </section>
+          <GroupOf
+            key={g.key}
+            group={g}
+            current={current}
+            now={now}
+            folded={g.dir !== undefined && folded.includes(g.key) && !filter.trim()}
+            onFold={fold}
+          />
         ))}
         {filter.trim() !== "" && <Found typed={filter} />}
         {archived > 0 && (
@@ -120,6 +119,56 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
   );
 }
 
+/** The sessions of a folder, or those that wait. A folded group counts them. */
+function GroupOf({
+  group: g,
+  current,
+  now,
+  folded,
+  onFold,
+}: {
+  group: Group;
+  current?: string;
+  now: number;
+  folded: boolean;
+  onFold: (key: string) => void;
+}) {
+  const news = useStore((st) => folded && g.sessions.some((s) => unseen(s, st.seen)));
+  const rows = folded ? g.sessions.filter((s) => s.sessionId === current) : g.sessions;
+  return (
+    <section className="pb-2">
+      <h2 className={`text-xs font-medium ${g.dir ? "text-muted" : "px-4 py-1 text-accent"}`} title={g.dir}>
+        {g.dir === undefined ? (
+          "Needs you"
+        ) : (
+          <button
+            type="button"
+            className={`quiet w-full justify-start px-4 text-xs ${news ? "font-semibold text-text" : "font-medium"}`}
+            aria-expanded={!folded}
+            onClick={() => onFold(g.key)}
+          >
+            <span className="isolate-text truncate">{plain(folderName(g.dir))}</span>
+            {folded && <span className="tabular-nums">{g.sessions.length}</span>}
+            {news && <span className="sr-only">, unread</span>}
+            <ChevronRight size={12} aria-hidden className={`ml-auto ${folded ? "" : "rotate-90"}`} />
+          </button>
+        )}
+      </h2>
+      <ul>
+        {rows.map((s) => (
+          <SessionRow
+            key={s.sessionId}
+            s={s}
+            current={s.sessionId === current}
+            folder={!g.dir}
+            time={ago(s.lastActiveAt, now)}
+          />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
 export const SessionRow = memo(function SessionRow({
   s,
   current,
@@ -131,7 +180,7 @@ export const SessionRow = memo(function SessionRow({
   folder: boolean;
   time: string;
 }) {
-  const unseen = useStore((st) => (st.seen[s.sessionId] ?? 0) < s.lastSeq) && !current;
+  const unread = useStore((st) => unseen(s, st.seen)) && !current;
   const row = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
     if (current) row.current?.scrollIntoView({ block: "nearest" });
@@ -142,7 +191,7 @@ export const SessionRow = memo(function SessionRow({
   const about = [folder ? folderName(s.projectDir) : "", agent, s.modelId ?? ""].filter(Boolean).join(" · ");
   const line = mark === "waiting" && asks ? `asks: ${describeAsked(asks, s.projectDir)}` : s.lastLine;
   return (
-    <li>
+    <li className="lazy-row">
       <a
         ref={row}
         href={`/?session=${encodeURIComponent(s.sessionId)}`}
@@ -158,7 +207,7 @@ export const SessionRow = memo(function SessionRow({
         }`}
       >
         <StateMark mark={mark} />
-        <span className={`truncate ${unseen ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
+        <span className={`truncate ${unread ? "font-semibold" : ""} ${mark === "ended" ? "text-muted" : ""}`}>
           {plain(s.title) || "New session"}
         </span>
         <time className="text-xs text-muted" dateTime={s.lastActiveAt} title={absolute(s.lastActiveAt)}>
@@ -167,7 +216,7 @@ export const SessionRow = memo(function SessionRow({
         {line && <span className="col-start-2 col-end-4 truncate text-sm text-muted">{plain(line)}</span>}
         <span className="col-start-2 col-end-4 truncate text-xs text-muted">
           {plain(about)}
-          {unseen && <span className="sr-only">, unread</span>}
+          {unread && <span className="sr-only">, unread</span>}
         </span>
       </a>
     </li>

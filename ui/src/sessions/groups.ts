@@ -1,5 +1,6 @@
 // The order of the session list.
 
+import { unseen } from "../model/seen";
 import type { SessionStatus } from "../wire/types";
 import { markOf } from "./StateMark";
 
@@ -49,7 +50,7 @@ export interface News {
 
 /**
  * Sorts sessions by what they want from a person, each list newest first.
- * `seen` has the last position that was visible of each session.
+ * `seen` has the last position of each session that was visible in this tab.
  */
 export function news(all: Iterable<SessionStatus>, seen: Readonly<Record<string, number>>): News {
   const out: News = { needsYou: [], running: [], finished: [] };
@@ -60,7 +61,7 @@ export function news(all: Iterable<SessionStatus>, seen: Readonly<Record<string,
     const mark = markOf(s);
     if (mark === "waiting") out.needsYou.push(s);
     else if (mark === "working") out.running.push(s);
-    else if ((seen[s.sessionId] ?? 0) < s.lastSeq) out.finished.push(s);
+    else if (unseen(s, seen)) out.finished.push(s);
   }
   return out;
 }

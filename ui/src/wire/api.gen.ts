@@ -95,7 +95,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel the running turn
-         * @description Requires the scope send. The session stays usable. Has no effect if no turn runs.
+         * @description Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
          */
         post: operations["harnessInterrupt"];
         delete?: never;
@@ -699,7 +699,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel the running turn
-         * @description Requires the scope send. The session stays usable. Has no effect if no turn runs.
+         * @description Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
          */
         post: operations["cancelTurn"];
         delete?: never;
@@ -1092,6 +1092,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the queued prompts of a session
+         * @description Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
+         */
+        get: operations["listQueue"];
+        put?: never;
+        /**
+         * Hold or continue the queue of a session
+         * @description Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+         */
+        post: operations["holdQueue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/queue/{turnId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a queued prompt
+         * @description Requires the scope read. Returns the whole text of the prompt.
+         */
+        get: operations["getQueuedPrompt"];
+        put?: never;
+        /**
+         * Edit or move a queued prompt
+         * @description Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+         */
+        post: operations["editQueuedPrompt"];
+        /**
+         * Remove a queued prompt
+         * @description Requires the scope send. The turn of the prompt never starts, so it has no events.
+         */
+        delete: operations["removeQueuedPrompt"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/rename": {
         parameters: {
             query?: never;
@@ -1106,6 +1158,26 @@ export interface paths {
          * @description Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
          */
         post: operations["renameSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/{id}/seen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Record what was seen of a session
+         * @description Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+         */
+        post: operations["markSeen"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1543,6 +1615,10 @@ export interface components {
          * @enum {string}
          */
         CancelReason: "user_cancel" | "timeout" | "process_death";
+        CancelRequest: {
+            /** @description Whether the queue continues when the turn has ended. Default: false, which holds the queue: queued prompts wait until POST /api/session/{id}/queue continues it. */
+            continueQueue?: boolean;
+        };
         Capture: {
             /**
              * Format: int64
@@ -1663,7 +1739,7 @@ export interface components {
          */
         ChoiceKind: "allow_once" | "allow_session" | "allow_always" | "deny" | "deny_stop";
         /** @description A message from a client on the WebSocket. */
-        ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionItemsMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
+        ClientMessage: components["schemas"]["SessionCancelMessage"] | components["schemas"]["SessionDecideMessage"] | components["schemas"]["SessionHelloMessage"] | components["schemas"]["SessionItemsMessage"] | components["schemas"]["SessionKillMessage"] | components["schemas"]["SessionOptionsMessage"] | components["schemas"]["SessionQueueMessage"] | components["schemas"]["SessionQueueEditMessage"] | components["schemas"]["SessionQueueHoldMessage"] | components["schemas"]["SessionQueueRemoveMessage"] | components["schemas"]["SessionSendMessage"] | components["schemas"]["SessionSubscribeMessage"] | components["schemas"]["SessionUnsubscribeMessage"] | components["schemas"]["SessionsSubscribeMessage"];
         CodeAnswer: {
             /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
@@ -1874,6 +1950,12 @@ export interface components {
             /** @description A part of the file, which need neither begin nor end at a line boundary. */
             old: string;
         };
+        EditPromptRequest: {
+            /** @description turnId of the queued prompt before which this one starts, or "" for the end of the queue. Default: the position does not change. */
+            before?: string;
+            /** @description New text of the prompt. It may be blank only if the prompt has attachments. Default: the text does not change. */
+            content?: string;
+        };
         /**
          * @description What a rule does with a call that matches it.
          * @enum {string}
@@ -1955,7 +2037,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -2372,6 +2454,10 @@ export interface components {
         };
         /** @description In the family events-v1, an event of the session's log. In the family upsert-v1, an entry. */
         HistoryEntry: components["schemas"]["Entry"] | components["schemas"]["Event"];
+        HoldRequest: {
+            /** @description true holds the queue: no queued prompt starts until it is continued, and the running turn goes on. false continues it. An empty queue cannot be held and stays as it is. */
+            held: boolean;
+        };
         Hunk: {
             /** @description The lines. Each begins with a space (unchanged), - (removed) or + (added). */
             lines: string[];
@@ -2997,15 +3083,24 @@ export interface components {
             projectDir: string;
             /** @description Stable id of the project's directory. */
             projectId: string;
+            /** @description The queued prompts; the first one starts next. Absent in lists, and if no prompts are queued. */
+            queue?: components["schemas"]["QueuedPrompt"][];
+            /** @description Whether the queued prompts wait until somebody continues the queue, because a client stopped a turn or held the queue. */
+            queueHeld?: boolean;
             /**
              * Format: int64
-             * @description Number of prompts that wait for the running turn to end.
+             * @description Number of queued prompts.
              */
             queued: number;
             /** @description The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /**
+             * Format: int64
+             * @description Position in the log up to which somebody has seen the session, on any device. Smaller than lastSeq: the session has unread events.
+             */
+            seenSeq: number;
             /** @description Id of the session. */
             sessionId: string;
             /** @description open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it. */
@@ -3284,6 +3379,29 @@ export interface components {
             keys: components["schemas"]["PushKeys"];
             /** @description The notes to send, at least one. */
             kinds: components["schemas"]["NoteKind"][];
+        };
+        Queue: {
+            /** @description Whether the prompts wait until somebody continues the queue, also if no turn runs. */
+            held: boolean;
+            /** @description The queued prompts; the first one starts next. */
+            prompts: components["schemas"]["QueuedPrompt"][];
+            /** @description Id of the session. */
+            sessionId: string;
+        };
+        QueuedPrompt: {
+            /** @description Names of the files of the prompt: the first 20, each at most 100 bytes. */
+            files?: string[];
+            /**
+             * Format: date-time
+             * @description When the prompt was queued.
+             */
+            queuedAt: string;
+            /** @description Text of the prompt. In lists and in the status of a session at most 240 bytes of it. */
+            text: string;
+            /** @description Whether text is only the beginning of the prompt's text. */
+            truncated?: boolean;
+            /** @description Id of the prompt and of its future turn. */
+            turnId: string;
         };
         RateLimit: {
             /** @description Which limit, such as five_hour. */
@@ -3649,6 +3767,20 @@ export interface components {
             /** @description Position for the parameter before of the next page. Absent on the last page. */
             next?: string;
         };
+        SeenAnswer: {
+            /**
+             * Format: int64
+             * @description Position up to which somebody has seen the session, on any device.
+             */
+            seenSeq: number;
+        };
+        SeenRequest: {
+            /**
+             * Format: int64
+             * @description Position in the log up to which somebody has seen the session. A smaller position than before changes nothing, and one after the end of the log counts as the end.
+             */
+            seq: number;
+        };
         SendAnswer: {
             /** @description true: the prompt waits for the running turn to end. */
             queued?: boolean;
@@ -3725,6 +3857,8 @@ export interface components {
         };
         /** @description Cancels the running turn, as POST /api/session/{id}/cancel does. */
         SessionCancelMessage: {
+            /** @description Whether the queue continues when the turn has ended. Default: false, which holds the queue: queued prompts wait until POST /api/session/{id}/queue continues it. */
+            continueQueue?: boolean;
             /** @description Id of the message, chosen by the client. The response has the same requestId. */
             requestId?: string;
             /** @description Id of the session. */
@@ -3953,6 +4087,58 @@ export interface components {
              */
             type: "session:options";
         };
+        /** @description Edits or moves a queued prompt, as POST /api/session/{id}/queue/{turnId} does. */
+        SessionQueueEditMessage: {
+            /** @description turnId of the queued prompt before which this one starts, or "" for the end of the queue. Default: the position does not change. */
+            before?: string;
+            /** @description New text of the prompt. It may be blank only if the prompt has attachments. Default: the text does not change. */
+            content?: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:queue:edit";
+        };
+        /** @description Holds or continues the queue of a session, as POST /api/session/{id}/queue does. */
+        SessionQueueHoldMessage: {
+            /** @description true holds the queue: no queued prompt starts until it is continued, and the running turn goes on. false continues it. An empty queue cannot be held and stays as it is. */
+            held: boolean;
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
+            requestId?: string;
+            /** @description Id of the session. */
+            sessionId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:queue:hold";
+        };
+        /** @description Reads the queue of a session, as GET /api/session/{id}/queue does. */
+        SessionQueueMessage: {
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
+            requestId?: string;
+            /** @description Id of the session. */
+            sessionId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:queue";
+        };
+        /** @description Removes a queued prompt, as DELETE /api/session/{id}/queue/{turnId} does. */
+        SessionQueueRemoveMessage: {
+            /** @description Id of the message, chosen by the client. The response has the same requestId. */
+            requestId?: string;
+            /** @description Id of the session. */
+            sessionId: string;
+            /** @description Id of the queued prompt. */
+            turnId: string;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "session:queue:remove";
+        };
         SessionRequest: {
             /** @description Id of the session. */
             sessionId: string;
@@ -4069,15 +4255,24 @@ export interface components {
             projectDir: string;
             /** @description Stable id of the project's directory. */
             projectId: string;
+            /** @description The queued prompts; the first one starts next. Absent in lists, and if no prompts are queued. */
+            queue?: components["schemas"]["QueuedPrompt"][];
+            /** @description Whether the queued prompts wait until somebody continues the queue, because a client stopped a turn or held the queue. */
+            queueHeld?: boolean;
             /**
              * Format: int64
-             * @description Number of prompts that wait for the running turn to end.
+             * @description Number of queued prompts.
              */
             queued: number;
             /** @description The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists. */
             resolved?: {
                 [key: string]: components["schemas"]["ResolvedOption"];
             };
+            /**
+             * Format: int64
+             * @description Position in the log up to which somebody has seen the session, on any device. Smaller than lastSeq: the session has unread events.
+             */
+            seenSeq: number;
             /** @description Id of the session. */
             sessionId: string;
             /** @description open: the session accepts prompts. loading: its history is being imported. dead: the session was ended; load it to reopen it. */
@@ -9332,7 +9527,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Empty"];
+                "application/json": components["schemas"]["CancelRequest"];
             };
         };
         responses: {
@@ -12047,6 +12242,604 @@ export interface operations {
             };
         };
     };
+    listQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    holdQueue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HoldRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getQueuedPrompt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                turnId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueuedPrompt"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: PROMPT_GONE, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    editQueuedPrompt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                turnId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["EditPromptRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: PROMPT_GONE, SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    removeQueuedPrompt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                turnId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: PROMPT_GONE, SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
     renameSession: {
         parameters: {
             query?: never;
@@ -12118,6 +12911,143 @@ export interface operations {
                 };
             };
             /** @description Conflict: SESSION_DEAD, WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    markSeen: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SeenRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeenAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -24,6 +24,8 @@ import {
 } from "./parse";
 import { proof } from "./proof";
 import { type PushState, parsePush } from "./push";
+import { parseQueuedPrompt } from "./queue";
+
 import type {
   Agent,
   Completion,
@@ -35,6 +37,7 @@ import type {
   Options,
   Profile,
   Project,
+  QueuedPrompt,
   Rule,
   RuleFields,
   SearchPage,
@@ -140,6 +143,7 @@ const unexplained = (res: Response) =>
   new ApiError("INTERNAL", `The server responded with status ${res.status} and no message.`, res.status);
 
 const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
+const queued = (id: string, turnId: string) => `${session(id)}/queue/${encodeURIComponent(turnId)}`;
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
 
 const query = (values: Record<string, string | number | undefined>) => {
@@ -271,6 +275,17 @@ export const api = {
     parseFolders(await call("GET", `/api/folders${path ? `?path=${encodeURIComponent(path)}` : ""}`)),
   cancel: (id: string) => post(`${session(id)}/cancel`, {}),
   kill: (id: string) => post(`${session(id)}/kill`, {}),
+  /** Holds or continues the queue. The socket delivers the changed queue. */
+  holdQueue: (id: string, held: boolean) => post(`${session(id)}/queue`, { held }),
+  /** Changes the text of a queued prompt, or moves it before another one, or to the end (""). */
+  editQueued: (id: string, turnId: string, edit: { content?: string; before?: string }) =>
+    post(queued(id, turnId), edit),
+  removeQueued: (id: string, turnId: string) => call("DELETE", queued(id, turnId)),
+  /** Returns a queued prompt with its whole text. */
+  queuedPrompt: async (id: string, turnId: string): Promise<QueuedPrompt | undefined> =>
+    parseQueuedPrompt(await call("GET", queued(id, turnId))),
+  /** Records up to which position a session was seen, for all devices. */
+  seen: (id: string, seq: number) => post(`${session(id)}/seen`, { seq }),
   /**
    * Creates a session that continues after a turn, or after the last one. The
    * draft is the beginning of its first prompt; it is empty if the agent itself

@@ -3,6 +3,7 @@
 // entries are dropped.
 
 import { parseCommands } from "./files";
+import { parseQueuedPrompt } from "./queue";
 import type {
   Agent,
   Append,
@@ -364,6 +365,9 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
         : oneOf(v.lastTurn, ["completed", "cancelled", "error"], "completed"),
     pendingApprovals: list(v.pendingApprovals, parseApproval),
     queued: num(v.queued),
+    queueHeld: v.queueHeld === true || undefined,
+    queue: v.queue === undefined ? undefined : list(v.queue, parseQueuedPrompt),
+    seenSeq: num(v.seenSeq),
     createdAt: str(v.createdAt),
     lastActiveAt: str(v.lastActiveAt),
   };

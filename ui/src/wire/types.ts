@@ -64,16 +64,20 @@ export type UsageEvent = Schemas["UpsertUsage"];
 
 /**
  * The status of a session in one response. A response may omit the config, the
- * files, the resolved options and the given values.
+ * files, the resolved options, the queued prompts and the given values.
  */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
-  "status" | "agentSessionId" | "delegation" | "resolved" | "given" | "config"
+  "status" | "agentSessionId" | "delegation" | "resolved" | "given" | "config" | "queue"
 > & {
+  queue?: QueuedPrompt[]; // lists omit it
   given: Readonly<Record<string, string>>; // the values that were set for options in config, by id
   config?: ConfigOption[]; // options that the agent offers
   resolved?: ResolvedOption[]; // by name
 };
+
+/** A prompt that waits for earlier turns to end. */
+export type QueuedPrompt = With<Schemas["QueuedPrompt"], "truncated" | "files">;
 
 /** A process outside of Runnel that has a conversation open. */
 export type Writer = Schemas["Writer"];

@@ -1,4 +1,4 @@
-// Reads values of unknown form.
+// Reads values of unknown shape. A value of another type becomes the empty one.
 
 export type Obj = Record<string, unknown>;
 

@@ -519,6 +519,7 @@ const (
 	ErrorTypePERSONANOTFOUND         ErrorType = "PERSONA_NOT_FOUND"
 	ErrorTypePROCESSCRASH            ErrorType = "PROCESS_CRASH"
 	ErrorTypePROJECTIDREQUIRED       ErrorType = "PROJECT_ID_REQUIRED"
+	ErrorTypePROMPTGONE              ErrorType = "PROMPT_GONE"
 	ErrorTypePROTOCOLERROR           ErrorType = "PROTOCOL_ERROR"
 	ErrorTypeRATELIMITED             ErrorType = "RATE_LIMITED"
 	ErrorTypeSESSIONCREATEFAILED     ErrorType = "SESSION_CREATE_FAILED"
@@ -580,6 +581,8 @@ func (e ErrorType) Valid() bool {
 	case ErrorTypePROCESSCRASH:
 		return true
 	case ErrorTypePROJECTIDREQUIRED:
+		return true
+	case ErrorTypePROMPTGONE:
 		return true
 	case ErrorTypePROTOCOLERROR:
 		return true
@@ -2572,6 +2575,12 @@ type BootRequest struct {
 // CancelReason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 type CancelReason string
 
+// CancelRequest defines model for CancelRequest.
+type CancelRequest struct {
+	// ContinueQueue Whether the queue continues when the turn has ended. Default: false, which holds the queue: queued prompts wait until POST /api/session/{id}/queue continues it.
+	ContinueQueue *bool `json:"continueQueue,omitempty"`
+}
+
 // Capture defines model for Capture.
 type Capture struct {
 	// Bytes Size of the file. It has at most 32 MiB.
@@ -2982,6 +2991,15 @@ type Edit struct {
 
 	// Old A part of the file, which need neither begin nor end at a line boundary.
 	Old string `json:"old"`
+}
+
+// EditPromptRequest defines model for EditPromptRequest.
+type EditPromptRequest struct {
+	// Before turnId of the queued prompt before which this one starts, or "" for the end of the queue. Default: the position does not change.
+	Before *string `json:"before,omitempty"`
+
+	// Content New text of the prompt. It may be blank only if the prompt has attachments. Default: the text does not change.
+	Content *string `json:"content,omitempty"`
 }
 
 // Effect What a rule does with a call that matches it.
@@ -3559,6 +3577,12 @@ type HealthAnswer struct {
 
 	// Version Version of the server.
 	Version string `json:"version"`
+}
+
+// HoldRequest defines model for HoldRequest.
+type HoldRequest struct {
+	// Held true holds the queue: no queued prompt starts until it is continued, and the running turn goes on. false continues it. An empty queue cannot be held and stays as it is.
+	Held bool `json:"held"`
 }
 
 // Hunk defines model for Hunk.
@@ -4253,11 +4277,20 @@ type OptionsAnswer struct {
 	// ProjectId Stable id of the project's directory.
 	ProjectId string `json:"projectId"`
 
-	// Queued Number of prompts that wait for the running turn to end.
+	// Queue The queued prompts; the first one starts next. Absent in lists, and if no prompts are queued.
+	Queue *[]QueuedPrompt `json:"queue,omitempty"`
+
+	// QueueHeld Whether the queued prompts wait until somebody continues the queue, because a client stopped a turn or held the queue.
+	QueueHeld *bool `json:"queueHeld,omitempty"`
+
+	// Queued Number of queued prompts.
 	Queued int64 `json:"queued"`
 
 	// Resolved The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SeenSeq Position in the log up to which somebody has seen the session, on any device. Smaller than lastSeq: the session has unread events.
+	SeenSeq int64 `json:"seenSeq"`
 
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
@@ -4593,6 +4626,36 @@ type PushRequest struct {
 
 	// Kinds The notes to send, at least one.
 	Kinds []NoteKind `json:"kinds"`
+}
+
+// Queue defines model for Queue.
+type Queue struct {
+	// Held Whether the prompts wait until somebody continues the queue, also if no turn runs.
+	Held bool `json:"held"`
+
+	// Prompts The queued prompts; the first one starts next.
+	Prompts []QueuedPrompt `json:"prompts"`
+
+	// SessionId Id of the session.
+	SessionId string `json:"sessionId"`
+}
+
+// QueuedPrompt defines model for QueuedPrompt.
+type QueuedPrompt struct {
+	// Files Names of the files of the prompt: the first 20, each at most 100 bytes.
+	Files *[]string `json:"files,omitempty"`
+
+	// QueuedAt When the prompt was queued.
+	QueuedAt time.Time `json:"queuedAt"`
+
+	// Text Text of the prompt. In lists and in the status of a session at most 240 bytes of it.
+	Text string `json:"text"`
+
+	// Truncated Whether text is only the beginning of the prompt's text.
+	Truncated *bool `json:"truncated,omitempty"`
+
+	// TurnId Id of the prompt and of its future turn.
+	TurnId string `json:"turnId"`
 }
 
 // RateLimit defines model for RateLimit.
@@ -5008,6 +5071,18 @@ type SearchPage struct {
 	Next *string `json:"next,omitempty"`
 }
 
+// SeenAnswer defines model for SeenAnswer.
+type SeenAnswer struct {
+	// SeenSeq Position up to which somebody has seen the session, on any device.
+	SeenSeq int64 `json:"seenSeq"`
+}
+
+// SeenRequest defines model for SeenRequest.
+type SeenRequest struct {
+	// Seq Position in the log up to which somebody has seen the session. A smaller position than before changes nothing, and one after the end of the log counts as the end.
+	Seq int64 `json:"seq"`
+}
+
 // SendAnswer defines model for SendAnswer.
 type SendAnswer struct {
 	// Queued true: the prompt waits for the running turn to end.
@@ -5224,11 +5299,20 @@ type SessionStatus struct {
 	// ProjectId Stable id of the project's directory.
 	ProjectId string `json:"projectId"`
 
-	// Queued Number of prompts that wait for the running turn to end.
+	// Queue The queued prompts; the first one starts next. Absent in lists, and if no prompts are queued.
+	Queue *[]QueuedPrompt `json:"queue,omitempty"`
+
+	// QueueHeld Whether the queued prompts wait until somebody continues the queue, because a client stopped a turn or held the queue.
+	QueueHeld *bool `json:"queueHeld,omitempty"`
+
+	// Queued Number of queued prompts.
 	Queued int64 `json:"queued"`
 
 	// Resolved The resolved options by name, each with its source: those of the running agent, or those that the next agent would start with. Absent in lists.
 	Resolved *map[string]ResolvedOption `json:"resolved,omitempty"`
+
+	// SeenSeq Position in the log up to which somebody has seen the session, on any device. Smaller than lastSeq: the session has unread events.
+	SeenSeq int64 `json:"seenSeq"`
 
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
@@ -6434,7 +6518,7 @@ type DecideApprovalJSONRequestBody = DecideRequest
 type ArchiveSessionJSONRequestBody = ArchiveRequest
 
 // CancelTurnJSONRequestBody defines body for CancelTurn for application/json ContentType.
-type CancelTurnJSONRequestBody = Empty
+type CancelTurnJSONRequestBody = CancelRequest
 
 // SetCaptureJSONRequestBody defines body for SetCapture for application/json ContentType.
 type SetCaptureJSONRequestBody = CaptureRequest
@@ -6460,8 +6544,17 @@ type LoadSessionJSONRequestBody = LoadRequest
 // SetOptionsJSONRequestBody defines body for SetOptions for application/json ContentType.
 type SetOptionsJSONRequestBody = Options
 
+// HoldQueueJSONRequestBody defines body for HoldQueue for application/json ContentType.
+type HoldQueueJSONRequestBody = HoldRequest
+
+// EditQueuedPromptJSONRequestBody defines body for EditQueuedPrompt for application/json ContentType.
+type EditQueuedPromptJSONRequestBody = EditPromptRequest
+
 // RenameSessionJSONRequestBody defines body for RenameSession for application/json ContentType.
 type RenameSessionJSONRequestBody = RenameRequest
+
+// MarkSeenJSONRequestBody defines body for MarkSeen for application/json ContentType.
+type MarkSeenJSONRequestBody = SeenRequest
 
 // SendPromptJSONRequestBody defines body for SendPrompt for application/json ContentType.
 type SendPromptJSONRequestBody = SendRequest
@@ -9169,7 +9262,7 @@ type ClientInterface interface {
 
 	// HarnessInterruptWithBody Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9178,7 +9271,7 @@ type ClientInterface interface {
 
 	// HarnessInterrupt Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9581,7 +9674,7 @@ type ClientInterface interface {
 
 	// CancelTurnWithBody Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9590,7 +9683,7 @@ type ClientInterface interface {
 
 	// CancelTurn Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9825,6 +9918,63 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptions(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListQueue List the queued prompts of a session
+	//
+	// Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
+	//
+	// Corresponds with GET /api/session/{id}/queue (the `ListQueue` operationId).
+	ListQueue(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// HoldQueueWithBody Hold or continue the queue of a session
+	//
+	// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+	HoldQueueWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// HoldQueue Hold or continue the queue of a session
+	//
+	// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+	HoldQueue(ctx context.Context, id string, body HoldQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveQueuedPrompt Remove a queued prompt
+	//
+	// Requires the scope send. The turn of the prompt never starts, so it has no events.
+	//
+	// Corresponds with DELETE /api/session/{id}/queue/{turnId} (the `RemoveQueuedPrompt` operationId).
+	RemoveQueuedPrompt(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetQueuedPrompt Get a queued prompt
+	//
+	// Requires the scope read. Returns the whole text of the prompt.
+	//
+	// Corresponds with GET /api/session/{id}/queue/{turnId} (the `GetQueuedPrompt` operationId).
+	GetQueuedPrompt(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EditQueuedPromptWithBody Edit or move a queued prompt
+	//
+	// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+	EditQueuedPromptWithBody(ctx context.Context, id string, turnId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EditQueuedPrompt Edit or move a queued prompt
+	//
+	// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+	EditQueuedPrompt(ctx context.Context, id string, turnId string, body EditQueuedPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RenameSessionWithBody Rename a session
 	//
 	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
@@ -9842,6 +9992,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
 	RenameSession(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MarkSeenWithBody Record what was seen of a session
+	//
+	// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+	MarkSeenWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MarkSeen Record what was seen of a session
+	//
+	// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+	MarkSeen(ctx context.Context, id string, body MarkSeenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SendPromptWithBody Send a prompt
 	//
@@ -10019,7 +10187,7 @@ func (c *Client) ListFolders(ctx context.Context, params *ListFoldersParams, req
 
 // HarnessInterruptWithBody Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10038,7 +10206,7 @@ func (c *Client) HarnessInterruptWithBody(ctx context.Context, contentType strin
 
 // HarnessInterrupt Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10931,7 +11099,7 @@ func (c *Client) ArchiveSession(ctx context.Context, id string, body ArchiveSess
 
 // CancelTurnWithBody Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10950,7 +11118,7 @@ func (c *Client) CancelTurnWithBody(ctx context.Context, id string, contentType 
 
 // CancelTurn Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11475,6 +11643,133 @@ func (c *Client) SetOptions(ctx context.Context, id string, body SetOptionsJSONR
 	return c.Client.Do(req)
 }
 
+// ListQueue List the queued prompts of a session
+//
+// Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
+//
+// Corresponds with GET /api/session/{id}/queue (the `ListQueue` operationId).
+func (c *Client) ListQueue(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListQueueRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// HoldQueueWithBody Hold or continue the queue of a session
+//
+// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+func (c *Client) HoldQueueWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldQueueRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// HoldQueue Hold or continue the queue of a session
+//
+// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+func (c *Client) HoldQueue(ctx context.Context, id string, body HoldQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldQueueRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveQueuedPrompt Remove a queued prompt
+//
+// Requires the scope send. The turn of the prompt never starts, so it has no events.
+//
+// Corresponds with DELETE /api/session/{id}/queue/{turnId} (the `RemoveQueuedPrompt` operationId).
+func (c *Client) RemoveQueuedPrompt(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveQueuedPromptRequest(c.Server, id, turnId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetQueuedPrompt Get a queued prompt
+//
+// Requires the scope read. Returns the whole text of the prompt.
+//
+// Corresponds with GET /api/session/{id}/queue/{turnId} (the `GetQueuedPrompt` operationId).
+func (c *Client) GetQueuedPrompt(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetQueuedPromptRequest(c.Server, id, turnId)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EditQueuedPromptWithBody Edit or move a queued prompt
+//
+// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+func (c *Client) EditQueuedPromptWithBody(ctx context.Context, id string, turnId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEditQueuedPromptRequestWithBody(c.Server, id, turnId, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EditQueuedPrompt Edit or move a queued prompt
+//
+// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+func (c *Client) EditQueuedPrompt(ctx context.Context, id string, turnId string, body EditQueuedPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEditQueuedPromptRequest(c.Server, id, turnId, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RenameSessionWithBody Rename a session
 //
 // Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
@@ -11503,6 +11798,44 @@ func (c *Client) RenameSessionWithBody(ctx context.Context, id string, contentTy
 // Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
 func (c *Client) RenameSession(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRenameSessionRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MarkSeenWithBody Record what was seen of a session
+//
+// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+func (c *Client) MarkSeenWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMarkSeenRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MarkSeen Record what was seen of a session
+//
+// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+func (c *Client) MarkSeen(ctx context.Context, id string, body MarkSeenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMarkSeenRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -14886,6 +15219,223 @@ func NewSetOptionsRequestWithBody(server string, id string, contentType string, 
 	return req, nil
 }
 
+// NewListQueueRequest constructs an http.Request for the ListQueue method
+func NewListQueueRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/queue", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewHoldQueueRequest calls the generic HoldQueue builder with application/json body
+func NewHoldQueueRequest(server string, id string, body HoldQueueJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewHoldQueueRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewHoldQueueRequestWithBody constructs an http.Request for the HoldQueue method, with any body, and a specified content type
+func NewHoldQueueRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/queue", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRemoveQueuedPromptRequest constructs an http.Request for the RemoveQueuedPrompt method
+func NewRemoveQueuedPromptRequest(server string, id string, turnId string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "turnId", turnId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/queue/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetQueuedPromptRequest constructs an http.Request for the GetQueuedPrompt method
+func NewGetQueuedPromptRequest(server string, id string, turnId string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "turnId", turnId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/queue/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEditQueuedPromptRequest calls the generic EditQueuedPrompt builder with application/json body
+func NewEditQueuedPromptRequest(server string, id string, turnId string, body EditQueuedPromptJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEditQueuedPromptRequestWithBody(server, id, turnId, "application/json", bodyReader)
+}
+
+// NewEditQueuedPromptRequestWithBody constructs an http.Request for the EditQueuedPrompt method, with any body, and a specified content type
+func NewEditQueuedPromptRequestWithBody(server string, id string, turnId string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "turnId", turnId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/queue/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewRenameSessionRequest calls the generic RenameSession builder with application/json body
 func NewRenameSessionRequest(server string, id string, body RenameSessionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -14914,6 +15464,53 @@ func NewRenameSessionRequestWithBody(server string, id string, contentType strin
 	}
 
 	operationPath := fmt.Sprintf("/api/session/%s/rename", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewMarkSeenRequest calls the generic MarkSeen builder with application/json body
+func NewMarkSeenRequest(server string, id string, body MarkSeenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMarkSeenRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewMarkSeenRequestWithBody constructs an http.Request for the MarkSeen method, with any body, and a specified content type
+func NewMarkSeenRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/seen", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -15484,7 +16081,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessInterruptWithBodyWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15493,7 +16090,7 @@ type ClientWithResponsesInterface interface {
 
 	// HarnessInterruptWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15934,7 +16531,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelTurnWithBodyWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15943,7 +16540,7 @@ type ClientWithResponsesInterface interface {
 
 	// CancelTurnWithResponse Cancel the running turn
 	//
-	// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+	// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16202,6 +16799,69 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithResponse(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
 
+	// ListQueueWithResponse List the queued prompts of a session
+	//
+	// Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/queue (the `ListQueue` operationId).
+	ListQueueWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ListQueueResponse, error)
+
+	// HoldQueueWithBodyWithResponse Hold or continue the queue of a session
+	//
+	// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+	HoldQueueWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldQueueResponse, error)
+
+	// HoldQueueWithResponse Hold or continue the queue of a session
+	//
+	// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+	HoldQueueWithResponse(ctx context.Context, id string, body HoldQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldQueueResponse, error)
+
+	// RemoveQueuedPromptWithResponse Remove a queued prompt
+	//
+	// Requires the scope send. The turn of the prompt never starts, so it has no events.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/session/{id}/queue/{turnId} (the `RemoveQueuedPrompt` operationId).
+	RemoveQueuedPromptWithResponse(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*RemoveQueuedPromptResponse, error)
+
+	// GetQueuedPromptWithResponse Get a queued prompt
+	//
+	// Requires the scope read. Returns the whole text of the prompt.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/queue/{turnId} (the `GetQueuedPrompt` operationId).
+	GetQueuedPromptWithResponse(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*GetQueuedPromptResponse, error)
+
+	// EditQueuedPromptWithBodyWithResponse Edit or move a queued prompt
+	//
+	// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+	EditQueuedPromptWithBodyWithResponse(ctx context.Context, id string, turnId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EditQueuedPromptResponse, error)
+
+	// EditQueuedPromptWithResponse Edit or move a queued prompt
+	//
+	// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+	EditQueuedPromptWithResponse(ctx context.Context, id string, turnId string, body EditQueuedPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*EditQueuedPromptResponse, error)
+
 	// RenameSessionWithBodyWithResponse Rename a session
 	//
 	// Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
@@ -16219,6 +16879,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/rename (the `RenameSession` operationId).
 	RenameSessionWithResponse(ctx context.Context, id string, body RenameSessionJSONRequestBody, reqEditors ...RequestEditorFn) (*RenameSessionResponse, error)
+
+	// MarkSeenWithBodyWithResponse Record what was seen of a session
+	//
+	// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+	MarkSeenWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MarkSeenResponse, error)
+
+	// MarkSeenWithResponse Record what was seen of a session
+	//
+	// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+	MarkSeenWithResponse(ctx context.Context, id string, body MarkSeenJSONRequestBody, reqEditors ...RequestEditorFn) (*MarkSeenResponse, error)
 
 	// SendPromptWithBodyWithResponse Send a prompt
 	//
@@ -23418,6 +24096,603 @@ func (r SetOptionsResponse) ContentType() string {
 	return ""
 }
 
+// ListQueueResponse429Headers the declared response headers of an HTTP 429 response for ListQueue
+type ListQueueResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListQueueResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListQueueResponse) GetJSON200() *Queue {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListQueueResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListQueueResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListQueueResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListQueueResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ListQueueResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListQueueResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListQueueResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListQueueResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListQueueResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListQueueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// HoldQueueResponse429Headers the declared response headers of an HTTP 429 response for HoldQueue
+type HoldQueueResponse429Headers struct {
+	RetryAfter *int
+}
+
+type HoldQueueResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *HoldQueueResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r HoldQueueResponse) GetJSON200() *Queue {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r HoldQueueResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r HoldQueueResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r HoldQueueResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r HoldQueueResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r HoldQueueResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r HoldQueueResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r HoldQueueResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r HoldQueueResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r HoldQueueResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r HoldQueueResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r HoldQueueResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r HoldQueueResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r HoldQueueResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r HoldQueueResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r HoldQueueResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r HoldQueueResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RemoveQueuedPromptResponse429Headers the declared response headers of an HTTP 429 response for RemoveQueuedPrompt
+type RemoveQueuedPromptResponse429Headers struct {
+	RetryAfter *int
+}
+
+type RemoveQueuedPromptResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RemoveQueuedPromptResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON200() *Queue {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RemoveQueuedPromptResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveQueuedPromptResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveQueuedPromptResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveQueuedPromptResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveQueuedPromptResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetQueuedPromptResponse429Headers the declared response headers of an HTTP 429 response for GetQueuedPrompt
+type GetQueuedPromptResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetQueuedPromptResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *QueuedPrompt
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetQueuedPromptResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON200() *QueuedPrompt {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetQueuedPromptResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetQueuedPromptResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetQueuedPromptResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetQueuedPromptResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetQueuedPromptResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetQueuedPromptResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EditQueuedPromptResponse429Headers the declared response headers of an HTTP 429 response for EditQueuedPrompt
+type EditQueuedPromptResponse429Headers struct {
+	RetryAfter *int
+}
+
+type EditQueuedPromptResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Queue
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *EditQueuedPromptResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON200() *Queue {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r EditQueuedPromptResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r EditQueuedPromptResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EditQueuedPromptResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EditQueuedPromptResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EditQueuedPromptResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EditQueuedPromptResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RenameSessionResponse429Headers the declared response headers of an HTTP 429 response for RenameSession
 type RenameSessionResponse429Headers struct {
 	RetryAfter *int
@@ -23544,6 +24819,138 @@ func (r RenameSessionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RenameSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// MarkSeenResponse429Headers the declared response headers of an HTTP 429 response for MarkSeen
+type MarkSeenResponse429Headers struct {
+	RetryAfter *int
+}
+
+type MarkSeenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SeenAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *MarkSeenResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MarkSeenResponse) GetJSON200() *SeenAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r MarkSeenResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r MarkSeenResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r MarkSeenResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r MarkSeenResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r MarkSeenResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r MarkSeenResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r MarkSeenResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r MarkSeenResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r MarkSeenResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r MarkSeenResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r MarkSeenResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r MarkSeenResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MarkSeenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MarkSeenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MarkSeenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MarkSeenResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -24694,7 +26101,7 @@ func (c *ClientWithResponses) ListFoldersWithResponse(ctx context.Context, param
 
 // HarnessInterruptWithBodyWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24709,7 +26116,7 @@ func (c *ClientWithResponses) HarnessInterruptWithBodyWithResponse(ctx context.C
 
 // HarnessInterruptWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held, as POST /api/session/{id}/cancel does. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25444,7 +26851,7 @@ func (c *ClientWithResponses) ArchiveSessionWithResponse(ctx context.Context, id
 
 // CancelTurnWithBodyWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25459,7 +26866,7 @@ func (c *ClientWithResponses) CancelTurnWithBodyWithResponse(ctx context.Context
 
 // CancelTurnWithResponse Cancel the running turn
 //
-// Requires the scope send. The session stays usable. Has no effect if no turn runs.
+// Requires the scope send. The session stays usable. Queued prompts are held until POST /api/session/{id}/queue continues the queue. If no turn runs, only the queue is held.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25892,6 +27299,111 @@ func (c *ClientWithResponses) SetOptionsWithResponse(ctx context.Context, id str
 	return ParseSetOptionsResponse(rsp)
 }
 
+// ListQueueWithResponse List the queued prompts of a session
+//
+// Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/queue (the `ListQueue` operationId).
+func (c *ClientWithResponses) ListQueueWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ListQueueResponse, error) {
+	rsp, err := c.ListQueue(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListQueueResponse(rsp)
+}
+
+// HoldQueueWithBodyWithResponse Hold or continue the queue of a session
+//
+// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+func (c *ClientWithResponses) HoldQueueWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldQueueResponse, error) {
+	rsp, err := c.HoldQueueWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseHoldQueueResponse(rsp)
+}
+
+// HoldQueueWithResponse Hold or continue the queue of a session
+//
+// Requires the scope send. A held queue stays held when the server restarts. Cancelling a turn holds the queue, unless the request has continueQueue: true. A prompt that is sent while no turn runs starts at once, even if the queue is held.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/queue (the `HoldQueue` operationId).
+func (c *ClientWithResponses) HoldQueueWithResponse(ctx context.Context, id string, body HoldQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldQueueResponse, error) {
+	rsp, err := c.HoldQueue(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseHoldQueueResponse(rsp)
+}
+
+// RemoveQueuedPromptWithResponse Remove a queued prompt
+//
+// Requires the scope send. The turn of the prompt never starts, so it has no events.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/session/{id}/queue/{turnId} (the `RemoveQueuedPrompt` operationId).
+func (c *ClientWithResponses) RemoveQueuedPromptWithResponse(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*RemoveQueuedPromptResponse, error) {
+	rsp, err := c.RemoveQueuedPrompt(ctx, id, turnId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveQueuedPromptResponse(rsp)
+}
+
+// GetQueuedPromptWithResponse Get a queued prompt
+//
+// Requires the scope read. Returns the whole text of the prompt.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/queue/{turnId} (the `GetQueuedPrompt` operationId).
+func (c *ClientWithResponses) GetQueuedPromptWithResponse(ctx context.Context, id string, turnId string, reqEditors ...RequestEditorFn) (*GetQueuedPromptResponse, error) {
+	rsp, err := c.GetQueuedPrompt(ctx, id, turnId, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetQueuedPromptResponse(rsp)
+}
+
+// EditQueuedPromptWithBodyWithResponse Edit or move a queued prompt
+//
+// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+func (c *ClientWithResponses) EditQueuedPromptWithBodyWithResponse(ctx context.Context, id string, turnId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EditQueuedPromptResponse, error) {
+	rsp, err := c.EditQueuedPromptWithBody(ctx, id, turnId, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEditQueuedPromptResponse(rsp)
+}
+
+// EditQueuedPromptWithResponse Edit or move a queued prompt
+//
+// Requires the scope send. The prompt keeps its attachments and its options. Fails with PROMPT_GONE, and changes nothing, if the prompt no longer waits; details.started reports whether its turn has started.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/queue/{turnId} (the `EditQueuedPrompt` operationId).
+func (c *ClientWithResponses) EditQueuedPromptWithResponse(ctx context.Context, id string, turnId string, body EditQueuedPromptJSONRequestBody, reqEditors ...RequestEditorFn) (*EditQueuedPromptResponse, error) {
+	rsp, err := c.EditQueuedPrompt(ctx, id, turnId, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEditQueuedPromptResponse(rsp)
+}
+
 // RenameSessionWithBodyWithResponse Rename a session
 //
 // Requires the scope send. The title stays when the agent reports another title, and when the session or the server restarts. Streams receive it as session_updated with titleBy: user.
@@ -25920,6 +27432,36 @@ func (c *ClientWithResponses) RenameSessionWithResponse(ctx context.Context, id 
 		return nil, err
 	}
 	return ParseRenameSessionResponse(rsp)
+}
+
+// MarkSeenWithBodyWithResponse Record what was seen of a session
+//
+// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+func (c *ClientWithResponses) MarkSeenWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MarkSeenResponse, error) {
+	rsp, err := c.MarkSeenWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMarkSeenResponse(rsp)
+}
+
+// MarkSeenWithResponse Record what was seen of a session
+//
+// Requires the scope send. Clients of all devices share the position: a session has unread events if its seenSeq is smaller than its lastSeq. Send it when a turn has ended or the user leaves the session, not for each event.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/session/{id}/seen (the `MarkSeen` operationId).
+func (c *ClientWithResponses) MarkSeenWithResponse(ctx context.Context, id string, body MarkSeenJSONRequestBody, reqEditors ...RequestEditorFn) (*MarkSeenResponse, error) {
+	rsp, err := c.MarkSeen(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMarkSeenResponse(rsp)
 }
 
 // SendPromptWithBodyWithResponse Send a prompt
@@ -32666,6 +34208,558 @@ func ParseSetOptionsResponse(rsp *http.Response) (*SetOptionsResponse, error) {
 	return response, nil
 }
 
+// ParseListQueueResponse parses an HTTP response from a ListQueueWithResponse call
+func ParseListQueueResponse(rsp *http.Response) (*ListQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListQueueResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseHoldQueueResponse parses an HTTP response from a HoldQueueWithResponse call
+func ParseHoldQueueResponse(rsp *http.Response) (*HoldQueueResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &HoldQueueResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers HoldQueueResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRemoveQueuedPromptResponse parses an HTTP response from a RemoveQueuedPromptWithResponse call
+func ParseRemoveQueuedPromptResponse(rsp *http.Response) (*RemoveQueuedPromptResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveQueuedPromptResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RemoveQueuedPromptResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetQueuedPromptResponse parses an HTTP response from a GetQueuedPromptWithResponse call
+func ParseGetQueuedPromptResponse(rsp *http.Response) (*GetQueuedPromptResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetQueuedPromptResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest QueuedPrompt
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetQueuedPromptResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseEditQueuedPromptResponse parses an HTTP response from a EditQueuedPromptWithResponse call
+func ParseEditQueuedPromptResponse(rsp *http.Response) (*EditQueuedPromptResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EditQueuedPromptResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Queue
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers EditQueuedPromptResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseRenameSessionResponse parses an HTTP response from a RenameSessionWithResponse call
 func ParseRenameSessionResponse(rsp *http.Response) (*RenameSessionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -32776,6 +34870,129 @@ func ParseRenameSessionResponse(rsp *http.Response) (*RenameSessionResponse, err
 	switch {
 	case rsp.StatusCode == 429:
 		var headers RenameSessionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseMarkSeenResponse parses an HTTP response from a MarkSeenWithResponse call
+func ParseMarkSeenResponse(rsp *http.Response) (*MarkSeenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MarkSeenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SeenAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers MarkSeenResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

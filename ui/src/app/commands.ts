@@ -1,0 +1,102 @@
+// The actions of the command palette.
+
+import { save } from "../model/keep";
+import { go } from "../model/routes";
+import { attempt, learn, useStore } from "../model/store";
+import { folderName } from "../text/format";
+import { plain } from "../text/visible";
+import { api } from "../wire/http";
+import type { SessionStatus } from "../wire/types";
+
+export interface Command {
+  id: string;
+  name: string;
+  about?: string; // what distinguishes it, such as the folder of a session
+  key?: string; // the key that does the same
+  run: () => unknown;
+}
+
+const press = (selector: string) => () => document.querySelector<HTMLElement>(selector)?.click();
+const focus = (id: string) => () => document.getElementById(id)?.focus();
+const there = (selector: string) => document.querySelector(selector) !== null;
+
+/** All actions that are possible now; `current` is the session on the screen. */
+export function commands(current: string | undefined, onKeys: () => void): Command[] {
+  const s = current === undefined ? undefined : useStore.getState().sessions.get(current);
+  const out: Command[] = s ? ofSession(s) : [];
+  out.push({ id: "new", name: "New session", key: "n", run: () => go({ at: "new" }) });
+  if (current !== undefined) out.push({ id: "list", name: "All sessions", run: () => go({ at: "list" }) });
+  if (there("#filter"))
+    out.push({ id: "search", name: "Search sessions and conversations", key: "/", run: focus("filter") });
+  const colours = "button[aria-label^='Colours']";
+  if (there(colours)) out.push({ id: "colours", name: "Change the colours", run: press(colours) });
+  out.push({ id: "keys", name: "Keyboard shortcuts", key: "?", run: onKeys });
+  return out;
+}
+
+function ofSession(s: SessionStatus): Command[] {
+  const id = s.sessionId;
+  const out: Command[] = [];
+  const add = (when: boolean, c: Command) => when && out.push(c);
+  const hold = (held: boolean) => () => attempt(() => api.holdQueue(id, held));
+  const archive = () => attempt(async () => learn(await api.archive(id, !s.archived)));
+  add(there("#composer"), { id: "write", name: "Write a prompt", key: "i", run: focus("composer") });
+  add(s.activity !== "idle", { id: "stop", name: "Stop the turn", run: () => attempt(() => api.cancel(id)) });
+  add(s.queued > 0 && s.queueHeld === true, { id: "continue", name: "Continue the queue", run: hold(false) });
+  add(s.queued > 0 && !s.queueHeld, { id: "hold", name: "Hold the queue", run: hold(true) });
+  add(true, { id: "details", name: "Session details", key: "d", run: press("button[aria-label='Details']") });
+  add(true, {
+    id: "menu",
+    name: "Rename, export or delete the session",
+    run: press("button[aria-label='Rename, export, archive or delete']"),
+  });
+  add(s.archived === true || s.activity === "idle", {
+    id: "archive",
+    name: s.archived ? "Take the session out of the archive" : "Archive the session",
+    run: archive,
+  });
+  add(s.state !== "dead", { id: "fork", name: "Fork the session", run: () => fork(id) });
+  add(s.state !== "dead", {
+    id: "end",
+    name: "End the session",
+    run: press("button[aria-label='End session']"),
+  });
+  return out;
+}
+
+async function fork(id: string) {
+  await attempt(async () => {
+    const { sessionId, draft } = await api.fork(id);
+    if (draft) save(`draft.${sessionId}`, draft);
+    learn(await api.status(sessionId));
+    go({ at: "session", id: sessionId });
+  });
+}
+
+const most = 30; // sessions in the palette
+
+/**
+ * The actions with a word that begins with each typed one, and then the sessions
+ * that contain each typed word.
+ */
+export function matching(
+  typed: string,
+  actions: readonly Command[],
+  sessions: Iterable<SessionStatus>,
+): Command[] {
+  const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
+  const has = (text: string) => words.every((w) => text.toLowerCase().includes(w));
+  const found = [...sessions]
+    .filter((s) => !s.archived && has(`${s.title} ${s.projectDir} ${s.cliType}`))
+    .sort((a, b) => b.lastActiveAt.localeCompare(a.lastActiveAt))
+    .slice(0, most);
+  return [
+    ...actions.filter((c) => words.every((w) => ` ${c.name.toLowerCase()}`.includes(` ${w}`))),
+    ...found.map((s) => ({
+      id: `session ${s.sessionId}`,
+      name: plain(s.title, 100) || "New session",
+      about: plain(folderName(s.projectDir), 60),
+      run: () => go({ at: "session", id: s.sessionId }),
+    })),
+  ];
+}
