@@ -205,6 +205,41 @@ func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
 	}
 }
 
+// An agent may change a submodule after the check of the folder. Staging the
+// submodule, or removing it from the index, then runs no program either.
+func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
+	t.Parallel()
+	rg, tr := hostileRig(t)
+	stage := func(staged bool) {
+		t.Helper()
+		if err := rg.git.Stage(t.Context(), rg.folder, choices("module"), staged); err != nil {
+			t.Error(err)
+		}
+		if names := tr.sprung(); len(names) > 0 {
+			t.Fatalf("git ran %q", names)
+		}
+	}
+	module := filepath.Join(rg.folder.Dir, "module")
+	rg.run("-C", module, "config", "--unset-all", "core.fsmonitor")
+	rg.put("module/a.txt", "committed in the submodule\n")
+	rg.run("-C", module, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message", "m")
+	arm := func() {
+		rg.put("module/a.txt", "changed\n")
+		rg.put(".git/modules/module/info/attributes", "* filter=evil\n")
+		rg.run("-C", module, "config", "filter.evil.clean", tr.command("filter-of-the-submodule")+"; cat #")
+	}
+	rg.git.trustCheck = true
+	stage(true)
+	equal(t, "staged", rg.files(), "module staged:update submodule")
+	arm()
+	stage(true) // the staged commit is the one of the submodule, so git add would look for changes within
+	stage(false)
+	equal(t, "unstaged", rg.files(), "module unstaged:update submodule")
+	stage(true)
+	rg.put(".git/HEAD", "ref: refs/heads/unborn\n")
+	stage(false)
+}
+
 func (tr *trap) hooks() []string {
 	paths, err := filepath.Glob(filepath.Join(tr.rg.folder.Dir, ".git", "hooks", "*"))
 	if err != nil {
