@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/internal/filediff"
 	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/redact"
@@ -151,6 +152,9 @@ func currentText(dir string, ch event.Change) (text *string, problem string) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !subpath.Within(path, dir) || rel == "." {
 		return nil, "The file is outside of the session's folder, so Runnel does not read it."
+	}
+	if files.Secret(filepath.ToSlash(rel)) {
+		return nil, "Files like this one usually hold secrets, so Runnel does not read it."
 	}
 	root, err := nofollow.Root(dir)
 	if err != nil {
