@@ -26,6 +26,8 @@ const (
 	changesTime = 10 * time.Second // of reading the log of a session
 	maxLocated  = 1 << 20          // bytes of a file in which an edit is located
 	maxIntended = 50               // changes of one approval that are located
+	maxShown    = 8 << 20          // bytes of their hunks, with lineSize for each line
+	lineSize    = 40
 )
 
 // Changes reads what agents changed, and reads and changes the folders of
@@ -123,17 +125,39 @@ func (c Changes) Intended(ctx context.Context, ref, approval string, lines int) 
 	if err != nil {
 		return nil, err
 	}
-	list := open.Approval.Changes
+	return intended(ctx, folder.Dir, open.Approval.Changes, lines)
+}
+
+func intended(ctx context.Context, dir string, list []event.Change, lines int) ([]Intended, error) {
 	out := make([]Intended, 0, min(len(list), maxIntended))
+	left := maxShown
 	for _, ch := range list[:min(len(list), maxIntended)] {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		one := Intended{Located: filediff.Located{Change: ch, Place: filediff.PlaceUnknown}}
 		var current *string
-		if current, one.Problem = currentText(folder.Dir, ch); one.Problem == "" {
-			one.Located = filediff.Locate(ch, current, lines)
+		if current, one.Problem = currentText(dir, ch); one.Problem == "" {
+			found := filediff.Locate(ch, current, lines)
+			if size := sizeOf(found.Hunks); size <= left {
+				one.Located = found
+				left -= size
+			} else {
+				one.Problem = "The change and the lines around it are too long. Fewer lines of context may fit."
+			}
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+func sizeOf(hunks []event.Hunk) (size int) {
+	for _, h := range hunks {
+		for _, l := range h.Lines {
+			size += len(l) + lineSize
+		}
+	}
+	return size
 }
 
 // currentText returns the text of the file that a change concerns, nil if the
