@@ -365,6 +365,16 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
 		expect(t, err, runnel.GitFailed, "is a link")
 	})
+	t.Run("a reference that is no branch", func(t *testing.T) {
+		rg := newRig(t)
+		link(elsewhere, ".git/refs/other")(rg)
+		rg.write(filepath.Join(elsewhere, "ref"), rg.run("rev-parse", "HEAD")+"\n")
+		rg.put(".git/HEAD", "ref: refs/other/ref\n")
+		rg.put("a.txt", "x\n")
+		rg.stage("a.txt")
+		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
+		expect(t, err, runnel.GitFailed, "names no branch")
+	})
 	t.Run("the log of the branch", func(t *testing.T) {
 		rg := newRig(t)
 		target := filepath.Join(elsewhere, "profile")

@@ -168,9 +168,18 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", "").Replace(s) + `"`
 }
 
-// checkBranch fails if a link replaces the file of the current branch or a
-// folder of it, because git would then write elsewhere.
-func (r *repository) checkBranch(branch string) error {
+// checkBranch fails if HEAD names something else than a branch, or if a link
+// replaces the file of the branch or a folder of it, because git would then
+// write elsewhere.
+func (r *repository) checkBranch() error {
+	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
+	if err != nil {
+		return failed("HEAD of the repository cannot be read: " + err.Error() + ".")
+	}
+	branch, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
+	if !ok {
+		return failed("HEAD of the repository names no branch. Check out a branch in a terminal, then commit.")
+	}
 	path := filepath.Join(r.common, "refs", "heads")
 	for _, name := range strings.Split(branch, "/") {
 		path = filepath.Join(path, name)

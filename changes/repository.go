@@ -140,7 +140,7 @@ func (r *repository) complete() (problem string) {
 		return ""
 	}
 	for _, path := range []string{filepath.Join(r.dir, "HEAD"), filepath.Join(r.dir, "index"), filepath.Join(r.common, "packed-refs"),
-		filepath.Join(r.common, "objects"), filepath.Join(r.common, "refs"), filepath.Join(r.common, "refs", "heads"), filepath.Join(r.common, "info")} {
+		filepath.Join(r.common, "objects"), filepath.Join(r.common, "refs"), filepath.Join(r.common, "refs", "heads"), filepath.Join(r.common, "info"), filepath.Join(r.dir, "reftable")} {
 		if st, err := os.Lstat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
 			return path + " is a link. Runnel follows it in trusted folders only."
 		}

@@ -162,7 +162,7 @@ func (g *Git) committable(ctx context.Context, r *repository, seen string) (list
 		return list, failed("Git does not know your name and address. Run git config --global user.name \"Your Name\" and git config --global user.email you@example.com, then commit.")
 	}
 	if !r.folder.Trusted {
-		err = r.checkBranch(list.branch)
+		err = r.checkBranch()
 	}
 	return list, err
 }
