@@ -341,6 +341,18 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			}
 			rg.put(".git", "gitdir: "+filepath.Join(other.folder.Dir, ".git")+"\n")
 		},
+		"a git directory of its own with the references of another repository": func(rg *rig) {
+			other := newRig(t)
+			if err := os.Rename(filepath.Join(rg.folder.Dir, ".git"), filepath.Join(rg.folder.Dir, "own")); err != nil {
+				t.Fatal(err)
+			}
+			rg.put("own/gitdir", "../.git\n")
+			rg.put("own/commondir", filepath.Join(other.folder.Dir, ".git")+"\n")
+			rg.put(".git", "gitdir: own\n")
+		},
+		"a git directory with the references of another repository": func(rg *rig) {
+			rg.put(".git/commondir", filepath.Join(newRig(t).folder.Dir, ".git")+"\n")
+		},
 		"the index":      link(filepath.Join(elsewhere, "index"), ".git/index"),
 		"the branches":   link(elsewhere, ".git/refs/heads"),
 		"the references": link(elsewhere, ".git/refs"),

@@ -132,6 +132,9 @@ func readSmall(path string, limit int64) ([]byte, error) {
 func (r *repository) complete() (problem string) {
 	if common, err := readPointer(filepath.Join(r.dir, "commondir"), ""); err == nil {
 		r.common = common
+		if !r.folder.Trusted && !isWorktreeOf(r.dir, common) {
+			return filepath.Join(r.dir, "commondir") + " leads to a repository elsewhere: " + text.OneLine(common, 300) + ". Runnel uses it in trusted folders only."
+		}
 	}
 	if !isGitDir(r.dir) || !isGitDir(r.common) {
 		return r.dir + " is no git directory."
@@ -146,6 +149,13 @@ func (r *repository) complete() (problem string) {
 		}
 	}
 	return ""
+}
+
+// isWorktreeOf reports whether dir is the git directory of a linked work tree of
+// the repository common, in the place where git creates it.
+func isWorktreeOf(dir, common string) bool {
+	worktrees := filepath.Dir(canonical(dir))
+	return filepath.Base(worktrees) == "worktrees" && same(filepath.Dir(worktrees), common)
 }
 
 // isGitDir reports whether git accepts a directory as a git directory.
