@@ -240,6 +240,46 @@ func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
 	stage(false)
 }
 
+// Agents in a sandbox may write to the system's folder for temporary files. A
+// program that changes what it finds there does not change what git runs.
+func TestPrivateDirectoryIsNotInSharedFolder(t *testing.T) {
+	shared := t.TempDir()
+	t.Setenv("TMPDIR", shared)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	rg := newRig(t)
+	tr := newTrap(rg)
+	rg.put(".gitattributes", "*.txt filter=evil\n")
+	rg.put("a.txt", "changed\n")
+	setting := "[filter \"evil\"]\n\tclean = \"" + tr.command("filter") + "; cat #\"\n"
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			found, _ := filepath.Glob(filepath.Join(shared, "*", "config"))
+			for _, path := range found {
+				if f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+					_, _ = f.WriteString(setting)
+					_ = f.Close()
+				}
+			}
+		}
+	}()
+	for range 3 {
+		rg.status()
+		rg.stage("a.txt")
+	}
+	close(stop)
+	<-done
+	if names := tr.sprung(); len(names) > 0 {
+		t.Errorf("git ran %q", names)
+	}
+}
+
 func (tr *trap) hooks() []string {
 	paths, err := filepath.Glob(filepath.Join(tr.rg.folder.Dir, ".git", "hooks", "*"))
 	if err != nil {
