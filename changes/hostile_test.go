@@ -205,6 +205,81 @@ func TestProgramsThatAppearAfterTheCheckDoNotRun(t *testing.T) {
 	}
 }
 
+// An agent may change a submodule after the check of the folder. Staging the
+// submodule, or removing it from the index, then runs no program either.
+func TestProgramsOfSubmoduleDoNotRun(t *testing.T) {
+	t.Parallel()
+	rg, tr := hostileRig(t)
+	stage := func(staged bool) {
+		t.Helper()
+		if err := rg.git.Stage(t.Context(), rg.folder, choices("module"), staged); err != nil {
+			t.Error(err)
+		}
+		if names := tr.sprung(); len(names) > 0 {
+			t.Fatalf("git ran %q", names)
+		}
+	}
+	module := filepath.Join(rg.folder.Dir, "module")
+	rg.run("-C", module, "config", "--unset-all", "core.fsmonitor")
+	rg.put("module/a.txt", "committed in the submodule\n")
+	rg.run("-C", module, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "--quiet", "--all", "--message", "m")
+	arm := func() {
+		rg.put("module/a.txt", "changed\n")
+		rg.put(".git/modules/module/info/attributes", "* filter=evil\n")
+		rg.run("-C", module, "config", "filter.evil.clean", tr.command("filter-of-the-submodule")+"; cat #")
+	}
+	rg.git.trustCheck = true
+	stage(true)
+	equal(t, "staged", rg.files(), "module staged:update submodule")
+	arm()
+	stage(true) // the staged commit is the one of the submodule, so git add would look for changes within
+	stage(false)
+	equal(t, "unstaged", rg.files(), "module unstaged:update submodule")
+	stage(true)
+	rg.put(".git/HEAD", "ref: refs/heads/unborn\n")
+	stage(false)
+}
+
+// Agents in a sandbox may write to the system's folder for temporary files. A
+// program that changes what it finds there does not change what git runs.
+func TestPrivateDirectoryIsNotInSharedFolder(t *testing.T) {
+	shared := t.TempDir()
+	t.Setenv("TMPDIR", shared)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	rg := newRig(t)
+	tr := newTrap(rg)
+	rg.put(".gitattributes", "*.txt filter=evil\n")
+	rg.put("a.txt", "changed\n")
+	setting := "[filter \"evil\"]\n\tclean = \"" + tr.command("filter") + "; cat #\"\n"
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			found, _ := filepath.Glob(filepath.Join(shared, "*", "config"))
+			for _, path := range found {
+				if f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0); err == nil {
+					_, _ = f.WriteString(setting)
+					_ = f.Close()
+				}
+			}
+		}
+	}()
+	for range 3 {
+		rg.status()
+		rg.stage("a.txt")
+	}
+	close(stop)
+	<-done
+	if names := tr.sprung(); len(names) > 0 {
+		t.Errorf("git ran %q", names)
+	}
+}
+
 func (tr *trap) hooks() []string {
 	paths, err := filepath.Glob(filepath.Join(tr.rg.folder.Dir, ".git", "hooks", "*"))
 	if err != nil {
@@ -306,6 +381,18 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			}
 			rg.put(".git", "gitdir: "+filepath.Join(other.folder.Dir, ".git")+"\n")
 		},
+		"a git directory of its own with the references of another repository": func(rg *rig) {
+			other := newRig(t)
+			if err := os.Rename(filepath.Join(rg.folder.Dir, ".git"), filepath.Join(rg.folder.Dir, "own")); err != nil {
+				t.Fatal(err)
+			}
+			rg.put("own/gitdir", "../.git\n")
+			rg.put("own/commondir", filepath.Join(other.folder.Dir, ".git")+"\n")
+			rg.put(".git", "gitdir: own\n")
+		},
+		"a git directory with the references of another repository": func(rg *rig) {
+			rg.put(".git/commondir", filepath.Join(newRig(t).folder.Dir, ".git")+"\n")
+		},
 		"the index":      link(filepath.Join(elsewhere, "index"), ".git/index"),
 		"the branches":   link(elsewhere, ".git/refs/heads"),
 		"the references": link(elsewhere, ".git/refs"),
@@ -329,6 +416,16 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		rg.stage("a.txt")
 		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
 		expect(t, err, runnel.GitFailed, "is a link")
+	})
+	t.Run("a reference that is no branch", func(t *testing.T) {
+		rg := newRig(t)
+		link(elsewhere, ".git/refs/other")(rg)
+		rg.write(filepath.Join(elsewhere, "ref"), rg.run("rev-parse", "HEAD")+"\n")
+		rg.put(".git/HEAD", "ref: refs/other/ref\n")
+		rg.put("a.txt", "x\n")
+		rg.stage("a.txt")
+		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
+		expect(t, err, runnel.GitFailed, "names no branch")
 	})
 	t.Run("the log of the branch", func(t *testing.T) {
 		rg := newRig(t)

@@ -10,6 +10,20 @@ import (
 	"github.com/runnel-dev/runnel"
 )
 
+// The commands create their private directories in a cache of the test.
+func TestMain(m *testing.M) {
+	cache, err := os.MkdirTemp("", "runnel-cache-")
+	if err == nil {
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(cache)
+	os.Exit(code)
+}
+
 // A rig is a repository with a Git of a user who has a name.
 type rig struct {
 	t      *testing.T

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // A private git directory lets git work on a repository without reading its
@@ -64,9 +65,9 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	if err != nil {
 		return nil, failed("HEAD of the repository cannot be read: " + err.Error() + ".")
 	}
-	dir, err := os.MkdirTemp("", "runnel-git-")
+	dir, err := privateDir()
 	if err != nil {
-		return nil, fmt.Errorf("create a private git directory: %w", err)
+		return nil, failed("Runnel cannot create a folder in your cache directory: "+err.Error()+".", err)
 	}
 	p := &private{dir: dir, head: string(head)}
 	defer func() {
@@ -102,6 +103,34 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 		}
 	}
 	return p, nil
+}
+
+// leftover is the age at which a private directory belongs to no command. Its
+// server was killed.
+const leftover = time.Hour
+
+// privateDir creates an empty directory in the cache of the user. Agents in a
+// sandbox can often write to the system's folder for temporary files, and could
+// add settings there. privateDir removes old directories.
+func privateDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	all := filepath.Join(cache, "runnel", "git")
+	if err := os.MkdirAll(all, 0o700); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(all)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > leftover {
+			_ = os.RemoveAll(filepath.Join(all, e.Name()))
+		}
+	}
+	return os.MkdirTemp(all, "")
 }
 
 // A setting is a key with its value. own means that it comes from the
@@ -168,9 +197,18 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", "").Replace(s) + `"`
 }
 
-// checkBranch fails if a link replaces the file of the current branch or a
-// folder of it, because git would then write elsewhere.
-func (r *repository) checkBranch(branch string) error {
+// checkBranch fails if HEAD names something else than a branch, or if a link
+// replaces the file of the branch or a folder of it, because git would then
+// write elsewhere.
+func (r *repository) checkBranch() error {
+	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
+	if err != nil {
+		return failed("HEAD of the repository cannot be read: " + err.Error() + ".")
+	}
+	branch, ok := strings.CutPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
+	if !ok {
+		return failed("HEAD of the repository names no branch. Check out a branch in a terminal, then commit.")
+	}
 	path := filepath.Join(r.common, "refs", "heads")
 	for _, name := range strings.Split(branch, "/") {
 		path = filepath.Join(path, name)

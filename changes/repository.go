@@ -132,6 +132,9 @@ func readSmall(path string, limit int64) ([]byte, error) {
 func (r *repository) complete() (problem string) {
 	if common, err := readPointer(filepath.Join(r.dir, "commondir"), ""); err == nil {
 		r.common = common
+		if !r.folder.Trusted && !isWorktreeOf(r.dir, common) {
+			return filepath.Join(r.dir, "commondir") + " leads to a repository elsewhere: " + text.OneLine(common, 300) + ". Runnel uses it in trusted folders only."
+		}
 	}
 	if !isGitDir(r.dir) || !isGitDir(r.common) {
 		return r.dir + " is no git directory."
@@ -140,12 +143,19 @@ func (r *repository) complete() (problem string) {
 		return ""
 	}
 	for _, path := range []string{filepath.Join(r.dir, "HEAD"), filepath.Join(r.dir, "index"), filepath.Join(r.common, "packed-refs"),
-		filepath.Join(r.common, "objects"), filepath.Join(r.common, "refs"), filepath.Join(r.common, "refs", "heads"), filepath.Join(r.common, "info")} {
+		filepath.Join(r.common, "objects"), filepath.Join(r.common, "refs"), filepath.Join(r.common, "refs", "heads"), filepath.Join(r.common, "info"), filepath.Join(r.dir, "reftable")} {
 		if st, err := os.Lstat(path); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
 			return path + " is a link. Runnel follows it in trusted folders only."
 		}
 	}
 	return ""
+}
+
+// isWorktreeOf reports whether dir is the git directory of a linked work tree of
+// the repository common, in the place where git creates it.
+func isWorktreeOf(dir, common string) bool {
+	worktrees := filepath.Dir(canonical(dir))
+	return filepath.Base(worktrees) == "worktrees" && same(filepath.Dir(worktrees), common)
 }
 
 // isGitDir reports whether git accepts a directory as a git directory.

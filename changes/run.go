@@ -70,6 +70,7 @@ func safe() []string {
 		"--no-pager", "--literal-pathspecs", "--no-optional-locks",
 		"-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color.ui=false",
 		"-c", "diff.external=", "-c", "diff.noprefix=false", "-c", "diff.mnemonicPrefix=false", "-c", "diff.orderFile=" + os.DevNull, "-c", "diff.renames=true", "-c", "status.renames=true",
+		"-c", "submodule.recurse=false", "-c", "status.submoduleSummary=false",
 		"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.statusHints=false",
 	}
 }

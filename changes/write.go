@@ -61,14 +61,18 @@ func (g *Git) Stage(ctx context.Context, f Folder, files []Choice, staged bool) 
 			paths = append(paths, old)
 		}
 	}
-	args := []string{"add", "--all", "--"}
+	// These commands do not look into submodules. git add and git rm would run
+	// git with the settings of the submodule itself.
+	c := command{stdin: []byte(strings.Join(r.paths(paths), "\x00") + "\x00"), time: writeTime, most: maxList}
 	switch {
-	case !staged && list.head == "":
-		args = []string{"rm", "--cached", "--quiet", "-r", "--"}
-	case !staged:
-		args = []string{"reset", "--quiet", "HEAD", "--"}
+	case staged:
+		c.args = []string{"update-index", "--add", "--remove", "--replace", "-z", "--stdin"}
+	case list.head == "":
+		c.args = []string{"update-index", "--force-remove", "-z", "--stdin"}
+	default:
+		c.args, c.stdin = append([]string{"reset", "--quiet", "HEAD", "--"}, r.paths(paths)...), nil
 	}
-	_, err = g.within(ctx, r, command{args: append(args, r.paths(paths)...), time: writeTime, most: maxList})
+	_, err = g.within(ctx, r, c)
 	return err
 }
 
@@ -158,7 +162,7 @@ func (g *Git) committable(ctx context.Context, r *repository, seen string) (list
 		return list, failed("Git does not know your name and address. Run git config --global user.name \"Your Name\" and git config --global user.email you@example.com, then commit.")
 	}
 	if !r.folder.Trusted {
-		err = r.checkBranch(list.branch)
+		err = r.checkBranch()
 	}
 	return list, err
 }

@@ -34,7 +34,7 @@ type CompletedPath struct {
 // A Completion has the files that match a query, the best first.
 type Completion struct {
 	Files   []CompletedPath `json:"files" doc:"The files and folders that match best, the best first."`
-	Partial bool            `json:"partial,omitempty" doc:"Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files."`
+	Partial bool            `json:"partial,omitempty" doc:"Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files or 8 MiB of paths."`
 }
 
 // Complete returns the files of the project that match a query, at most limit.

@@ -156,6 +156,11 @@ func TestCompleteOfLargeTreeIsPartial(t *testing.T) {
 	if got, err := q.Complete(t.Context(), "", 100); err != nil || !got.Partial {
 		t.Errorf("got %+v, %v", got, err)
 	}
+	long := newProject(t, strings.Repeat("a", 200), strings.Repeat("b", 200), "c")
+	long.service.bounds.bytes = 300
+	if got, err := long.Complete(t.Context(), "", 100); err != nil || !got.Partial || len(got.Files) != 2 {
+		t.Errorf("long paths: got %d files, partial %v, %v", len(got.Files), got.Partial, err)
+	}
 }
 
 // A search that takes long answers with what it has found, and continues with

@@ -17,6 +17,7 @@ const (
 	maxRules     = 1000      // rules of one file
 	maxRule      = 1000      // bytes of one rule
 	maxRuleFiles = 20        // files whose rules apply to one path
+	maxAllRules  = 2000      // rules that apply to one path
 )
 
 // rules are the ignore rules of one directory, and those of the directories
@@ -26,6 +27,7 @@ type rules struct {
 	list  []rule
 	up    *rules // nil in the project's directory
 	depth int    // number of files whose rules are in the list and above
+	total int    // number of rules in the list and above
 }
 
 // A rule is a line of a .gitignore file.
@@ -116,22 +118,22 @@ func (r *rules) ignores(p string, folder bool) bool {
 // in returns the rules for the directory dir of the project root, which are
 // those of r and of the .gitignore file in dir.
 func (r *rules) in(root *os.Root, dir string) *rules {
-	depth := 0
+	depth, total := 0, 0
 	if r != nil {
-		depth = r.depth
+		depth, total = r.depth, r.total
 	}
 	list := readRules(root, path.Join(dir, ".gitignore"))
-	if len(list) == 0 || depth >= maxRuleFiles {
+	if len(list) == 0 || depth >= maxRuleFiles || total+len(list) > maxAllRules {
 		return r
 	}
-	return &rules{dir: dir, list: list, up: r, depth: depth + 1}
+	return &rules{dir: dir, list: list, up: r, depth: depth + 1, total: total + len(list)}
 }
 
 // projectRules returns the rules for the project's directory.
 func projectRules(root *os.Root) *rules {
 	var r *rules
 	if list := readRules(root, ".git/info/exclude"); len(list) > 0 {
-		r = &rules{list: list, depth: 1}
+		r = &rules{list: list, depth: 1, total: len(list)}
 	}
 	return r.in(root, "")
 }

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/runnel-dev/runnel/internal/nofollow"
+	"github.com/runnel-dev/runnel/internal/testload"
 )
 
 // gitIgnores returns those of paths that git ignores in the repository dir.
@@ -122,4 +124,23 @@ func TestHugeIgnoreFileIsBounded(t *testing.T) {
 	if got := ignored(t, dir, []string{"first", "last", "other"}); !slices.Equal(got, []string{"first"}) {
 		t.Errorf("ignored are %q", got)
 	}
+}
+
+// The rules of a hostile project are slow. A request still ends soon.
+func TestSlowRulesDoNotDelayListing(t *testing.T) {
+	p := newProject(t)
+	p.service.bounds.first = 50 * time.Millisecond
+	dir := ""
+	for range 15 {
+		p.write(t, dir+".gitignore", strings.Repeat(strings.Repeat("**/*a*/", 30)+"b\n", maxRules))
+		dir += strings.Repeat("a", 200) + "/"
+	}
+	for i := range 40 {
+		p.write(t, dir+strings.Repeat("a", 200+i), "")
+	}
+	began := time.Now()
+	if list, err := p.List(strings.TrimSuffix(dir, "/")); err != nil || len(list.Entries) != 40 {
+		t.Errorf("got %d entries, %v", len(list.Entries), err)
+	}
+	testload.Within(t, "a listing", began, 2*time.Second)
 }

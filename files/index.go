@@ -19,12 +19,13 @@ import (
 type bounds struct {
 	entries  int           // found files and directories
 	examined int           // entries of directories, ignored ones included
+	bytes    int           // of the paths of all entries that are found
 	first    time.Duration // time of a request, if there is no older result
 	later    time.Duration // time of a request that can use an older result
 }
 
 func defaultBounds() bounds {
-	return bounds{50_000, 200_000, 200 * time.Millisecond, 50 * time.Millisecond}
+	return bounds{50_000, 200_000, 8 << 20, 200 * time.Millisecond, 50 * time.Millisecond}
 }
 
 const (
@@ -63,6 +64,7 @@ type search struct {
 	at      place   // directory whose entries are being examined
 	rest    []fs.DirEntry
 	looked  int // entries that were examined
+	size    int // bytes of the paths in found
 	partial bool
 }
 
@@ -154,21 +156,18 @@ func (s *Service) index(dir string) *index {
 // run searches until it is complete, and then returns true, or until the
 // deadline or the end of ctx.
 func (s *search) run(ctx context.Context, root *os.Root, deadline time.Time) (complete bool) {
-	for n := 0; ; n++ {
+	for {
+		if len(s.rest) == 0 && len(s.queue) == 0 {
+			return true
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return false
+		}
 		if len(s.rest) == 0 {
-			if len(s.queue) == 0 {
-				return true
-			}
-			if time.Now().After(deadline) || ctx.Err() != nil {
-				return false
-			}
 			s.enter(root)
 			continue
 		}
-		if n%64 == 0 && (time.Now().After(deadline) || ctx.Err() != nil) {
-			return false
-		}
-		if len(s.found) >= s.entries || s.looked >= s.examined {
+		if len(s.found) >= s.entries || s.looked >= s.examined || s.size >= s.bytes {
 			s.partial, s.rest, s.queue = true, nil, nil
 			return true
 		}
@@ -220,5 +219,6 @@ func (s *search) examine(d fs.DirEntry) {
 		p += "/"
 	}
 	e.path = util.ToChars([]byte(p))
+	s.size += len(p)
 	s.found = append(s.found, e)
 }

@@ -27,7 +27,7 @@ type ListedEntry struct {
 	Kind       EntryKind `json:"kind" doc:"What the entry is."`
 	Size       int64     `json:"size,omitempty" doc:"Size of a file, in bytes."`
 	ModifiedAt time.Time `json:"modifiedAt" doc:"When the entry was last changed."`
-	Ignored    bool      `json:"ignored,omitempty" doc:"Whether git ignores the entry."`
+	Ignored    bool      `json:"ignored,omitempty" doc:"Whether git ignores the entry. Absent, too, if the rules of the project take more than 200 ms."`
 }
 
 // List returns what a directory of the project contains, without what [Secret]
@@ -55,7 +55,7 @@ func (p Project) List(dir string) (Listing, error) {
 	if rel == "." {
 		out.Path = ""
 	}
-	ignored := rulesOf(root, out.Path)
+	ignored, deadline := rulesOf(root, out.Path), time.Now().Add(p.service.bounds.first)
 	for _, d := range found {
 		at := path.Join(out.Path, d.Name())
 		if !shown(d.Name()) || Secret(at) {
@@ -65,7 +65,8 @@ func (p Project) List(dir string) (Listing, error) {
 		if err != nil { // deleted meanwhile
 			continue
 		}
-		e := ListedEntry{Name: d.Name(), Kind: kindOf(d), ModifiedAt: info.ModTime().UTC(), Ignored: ignored.ignores(at, d.IsDir())}
+		e := ListedEntry{Name: d.Name(), Kind: kindOf(d), ModifiedAt: info.ModTime().UTC()}
+		e.Ignored = time.Now().Before(deadline) && ignored.ignores(at, d.IsDir())
 		if e.Kind == KindFile {
 			e.Size = info.Size()
 		}

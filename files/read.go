@@ -61,9 +61,44 @@ func (p Project) Read(path string, from, to int) (File, error) {
 		return out, nil
 	}
 	out.Content = ContentText
-	out.selectLines(data, from, to)
-	out.Text = p.service.cfg.Redact(strings.ToValidUTF8(out.Text, "\uFFFD"))
+	start := out.selectLines(data, from, to)
+	end := start + len(out.Text)
+	out.Text = clean(p.service.cfg.Redact, valid(data[max(0, start-around):start]), valid(data[start:end]), valid(data[end:min(len(data), end+around)]))
 	return out, nil
+}
+
+// around is how much text before and after the selected lines, in bytes, is
+// searched for the rest of a secret.
+const around = 64 << 10
+
+// marker replaces a line that is part of a longer secret.
+const marker = "[redacted]"
+
+func valid(data []byte) string { return strings.ToValidUTF8(string(data), "\uFFFD") }
+
+// clean removes secrets from text, which stands between before and after in a
+// file. A secret may have several lines, such as a private key. The number of
+// lines stays the same.
+func clean(redact func(string) string, before, text, after string) string {
+	whole := before + text + after
+	left := redact(whole)
+	if left == whole {
+		return text
+	}
+	known := make(map[string]bool)
+	for l := range strings.SplitSeq(left, "\n") {
+		known[l] = true
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if l == "" || known[l] {
+			continue
+		}
+		if lines[i] = redact(l); !known[lines[i]] {
+			lines[i] = marker
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Image reads an image of the project.
@@ -132,8 +167,9 @@ func isText(data []byte) bool {
 	return !bytes.ContainsRune(data[:min(len(data), beginning)], 0)
 }
 
-// selectLines sets the fields of f that describe its text.
-func (f *File) selectLines(data []byte, from, to int) {
+// selectLines sets the fields of f that describe its text, and returns the
+// offset at which the text begins.
+func (f *File) selectLines(data []byte, from, to int) (start int) {
 	f.Lines = bytes.Count(data, []byte("\n"))
 	if len(data) > 0 && data[len(data)-1] != '\n' {
 		f.Lines++
@@ -143,14 +179,15 @@ func (f *File) selectLines(data []byte, from, to int) {
 		to = f.Lines
 	}
 	if from > to {
-		return
+		return 0
 	}
 	if to-from >= maxLines {
 		to, f.Cut = from+maxLines-1, true
 	}
 	for range from - 1 {
-		_, data, _ = bytes.Cut(data, []byte("\n"))
+		start += bytes.IndexByte(data[start:], '\n') + 1
 	}
+	data = data[start:]
 	end, last := 0, from-1
 	for last < to {
 		n := bytes.IndexByte(data[end:], '\n') + 1
@@ -167,7 +204,8 @@ func (f *File) selectLines(data []byte, from, to int) {
 	if last < from { // the first line alone is too long
 		short, _ := text.Cut(string(data[:min(len(data), maxText+4)]), maxText)
 		f.Text, f.From, f.To = short, from, from
-		return
+		return start
 	}
 	f.Text, f.From, f.To = string(data[:end]), from, last
+	return start
 }

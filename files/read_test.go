@@ -109,6 +109,24 @@ func TestReadRedacts(t *testing.T) {
 	}
 }
 
+// A secret of several lines is removed even if only some of them are selected,
+// and the other lines keep their numbers.
+func TestReadRemovesLinesOfLongerSecret(t *testing.T) {
+	p := newProject(t)
+	p.service.cfg.Redact = func(s string) string { return strings.ReplaceAll(s, "BEGIN\nkey1\n\nkey2\nEND", "***") }
+	p.write(t, "a.txt", "first\nBEGIN\nkey1\n\nkey2\nEND\nlast\n")
+	for lines, want := range map[[2]int]string{
+		{0, 0}: "first\n[redacted]\n[redacted]\n\n[redacted]\n[redacted]\nlast\n",
+		{3, 5}: "[redacted]\n\n[redacted]\n",
+		{6, 7}: "[redacted]\nlast\n",
+		{7, 7}: "last\n",
+	} {
+		if f, err := p.Read("a.txt", lines[0], lines[1]); err != nil || f.Text != want {
+			t.Errorf("%v: got %q, %v; want %q", lines, f.Text, err, want)
+		}
+	}
+}
+
 func TestNothingOutsideOfTheProjectIsReached(t *testing.T) {
 	p := newProject(t, "in/a.txt", "b.txt", ".env", ".git/config")
 	outside := newProject(t, "secret.txt")

@@ -14,6 +14,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/files"
 	"github.com/runnel-dev/runnel/internal/filediff"
 	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/redact"
@@ -25,6 +26,8 @@ const (
 	changesTime = 10 * time.Second // of reading the log of a session
 	maxLocated  = 1 << 20          // bytes of a file in which an edit is located
 	maxIntended = 50               // changes of one approval that are located
+	maxShown    = 8 << 20          // bytes of their hunks, with lineSize for each line
+	lineSize    = 40
 )
 
 // Changes reads what agents changed, and reads and changes the folders of
@@ -122,17 +125,39 @@ func (c Changes) Intended(ctx context.Context, ref, approval string, lines int) 
 	if err != nil {
 		return nil, err
 	}
-	list := open.Approval.Changes
+	return intended(ctx, folder.Dir, open.Approval.Changes, lines)
+}
+
+func intended(ctx context.Context, dir string, list []event.Change, lines int) ([]Intended, error) {
 	out := make([]Intended, 0, min(len(list), maxIntended))
+	left := maxShown
 	for _, ch := range list[:min(len(list), maxIntended)] {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		one := Intended{Located: filediff.Located{Change: ch, Place: filediff.PlaceUnknown}}
 		var current *string
-		if current, one.Problem = currentText(folder.Dir, ch); one.Problem == "" {
-			one.Located = filediff.Locate(ch, current, lines)
+		if current, one.Problem = currentText(dir, ch); one.Problem == "" {
+			found := filediff.Locate(ch, current, lines)
+			if size := sizeOf(found.Hunks); size <= left {
+				one.Located = found
+				left -= size
+			} else {
+				one.Problem = "The change and the lines around it are too long. Fewer lines of context may fit."
+			}
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+func sizeOf(hunks []event.Hunk) (size int) {
+	for _, h := range hunks {
+		for _, l := range h.Lines {
+			size += len(l) + lineSize
+		}
+	}
+	return size
 }
 
 // currentText returns the text of the file that a change concerns, nil if the
@@ -151,6 +176,9 @@ func currentText(dir string, ch event.Change) (text *string, problem string) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !subpath.Within(path, dir) || rel == "." {
 		return nil, "The file is outside of the session's folder, so Runnel does not read it."
+	}
+	if files.Secret(filepath.ToSlash(rel)) {
+		return nil, "Files like this one usually hold secrets, so Runnel does not read it."
 	}
 	root, err := nofollow.Root(dir)
 	if err != nil {

@@ -88,20 +88,20 @@ func (s *sessions) changeRoutes() []route {
 				{name: "turn", doc: "Id of the turn. Default: the whole session."},
 				{name: "path", doc: "Path of a file, as in an earlier response. Only its diff is returned. Default: all files."},
 				context,
-			}, fails: []runnel.Code{runnel.Timeout}}, s.listChanges),
+			}, fails: []runnel.Code{runnel.Timeout}}, asking(s, s.listChanges)),
 		handle(route{path: "/api/session/{id}/approvals/{approvalId}/changes", scope: auth.Read, name: "approvalChanges",
 			summary: "Get the changes that an approval would allow", about: "Returns the changes with their line numbers in the files as they are now, and with unchanged lines around them. The server reads only files in the session's folder, and follows no links.",
-			params: []param{context}, fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, s.intendedChanges),
+			params: []param{context}, fails: []runnel.Code{runnel.ApprovalGone, runnel.SessionDead}}, asking(s, s.intendedChanges)),
 		handle(route{path: "/api/session/{id}/git", scope: auth.Read, name: "gitStatus",
 			summary: "Get the state of a session's folder in git", about: "Returns the branch, and the files of the folder that differ from the last commit. In an untrusted folder, git runs no program that the repository chooses.",
-			fails: []runnel.Code{runnel.GitFailed, runnel.Timeout}}, s.gitStatus),
+			fails: []runnel.Code{runnel.GitFailed, runnel.Timeout}}, asking(s, s.gitStatus)),
 		handle(route{path: "/api/session/{id}/git/diff", scope: auth.Read, name: "gitDiff",
 			summary: "Get what git says about a file", about: "Returns one of the two changes that a file may have: the staged one, or the one that is not staged.",
 			params: []param{
 				{name: "path", required: true, doc: "Path of the file, relative to the session's folder."},
 				{name: "side", required: true, values: []string{string(changes.Staged), string(changes.Unstaged)}, doc: "staged: from the last commit to what is staged. unstaged: from what is staged to the file."},
 				context,
-			}, fails: refused}, s.gitDiff),
+			}, fails: refused}, asking(s, s.gitDiff)),
 		handleJSON(route{path: "/api/session/{id}/git/stage", scope: changeScope, name: "gitStage",
 			summary: "Stage or unstage files", about: "Returns the new state of the folder.", fails: refused}, s.gitStage),
 		handleJSON(route{path: "/api/session/{id}/git/commit", scope: changeScope, name: "gitCommit",
@@ -111,10 +111,31 @@ func (s *sessions) changeRoutes() []route {
 	}
 }
 
+// asking returns a handler that counts its requests like those for files, and
+// fails if the caller has sent too many.
+func asking[O any](s *sessions, h func(*http.Request) (O, error)) func(*http.Request) (O, error) {
+	return func(r *http.Request) (out O, err error) {
+		if err := s.count(r); err != nil {
+			return out, err
+		}
+		return h(r)
+	}
+}
+
+// maxCombining bounds the requests that combine the changes of a session at the
+// same time, each of which may need some hundred megabytes.
+const maxCombining = 4
+
 func (s *sessions) listChanges(r *http.Request) (changesAnswer, error) {
 	lines, err := linesAround(r)
 	if err != nil {
 		return changesAnswer{}, err
+	}
+	select {
+	case s.combining <- struct{}{}:
+		defer func() { <-s.combining }()
+	case <-r.Context().Done():
+		return changesAnswer{}, context.Cause(r.Context())
 	}
 	net, err := gateway.ChangesOf(s.gw).Net(r.Context(), r.PathValue("id"), r.URL.Query().Get("turn"))
 	if err != nil {

@@ -172,6 +172,16 @@ create new +1 -0 whole @0 +one`
 	rg.wantError("GET", "/api/session/"+id+"/approvals/none/changes", "", 409, runnel.ApprovalGone)
 }
 
+func TestRequestsForChangesAreLimited(t *testing.T) {
+	rg := newRig(t, func(c *Config, _ *gateway.Config) { c.Limits.FileRequests = 2 })
+	id := rg.create()
+	for i, path := range []string{"/changes", "/git", "/git/diff?path=a&side=staged", "/changes", "/approvals/none/changes"} {
+		if w := rg.do("GET", "/api/session/"+id+path, ""); (code(w) == "RATE_LIMITED") != (i >= 2) {
+			t.Errorf("%d: %s: got %d %s", i, path, w.Code, w.Body)
+		}
+	}
+}
+
 // gitRig is a rig whose project is a git repository with one commit.
 func gitRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 	home := t.TempDir()

@@ -84,7 +84,7 @@ func (f *fileRoutes) count(r *http.Request) error {
 	if f.asked.spend(access.Caller(r.Context()).ID, 1, int64(f.limits.FileRequests), time.Minute) {
 		return nil
 	}
-	return f.refuse("max-file-requests-per-credential", int64(f.limits.FileRequests), "this credential has asked for too many files in a minute; wait a little")
+	return f.refuse("max-file-requests-per-credential", int64(f.limits.FileRequests), "this credential has asked for too many files or changes in a minute; wait a little")
 }
 
 func (f *fileRoutes) complete(r *http.Request) (files.Completion, error) {

@@ -97,7 +97,11 @@ func New(cfg Config) (*Server, error) {
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	gateway.RetentionOf(cfg.Gateway).OnDelete(s.streams.Deleted)
-	sessions := &sessions{gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact}
+	files := &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse}
+	sessions := &sessions{
+		gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact,
+		count: files.count, combining: make(chan struct{}, maxCombining),
+	}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version, push: cfg.Push}
 	about := &about{metrics: s.metrics}
@@ -105,7 +109,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse}, s.streams, harness, account, about)
+	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, files, s.streams, harness, account, about)
 	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
 	about.list = s.router.list
 	about.document = sync.OnceValues(func() ([]byte, error) { return describe(api) })

@@ -74,6 +74,9 @@ type sessions struct {
 	sent     budget                                               // uploaded bytes, by credential
 	imports  imports
 	redact   func(string) string // removes secrets from texts of files
+
+	count     func(*http.Request) error // counts a request for files or changes
+	combining chan struct{}             // has an element for each request that combines changes
 }
 
 func (s *sessions) routes() []route {

@@ -59,7 +59,7 @@ func limitSettings() []limitSetting {
 		{"max-session-mib", func(l *limits) *int { return &l.MaxSessionMiB }, 2048, "accept no more prompts in a session that has stored `N` MiB of events"},
 		{"max-upload-mib-per-credential", func(l *limits) *int { return &l.MaxUploadMiBPerCredential }, 1024, "one credential uploads at most `N` MiB in a day"},
 		{"max-exports-per-credential", func(l *limits) *int { return &l.MaxExportsPerCredential }, 2, "at most `N` exports of one credential run at once"},
-		{"max-file-requests-per-credential", func(l *limits) *int { return &l.MaxFileRequestsPerCredential }, 1200, "one credential asks for files and folders at most `N` times in a minute"},
+		{"max-file-requests-per-credential", func(l *limits) *int { return &l.MaxFileRequestsPerCredential }, 1200, "one credential asks for files, folders and changes at most `N` times in a minute"},
 		{"max-streams", func(l *limits) *int { return &l.MaxStreams }, 20_000, "at most `N` streams are open at once: SSE, WebSockets and harness turns"},
 		{"max-streams-per-credential", func(l *limits) *int { return &l.MaxStreamsPerCredential }, 256, "at most `N` streams of one credential are open at once"},
 		{"max-subscriptions", func(l *limits) *int { return &l.MaxSubscriptions }, 20_000, "at most `N` subscriptions of all WebSockets are open at once"},

@@ -70,6 +70,12 @@ func spansOf(a, b []string) []span {
 // gap appends the differences between two ranges of lines. If there are many,
 // the search for the smallest ones stops and the differences are coarse.
 func gap(out []span, a, b []string, in span) []span {
+	if in.a == in.aEnd || in.b == in.bEnd { // as between almost all anchors
+		if in.a < in.aEnd || in.b < in.bEnd {
+			out = append(out, in)
+		}
+		return out
+	}
 	for _, d := range lcs.DiffLines(a[in.a:in.aEnd], b[in.b:in.bEnd]) {
 		out = append(out, span{in.a + d.Start, in.a + d.End, in.b + d.ReplStart, in.b + d.ReplEnd})
 	}

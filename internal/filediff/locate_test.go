@@ -97,3 +97,11 @@ func TestLocatedEditLeadsToTheNewText(t *testing.T) {
 		}
 	})
 }
+
+// A file of many lines costs no allocation for each line that stays the same.
+func TestUnchangedLinesAreCheap(t *testing.T) {
+	before := strings.Repeat("same\n", 10_000)
+	if n := testing.AllocsPerRun(1, func() { Hunks("a\n"+before, "b\n"+before, 3) }); n > 500 {
+		t.Errorf("%.0f allocations", n)
+	}
+}

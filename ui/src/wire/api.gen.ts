@@ -1798,7 +1798,7 @@ export interface components {
         Completion: {
             /** @description The files and folders that match best, the best first. */
             files: components["schemas"]["CompletedPath"][];
-            /** @description Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files. */
+            /** @description Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files or 8 MiB of paths. */
             partial?: boolean;
         };
         ConfigChoice: {
@@ -2736,7 +2736,7 @@ export interface components {
             sessions: components["schemas"]["SessionStatus"][];
         };
         ListedEntry: {
-            /** @description Whether git ignores the entry. */
+            /** @description Whether git ignores the entry. Absent, too, if the rules of the project take more than 200 ms. */
             ignored?: boolean;
             /** @description What the entry is. */
             kind: components["schemas"]["EntryKind"];
