@@ -3,7 +3,9 @@ package runnel
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -168,7 +170,13 @@ func (c *Cursor) Serve(ctx context.Context, deadline time.Time, take func([]even
 		return c.Wait(ctx, deadline)
 	}
 	alarm := c.alarm(cmp.Or(deadline, time.Now().Add(farAway)))
-	d := log.Deliver(c.session, c.at, func(evs []event.Event) bool {
+	var failed error
+	d := log.Deliver(c.session, c.at, func(evs []event.Event) (goesOn bool) {
+		defer func() {
+			if v := recover(); v != nil { // it must not end the goroutine that appends
+				failed, goesOn = Fail(Internal, "a reader of the session failed", fmt.Errorf("%v\n%s", v, debug.Stack())), false
+			}
+		}()
 		c.at = evs[len(evs)-1].Seq
 		more, due := take(evs)
 		if !due.IsZero() && (deadline.IsZero() || due.Before(deadline)) {
@@ -180,15 +188,17 @@ func (c *Cursor) Serve(ctx context.Context, deadline time.Time, take func([]even
 	if d == nil {
 		return c.Wait(ctx, deadline)
 	}
-	defer d.Stop()
 	select {
 	case <-d.Woken:
-		return true, nil
+		grown = true
 	case <-alarm:
-		return false, nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if d.Stop(); failed != nil { // Stop waits for take
+		return false, failed
+	}
+	return grown, err
 }
 
 // farAway is the deadline of a wait without one, whose timer may be set to an

@@ -654,6 +654,7 @@ func TestFailedAppendLeavesNoGap(t *testing.T) {
 		}
 		log.set(nil)
 		turn2 := send(t, s) // also closes the turn that failed
+		synctest.Wait()     // until the connection of that turn takes no more events
 		agent.events <- event.Event{Turn: turn2.ID, Body: event.ResponseDone{Status: event.StatusCompleted}}
 		if _, err := turn2.Wait(t.Context()); err != nil {
 			t.Fatal(err)

@@ -198,6 +198,7 @@ func TestDeletionNamesTheTranscript(t *testing.T) {
 		t.Errorf("before the first turn: %+v, %v", freed, err)
 	}
 	d.ends(t, send(t, g, id, "text"))
+	d.untilStatus(t, g, id, func(st Status) bool { return st.AgentSessionID != "" })
 	freed := remove(t, g, id)
 	if freed.Transcript == nil || freed.Transcript.Path != file || !slices.Contains(p.asked, freed.Transcript.AgentSessionID) {
 		t.Errorf("got %+v, asked for %v", freed.Transcript, p.asked)

@@ -286,10 +286,16 @@ func TestQueueIsAFIFO(t *testing.T) {
 // untilIdle waits until no turn runs and no prompt is queued in a session.
 func (d *disk) untilIdle(t *testing.T, g *Gateway, id string) {
 	t.Helper()
+	d.untilStatus(t, g, id, func(st Status) bool { return st.Queued == 0 && st.TurnID == "" })
+}
+
+// untilStatus waits until the status of a session is as wanted, or cannot be read.
+func (d *disk) untilStatus(t *testing.T, g *Gateway, id string, wanted func(Status) bool) {
+	t.Helper()
 	for version := int64(0); ; {
 		changed := g.Changed(version)
 		_, version = g.Changes(version)
-		if st, err := g.Status(t.Context(), id); err != nil || st.Queued == 0 && st.TurnID == "" {
+		if st, err := g.Status(t.Context(), id); err != nil || wanted(st) {
 			return
 		}
 		<-changed

@@ -87,7 +87,8 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
 	netip.MustParsePrefix("::/96"),
-	netip.MustParsePrefix("64:ff9b::/96"), // NAT64
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // IPv4, translated
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64
 	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("100::/64"),
 	netip.MustParsePrefix("2001::/23"), // Teredo and others

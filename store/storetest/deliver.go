@@ -26,6 +26,9 @@ func RunDeliver(t *testing.T, open func(t *testing.T) runnel.Log) {
 	t.Run("ManyReaders", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { testDeliverToMany(t, open(t)) })
 	})
+	t.Run("PanicEndsOneReader", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { testDeliverPanic(t, open(t)) })
+	})
 }
 
 func deliverer(t *testing.T, log runnel.Log) store.Deliverer {
@@ -204,5 +207,23 @@ func testDeliverToMany(t *testing.T, log runnel.Log) {
 	all.Wait()
 	if delivered == 0 {
 		t.Error("nothing was delivered")
+	}
+}
+
+// A reader that panics fails alone: the append succeeds, and Serve returns an
+// error.
+func testDeliverPanic(t *testing.T, log runnel.Log) {
+	appendAll(t, log, "s", 0, deltas("s", 0, 1)...)
+	served := make(chan error, 1)
+	go func() {
+		_, err := runnel.NewCursor(log, "s", 1).Serve(t.Context(), time.Time{}, func(evs []event.Event) (bool, time.Time) {
+			return evs[1].Seq > 0, time.Time{} // there is only one
+		})
+		served <- err
+	}()
+	synctest.Wait()
+	appendAll(t, log, "s", 1, deltas("s", 1, 1)...)
+	if err := <-served; runnel.CodeOf(err) != runnel.Internal {
+		t.Errorf("Serve returns %v", err)
 	}
 }
