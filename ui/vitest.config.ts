@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.{ts,tsx}"],
-    environment: "jsdom",
+    environment: "node", // a file that needs a document begins with a comment that chooses jsdom
     setupFiles: ["test/window.ts"],
     testTimeout: 60_000, // for a test that hangs; tests of speed measure CPU time
   },

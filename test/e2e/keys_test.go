@@ -40,7 +40,7 @@ func eachKeyed(t *testing.T, f func(t *testing.T, k keyed, agent realagents.Bina
 		t.Run(k.agent, func(t *testing.T) {
 			binaries := []realagents.Binary{realagents.Find(t, k.agent)}
 			if k.agent == "claude-code" {
-				binaries = realagents.Claude(t)
+				binaries = claudes(t)
 			}
 			for _, agent := range binaries {
 				t.Run(agent.Version, func(t *testing.T) {

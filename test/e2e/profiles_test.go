@@ -22,14 +22,13 @@ type named struct {
 	shell string // the agent's name for the tool that runs commands
 }
 
-// eachNamed runs f as a parallel subtest for each agent in list. With
-// RUNNEL_LONG=1 it also does so for the older version of Claude Code.
+// eachNamed runs f as a parallel subtest for each agent in list.
 func eachNamed(t *testing.T, list []named, f func(t *testing.T, n named, agent realagents.Binary)) {
 	for _, n := range list {
 		t.Run(n.agent, func(t *testing.T) {
 			binaries := []realagents.Binary{realagents.Find(t, n.agent)}
-			if n.agent == "claude-code" && os.Getenv("RUNNEL_LONG") != "" {
-				binaries = realagents.Claude(t)
+			if n.agent == "claude-code" {
+				binaries = claudes(t)
 			}
 			for _, agent := range binaries {
 				t.Run(agent.Version, func(t *testing.T) {

@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // An approval is part of the row of its tool call: who decided, and how long the
 // call waited for people.
 

@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // The first view of the page, from one answer of the server.
 
 import { afterEach, beforeEach, expect, it, vi } from "vitest";

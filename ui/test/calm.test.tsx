@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // A key answers a question only if the focus is in no text field and the
 // question has been visible for a while.
 

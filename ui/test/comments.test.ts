@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 import { expect, it } from "vitest";
 import { type Comment, withComments } from "../src/model/comments";
 import { located } from "../src/stream/Intended";

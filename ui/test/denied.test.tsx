@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // A tool call that was denied looks calm: nothing failed.
 
 import { act } from "react";

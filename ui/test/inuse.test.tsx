@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // A conversation that a terminal has open offers a takeover and a fork in the
 // place of the composer.
 

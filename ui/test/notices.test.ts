@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 import { afterEach, expect, it, vi } from "vitest";
 import { Changes, noticeOf, wish, wishes } from "../src/model/notices";
 import { alone } from "../src/wire/alone";

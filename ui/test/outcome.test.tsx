@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // The result of an approval: who decided, by which rule, and which rule was
 // stored.
 

@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // What follows an action on a session: the list is loaded again, and an error
 // shows.
 

@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // Rules: the page shows exactly what a rule would allow before it is stored,
 // and every stored rule can be removed.
 

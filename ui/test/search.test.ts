@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 import { expect, it } from "vitest";
 import { parseRoute, pathOf } from "../src/model/routes";
 import type { Row } from "../src/model/rows";

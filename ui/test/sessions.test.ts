@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 import { expect, it } from "vitest";
 import { titleOf } from "../src/app/tab";
 import { parseRoute, pathOf, takeCode } from "../src/model/routes";

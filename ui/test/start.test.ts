@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // A new session: its creation together with its first prompt.
 
 import { afterEach, beforeEach, expect, it, vi } from "vitest";

@@ -1,3 +1,5 @@
+// @vitest-environment jsdom
+
 // The details show what the whole session has cost, also if only its newest
 // turns are loaded.
 
