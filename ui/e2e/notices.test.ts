@@ -81,8 +81,9 @@ for (const [where, options] of Object.entries(sizes))
         for (const p of [page, list])
           await expect.poll(() => p.title()).toMatch(new RegExp(`^\\(${n}\\) Runnel`));
         expect(await page.title()).toBe(`(${n}) Runnel – text`);
+        await expect.poll(() => icon(page)).not.toBe(icons.at(-1) ?? "/icon.svg"); // it is drawn after the title
         icons.push(await icon(page));
-        expect(await icon(list)).toBe(icons.at(-1));
+        await expect.poll(() => icon(list)).toBe(icons.at(-1));
       }
       expect(new Set(icons).size).toBe(2);
       // The icon is an image with the badge in its corner.
@@ -120,8 +121,8 @@ describe.skipIf(skip)("a person who switched notifications on", () => {
     await page.goto(server.link());
     await page.getByRole("heading", { level: 1 }).first().waitFor();
     worker = await started;
-    await session(page, server); // a phone shows the list only if there are sessions
-    await page.goto(server.origin);
+    await session(page, server);
+    await page.goto(`${server.origin}/?list`);
     const focus = await context.newCDPSession(page);
     await focus.send("Emulation.setFocusEmulationEnabled", { enabled: false }); // else every tab has the focus
     elsewhere = await context.newPage();
@@ -134,6 +135,7 @@ describe.skipIf(skip)("a person who switched notifications on", () => {
 
   const dialog = () => page.getByRole("dialog", { name: "Notifications" });
   const open = async () => {
+    if (!new URL(page.url()).search) await page.goto(`${server.origin}/?list`); // a phone shows the composer
     await page.getByRole("button", { name: "Notifications" }).click();
     await dialog().waitFor();
   };

@@ -27,6 +27,8 @@ export function followNotices(): () => void {
     void showNotice(noticeOf(kind, about));
   };
 
+  const begun = useStore.getState();
+  if (begun.listed) changes.take(begun.sessions.values());
   const unfollow = useStore.subscribe((now, before) => {
     if (!now.listed || now.sessions === before.sessions) return;
     const found = changes.take(now.sessions.values());

@@ -41,7 +41,7 @@ export function startWorker() {
 async function register(): Promise<ServiceWorkerRegistration> {
   const url = policy?.createScriptURL(file) ?? file;
   const registration = await navigator.serviceWorker.register(url, { scope: file, updateViaCache: "none" });
-  await registration.update(); // register requests the script only if there is no worker
+  await update(registration); // register requests the script only if there is no worker
   const next = registration.installing ?? registration.waiting;
   if (next)
     await new Promise<void>((done) => {
@@ -50,6 +50,21 @@ async function register(): Promise<ServiceWorkerRegistration> {
       look();
     });
   return registration;
+}
+
+const patience = 3000; // ms
+
+// Chromium sometimes leaves an update undone that begins while another page of
+// the origin is starting, until there is a further one.
+async function update(registration: ServiceWorkerRegistration) {
+  let done = false;
+  while (!done) {
+    const later = new Promise((next) => setTimeout(next, patience));
+    const updated = registration.update().then(() => {
+      done = true;
+    });
+    await Promise.race([updated, later]);
+  }
 }
 
 function receive(e: MessageEvent<ToPage>) {
