@@ -18,6 +18,8 @@ func (s *Service) Run(ctx context.Context) {
 	defer out.work.Wait()
 	for ctx.Err() == nil {
 		switch all, err := s.cfg.Store.PushSubscriptions(ctx); {
+		case ctx.Err() != nil:
+			return
 		case err != nil:
 			s.cfg.Logger.Warn("subscriptions could not be read", "error", err)
 			sleep(ctx, time.Minute)

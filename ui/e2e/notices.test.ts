@@ -41,8 +41,8 @@ afterAll(async () => {
   await server?.close();
 });
 
-// Chromium delays images and workers of hidden tabs for minutes while make test
-// keeps the machine busy: these tests run with RUNNEL_LONG=1.
+// These fail while make test keeps the machine busy, probably because Chromium
+// delays images and workers of hidden tabs. They run with RUNNEL_LONG=1.
 const busy = !process.env.RUNNEL_LONG;
 
 for (const [where, options] of Object.entries(sizes))
