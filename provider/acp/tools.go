@@ -46,6 +46,8 @@ type call struct {
 	shown          json.RawMessage // arguments in the last permission request
 	reportedChange bool            // the agent has reported contradicting arguments since
 
+	early     bool             // began ahead of the model's message, see isDescribed
+	rewritten bool             // the model's message has replaced early arguments, at least in part
 	described bool             // the arguments are final: ItemDone is emitted
 	completed bool             // the call has ended; its output may follow
 	output    translate.Output // the output item
@@ -146,6 +148,7 @@ func (cs *toolCalls) add(tc toolCall, subagent string) *call {
 	c.item = c.thread.ids.Next("call " + tc.ID)
 	c.output = translate.NewOutput(c.item, c.id, c.name, c.thread.parent)
 	cs.byID[tc.ID] = c
+	c.early = q.live.inputGrows && translate.IsObject(tc.RawInput)
 	return c
 }
 
@@ -168,6 +171,7 @@ func (c *call) merge(tc toolCall, from origin, isNew bool, q *liveQuirks) (gotIn
 	gotInput = translate.IsObject(tc.RawInput) && !c.described && (!asks || !translate.IsObject(c.input))
 	if gotInput {
 		c.input = tc.RawInput
+		c.rewritten = !isNew
 	}
 	if len(tc.RawOutput) > 0 && string(tc.RawOutput) != "null" {
 		c.rawOutput = tc.RawOutput
@@ -200,10 +204,18 @@ func locations(native []location) (out []event.Location) {
 
 // isDescribed reports whether the arguments of a call are final after the
 // description tc.
+//
+// Claude Agent sends what a permission check needs ahead of the model's message
+// if the check overtakes the message. Such a call is early: it begins with
+// arguments in the form of the check, and the message replaces them with those
+// that the agent stores. They are final at the end of the message, see
+// describeAll.
 func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput bool, q *liveQuirks) bool {
 	switch {
 	case tc.Status == "in_progress" || tc.ended():
 		return true
+	case c.early:
+		return false
 	case from == fromUpdate && q.inputGrows:
 		return translate.IsObject(c.input) && (len(c.content) > 0 || !gotInput)
 	case from == fromUpdate:
@@ -214,10 +226,11 @@ func (c *call) isDescribed(tc toolCall, from origin, isNew, gotInput bool, q *li
 	return false
 }
 
-// describeAll emits the end of all call items that have arguments.
+// describeAll emits the end of all call items whose arguments the model's
+// message has given.
 func (cs *toolCalls) describeAll() {
 	for _, c := range cs.inOrder() {
-		if translate.IsObject(c.input) {
+		if translate.IsObject(c.input) && (!c.early || c.rewritten) {
 			cs.describe(c)
 		}
 	}

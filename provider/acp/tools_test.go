@@ -33,6 +33,35 @@ func TestArgumentsThatGrowAreShownWhole(t *testing.T) {
 	}
 }
 
+// Claude Agent 0.100.0 reports a call with the arguments of its permission check
+// if the check overtakes the model's message. A replay shows the arguments of
+// the message.
+func TestArgumentsOfAnEarlyCheckAreReplacedByTheMessage(t *testing.T) {
+	call := upd("tool_call", `"toolCallId":"c1","name":"Bash","rawInput":{"timeout":9,"command":"echo hi"},"status":"pending","title":"echo hi","kind":"execute","content":[{"type":"content","content":{"type":"text","text":"Say hi"}}]`)
+	asked := out(`{"jsonrpc":"2.0","id":0,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1","title":"echo hi","kind":"execute","rawInput":{"timeout":9,"command":"echo hi"}},"options":[{"optionId":"a","name":"Yes","kind":"allow_once"}]}}`)
+	began := upd("usage_update", `"used":1,"size":100`)
+	part := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi"}`)
+	whole := upd("tool_call_update", `"toolCallId":"c1","rawInput":{"command":"echo hi","timeout":9}`)
+	used := upd("usage_update", `"used":10,"size":100`)
+	done := upd("tool_call_update", `"toolCallId":"c1","status":"completed","rawOutput":"hi"`)
+	const ofCheck, ofMessage = `{"timeout":9,"command":"echo hi"}`, `{"command":"echo hi","timeout":9}`
+	for name, tt := range map[string]struct {
+		want  string
+		lines []runnel.Line
+	}{
+		"message begins after the check": {ofMessage, []runnel.Line{call, asked, began, whole, used, done}},
+		"message in parts":               {ofMessage, []runnel.Line{call, began, part, whole, used, done}},
+		"no check":                       {ofMessage, []runnel.Line{call, began, whole, used, done}},
+		"message without usage":          {ofMessage, []runnel.Line{call, asked, whole, done}},
+		"message equals the check":       {ofCheck, []runnel.Line{call, asked, began, used, done}},
+	} {
+		evs, _ := runAs(t, known(t, "claude-agent-acp"), withBegun(tt.lines...)...)
+		if args := calledWith(evs); len(args) != 1 || args[0] != tt.want {
+			t.Errorf("%s: ended with %q", name, args)
+		}
+	}
+}
+
 // calledWith returns the arguments in the finished items of calls.
 func calledWith(evs []event.Event) (arguments []string) {
 	for _, b := range bodies[event.ItemDone](evs) {
