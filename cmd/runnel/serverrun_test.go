@@ -109,7 +109,7 @@ var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times     = regexp.MustCompile(`"(timestamp|startedAt|sourceTimestamp|emittedAt)":"[^"]*"`)
 	deltas    = regexp.MustCompile(`"\}\}\n\{[^\n]*"type":"item_delta","itemId":"[^"]*","deltaContent":"`)
-	positions = regexp.MustCompile(`("seq":|ID:)\d+`)
+	positions = regexp.MustCompile(`("seq":|"eventId":"ID\d+:)\d+`)
 )
 
 // finish runs a command to its end. The n-th id in the output becomes "ID n".
