@@ -91,6 +91,22 @@ type Grant struct {
 	By Identity
 }
 
+// String describes the credential that a grant creates.
+func (g Grant) String() string {
+	scopes := make([]string, len(g.Scopes))
+	for i, sc := range g.Scopes {
+		scopes[i] = string(sc)
+	}
+	what := g.Name + ": " + strings.Join(scopes, ", ")
+	if g.Project != "" {
+		what += " in " + g.Project
+	}
+	if g.Life > 0 {
+		what += " for " + g.Life.String()
+	}
+	return what
+}
+
 // CheckName returns an error for a name that no credential of a program may
 // have. Names appear in logs, on terminals and as the maker of a decision.
 func CheckName(name string) error {

@@ -79,8 +79,8 @@ type Config struct {
 	// Filter is the runnel.Options.Filter of every session. Default: none.
 	Filter func(runnel.Options) runnel.Filter
 
-	// Audit is called with every decision about an approval. It must not block.
-	// Default: Logger logs each decision.
+	// Audit is called with every decision about an approval. The session waits
+	// for it. Default: Logger logs each decision.
 	Audit func(audit.Record)
 
 	Logger *slog.Logger // Default: discards
@@ -102,7 +102,7 @@ func (c *Config) setDefaults() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Audit == nil {
-		c.Audit = audit.Log(c.Logger)
+		c.Audit = audit.Line(c.Logger)
 	}
 	if c.DataDir != "" {
 		dir, err := filepath.Abs(c.DataDir)

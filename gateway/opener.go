@@ -158,7 +158,7 @@ func (o *opener) decided(session string) func(runnel.Decided) {
 			o.rules.used(d.Maker.Rule, d.At)
 		}
 		o.tally.approval(d)
-		o.cfg.Audit(audit.Of(session, d))
+		o.cfg.Audit(audit.Decided(session, d))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/browser"
@@ -122,6 +123,9 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 			return codeAnswer{}, err
 		}
 	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.LoginCode}); err != nil {
+		return codeAnswer{}, err
+	}
 	code, err := a.keys.LoginCodeBy(r.Context(), access.Caller(r.Context()))
 	if errors.Is(err, auth.ErrMakerEnded) {
 		return codeAnswer{}, runnel.Fail(runnel.Unauthorized, err.Error())
@@ -166,6 +170,9 @@ func (a *account) createToken(r *http.Request, in tokenRequest) (tokenAnswer, er
 			return tokenAnswer{}, reply.Invalid("projectDir: " + err.Error())
 		}
 	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.TokenCreated, What: grant.String()}); err != nil {
+		return tokenAnswer{}, err
+	}
 	secret, t, err := a.keys.Create(r.Context(), grant)
 	switch {
 	case errors.Is(err, auth.ErrBoundAdmin):
@@ -199,6 +206,9 @@ func end(t store.Token) *time.Time {
 }
 
 func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, error) {
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.Revoked, What: r.PathValue("id")}); err != nil {
+		return reply.Empty{}, err
+	}
 	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
 		return reply.Empty{}, reply.NewError(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
@@ -248,6 +258,9 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 		return runnel.Fail(runnel.StoreUnavailable, "the login cannot be recorded now; see the server's log", err)
 	}
 	conns.Authenticated(r)
+	if err := a.gate.recordLogin(r, id); err != nil {
+		return errors.Join(err, a.keys.Revoke(r.Context(), id.ID))
+	}
 	http.SetCookie(w, a.cookies.Make(r, secret.Cookie, auth.BrowserLife))
 	return reply.JSON(w, http.StatusOK, loginAnswer{secret.Key, id.ID, auth.ProofKey(id)})
 }
@@ -288,6 +301,9 @@ func (a *account) logout(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := access.Caller(r.Context())
 	if id.Kind == store.TokenBrowser {
+		if err := access.Record(r.Context(), audit.Record{Kind: audit.Logout}); err != nil {
+			return err
+		}
 		if err := a.keys.Revoke(r.Context(), id.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return runnel.Fail(runnel.StoreUnavailable, "the logout cannot be recorded now; see the server's log", err)
 		}

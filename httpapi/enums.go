@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/event"
@@ -46,6 +47,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, profile.FromTurn, profile.FromSession, profile.FromProfile, profile.FromProject, profile.FromEnvironment,
 		profile.FromGlobal, profile.FromAgent)
 	enum(out, auth.Read, auth.Send, auth.Approve, auth.Admin)
+	enum(out, audit.Actions()...)
 	enum(out, store.EffectAllow, store.EffectDeny)
 	enum(out, store.RuleExecute, store.RuleEdit, store.RuleRead, store.RuleFetch, store.RuleTool)
 	enum(out, rules.OutcomeAllow, rules.OutcomeDeny, rules.OutcomeAsk)

@@ -23,6 +23,7 @@ type gate struct {
 	keys    *auth.Keyring
 	cookies browser.Cookies
 	metrics *metrics
+	audit   auditor
 	log     *slog.Logger
 	proxied bool // a proxy in front of the server reports the addresses of clients
 }
@@ -38,13 +39,14 @@ func (g *gate) authorize(w http.ResponseWriter, r *http.Request, rt *route) (*ht
 		return r, err
 	}
 	conns.Authenticated(r)
+	r = r.WithContext(access.WithCaller(g.audit.recording(r, g.remote(r)), id))
 	if !id.Has(rt.scope) {
 		if browser.PeerOf(r).Agent() {
 			closeAfterAnswer(w)
 		}
 		return r, g.lacks(r, rt.scope)
 	}
-	return r.WithContext(access.WithCaller(r.Context(), id)), nil
+	return r, nil
 }
 
 // lacks returns the error for a caller without the scope.
@@ -52,6 +54,8 @@ func (g *gate) lacks(r *http.Request, scope auth.Scope) error {
 	if deniedToAgents(scope) && browser.PeerOf(r).Agent() {
 		return g.refuseAgent(r, "it may not do what the scope "+string(scope)+" covers, whatever its token says")
 	}
+	id := access.Caller(r.Context())
+	g.audit.refused(rejected{"a credential without the scope " + string(scope), id.ID, id.Name}, g.remote(r))
 	return runnel.Fail(runnel.Forbidden, fmt.Sprintf("this credential lacks the scope %q", scope))
 }
 
@@ -79,9 +83,11 @@ func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) (auth.Identi
 	switch {
 	case errors.Is(err, auth.ErrThrottled):
 		g.metrics.refused("throttled")
+		g.audit.refused(rejected{why: "too many wrong credentials"}, g.remote(r))
 		return auth.Identity{}, runnel.Fail(runnel.RateLimited, "too many wrong credentials; a valid one is accepted at once, and others again after a minute")
 	case errors.Is(err, auth.ErrInvalid):
 		g.metrics.refused("unauthorized")
+		g.audit.refused(rejected{why: "a credential that is unknown, expired or revoked"}, g.remote(r))
 		return auth.Identity{}, runnel.Fail(runnel.Unauthorized, "this credential is unknown, expired or revoked: open the page with `runnel login`, or send a token made with `runnel token create` as bearer token")
 	case errors.Is(err, errUnauthorized):
 		g.metrics.refused("unauthorized")
@@ -192,6 +198,7 @@ func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 	case !g.cookies.Proxied && browser.FromOtherUser(r):
 		closeAfterAnswer(w)
 		g.metrics.refused("user")
+		g.audit.refused(rejected{why: "a browser of another user of this machine"}, g.remote(r))
 		g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a browser of another user", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 		return runnel.Fail(runnel.Forbidden, "a program of another user of this machine may not use a browser's login: run the server as the user of the browser, or, if this is a proxy, start the server with --proxied")
 	}
@@ -202,6 +209,7 @@ func (g *gate) admitBrowser(w http.ResponseWriter, r *http.Request) error {
 // and logs the request for the operator.
 func (g *gate) refuseAgent(r *http.Request, why string) error {
 	g.metrics.refused("agent")
+	g.audit.refused(rejected{why: "a process that an agent may have started: " + method(r) + " " + r.URL.Path}, g.remote(r))
 	g.log.LogAttrs(r.Context(), slog.LevelWarn, "refused a process that an agent may have started", slog.String("method", method(r)), slog.String("path", reply.Bounded(r.URL.Path)))
 	return runnel.Fail(runnel.Forbidden, "this process was started by an agent, or hides who started it: "+why)
 }

@@ -89,6 +89,9 @@ func (h *harness) create(r *http.Request, in harnessCreateRequest) (harnessSessi
 	if err := h.sessions.maySession(r); err != nil {
 		return harnessSession{}, err
 	}
+	if err := opt.RecordCreation(r.Context(), in.CLIType, dir); err != nil {
+		return harnessSession{}, err
+	}
 	opt.Choice.Delegation = cmp.Or(opt.Choice.Delegation, gateway.Governed)
 	st, err := h.gw.CreateWith(r.Context(), in.CLIType, dir, opt.Options, opt.Choice)
 	return harnessSession{st, opt.Warnings}, err

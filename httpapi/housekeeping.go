@@ -4,8 +4,10 @@ import (
 	"net/http"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -55,6 +57,9 @@ func (s *sessions) deletion(r *http.Request) (gateway.Deletion, error) {
 func (s *sessions) delete(r *http.Request) (gateway.Deletion, error) {
 	id, err := s.visible.Resolve(r.Context(), r.PathValue("id"))
 	if err != nil {
+		return gateway.Deletion{}, err
+	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.SessionDeleted, Session: id}); err != nil {
 		return gateway.Deletion{}, err
 	}
 	d, err := gateway.HousekeepingOf(s.gw).Delete(r.Context(), id)

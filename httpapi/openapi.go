@@ -65,7 +65,7 @@ func Document() ([]byte, error) {
 // called.
 func documented() []route {
 	sessions, streams := new(sessions), new(stream.Streams)
-	return apiRoutes(sessions, new(profiles), new(rulebook), new(fileRoutes), streams, &harness{sessions: sessions, streams: streams}, new(account), new(about))
+	return apiRoutes(sessions, new(profiles), new(rulebook), new(fileRoutes), streams, &harness{sessions: sessions, streams: streams}, new(account), auditor{}, new(about))
 }
 
 // describe makes the OpenAPI document from a list of routes. It fails if types

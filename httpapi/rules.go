@@ -7,11 +7,13 @@ import (
 	"strconv"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -63,7 +65,11 @@ func (b *rulebook) explain(r *http.Request, in command.ExplainRequest) (command.
 }
 
 func (b *rulebook) create(r *http.Request, in command.RuleRequest) (ruleAnswer, error) {
-	rule, err := b.approvals.AddRule(r.Context(), command.RuleBy(access.Caller(r.Context()), in))
+	want := command.RuleBy(access.Caller(r.Context()), in)
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.RuleAdded, What: rules.Text(want)}); err != nil {
+		return ruleAnswer{}, err
+	}
+	rule, err := b.approvals.AddRule(r.Context(), want)
 	return ruleAnswer{command.RuleOf(rule)}, err
 }
 
@@ -74,6 +80,9 @@ func (b *rulebook) remove(r *http.Request) (reply.Empty, error) {
 		return rule.ID == id && gateway.OwnRule(r.Context(), rule)
 	}) {
 		return reply.Empty{}, none
+	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.RuleRemoved, Rule: id}); err != nil {
+		return reply.Empty{}, err
 	}
 	err = b.approvals.RemoveRule(r.Context(), id)
 	if errors.Is(err, store.ErrNotFound) { // removed meanwhile

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -51,6 +52,7 @@ type Config struct {
 	WriteStall    time.Duration // maximum time of one write to a client. Default: 15 s
 	Limits        Limits
 
+	Audit  *audit.Log          // records logins, credentials, rules and refusals. Default: none
 	Redact func(string) string // removes secrets from error messages. Default: removes nothing
 	Logger *slog.Logger        // Default: discards
 }
@@ -88,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 	s.reply = reply.Writer{Redact: cfg.Redact, Log: cfg.Logger, Count: s.metrics.answered}
 	cookies := browser.Cookies{Proxied: cfg.Proxied}
 	s.gate = &gate{keys: cfg.Keyring, cookies: cookies, metrics: s.metrics, log: cfg.Logger, proxied: cfg.Proxied}
+	s.gate.audit = newAuditor(cfg.Audit, cfg.Logger)
 	visible := access.Sessions{Gateway: cfg.Gateway}
 	commands := command.Commands{Sessions: visible}
 	s.streams = stream.New(stream.Config{
@@ -109,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, files, s.streams, harness, account, about)
+	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, files, s.streams, harness, account, s.gate.audit, about)
 	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
 	about.list = s.router.list
 	about.document = sync.OnceValues(func() ([]byte, error) { return describe(api) })
@@ -117,10 +120,10 @@ func New(cfg Config) (*Server, error) {
 }
 
 // apiRoutes returns the routes that the OpenAPI document describes.
-func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, files *fileRoutes, streams *stream.Streams, harness *harness, account *account, about *about) []route {
+func apiRoutes(sessions *sessions, profiles *profiles, rules *rulebook, files *fileRoutes, streams *stream.Streams, harness *harness, account *account, trail auditor, about *about) []route {
 	return slices.Concat(
 		tagged(tagSessions, slices.Concat(sessions.routes(), sessions.housekeepingRoutes(), queues{sessions.gw, sessions.commands}.routes(), sessions.conversationRoutes(), sessions.usageRoutes(), sessions.retentionRoutes(), sessions.searchRoutes(), sessions.importRoutes())), tagged(tagChanges, sessions.changeRoutes()), tagged(tagProfiles, profiles.routes()), tagged(tagRules, rules.routes()), tagged(tagFiles, files.routes()), tagged(tagStreams, streamRoutes(streams)),
-		tagged(tagHarness, harness.routes()), tagged(tagAccount, slices.Concat(account.routes(), account.pushRoutes())), tagged(tagServer, about.routes()))
+		tagged(tagHarness, harness.routes()), tagged(tagAccount, slices.Concat(account.routes(), account.pushRoutes(), trail.routes())), tagged(tagServer, about.routes()))
 }
 
 // tagged sets the tag of a group on its routes, and returns them.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -144,6 +145,9 @@ func (s *sessions) create(r *http.Request, in createRequest) (createAnswer, erro
 	if err := s.maySession(r); err != nil {
 		return createAnswer{}, err
 	}
+	if err := opt.RecordCreation(r.Context(), in.CLIType, dir); err != nil {
+		return createAnswer{}, err
+	}
 	st, err := s.gw.CreateWith(r.Context(), in.CLIType, dir, opt.Options, opt.Choice)
 	return createAnswer{st.SessionID, st.CLIType, opt.Warnings, st.Resolved}, err
 }
@@ -248,6 +252,13 @@ func (s *sessions) setOptions(r *http.Request, in json.RawMessage) (command.Opti
 func (s *sessions) setCapture(r *http.Request, in captureRequest) (gateway.Capture, error) {
 	if in.On == nil {
 		return gateway.Capture{}, reply.Invalid("on: is missing; want true or false")
+	}
+	what := "off"
+	if *in.On {
+		what = "on"
+	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.CaptureChanged, Session: r.PathValue("id"), What: what}); err != nil {
+		return gateway.Capture{}, err
 	}
 	return gateway.CapturesOf(s.gw).Set(r.Context(), r.PathValue("id"), *in.On)
 }

@@ -9,8 +9,10 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/event"
@@ -235,6 +237,18 @@ func (a *action) orUnsure(match tri, why string) (tri, string) {
 		return unknown, whyHidden
 	}
 	return match, why
+}
+
+// Text returns what a rule does, for people.
+func Text(r store.Rule) string {
+	parts := []string{string(r.Effect), string(r.Kind), cmp.Or(r.Pattern, r.Tool)}
+	if r.CLIType != "" {
+		parts = append(parts, "with", r.CLIType)
+	}
+	if r.ProjectDir != "" {
+		parts = append(parts, "in", r.ProjectDir)
+	}
+	return strings.Join(parts, " ")
 }
 
 // Explain returns a text for people and agents that says which rule decided.

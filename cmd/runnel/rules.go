@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
@@ -89,7 +90,7 @@ func (a *app) rulesList() *cobra.Command {
 		Example: "  runnel rules list\n  runnel rules list --json | jq '.[] | select(.effect == \"deny\")'",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withRules(cmd, func(k ruleKeeper) error {
+			return a.withRules(cmd, func(k ruleKeeper) error {
 				rows, err := k.list(cmd.Context())
 				if err != nil {
 					return err
@@ -148,7 +149,7 @@ that folder.`,
 			if err := in.complete(); err != nil {
 				return err
 			}
-			return withRules(cmd, func(k ruleKeeper) error {
+			return a.withRules(cmd, func(k ruleKeeper) error {
 				made, err := k.add(cmd.Context(), in)
 				if err != nil {
 					return err
@@ -208,7 +209,7 @@ func (a *app) rulesRemove() *cobra.Command {
 			if err != nil {
 				return usage("%q is not the number of a rule; 'runnel rules list' shows the numbers", termtext.Clean(args[0]))
 			}
-			return withRules(cmd, func(k ruleKeeper) error { return k.remove(cmd.Context(), id) })
+			return a.withRules(cmd, func(k ruleKeeper) error { return k.remove(cmd.Context(), id) })
 		},
 	}
 	placeFlags(cmd.Flags())
@@ -217,7 +218,7 @@ func (a *app) rulesRemove() *cobra.Command {
 
 // withRules calls f with the rules of the data directory. It uses the running
 // server, which has locked the directory, or opens the directory itself.
-func withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
+func (a *app) withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
 		return err
@@ -233,7 +234,11 @@ func withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(localRules{st}), st.Close())
+	l, err := a.openLocalAudit(c)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	return errors.Join(f(localRules{st, l}), l.log.Close(), st.Close())
 }
 
 type remoteRules struct{ ad *admin }
@@ -258,7 +263,10 @@ func (r remoteRules) remove(ctx context.Context, id int64) error {
 	return r.ad.do(ctx, http.MethodDelete, "/api/rules/"+strconv.FormatInt(id, 10), nil, nil)
 }
 
-type localRules struct{ rules store.Rules }
+type localRules struct {
+	rules store.Rules
+	audit localAudit
+}
 
 func (l localRules) list(ctx context.Context) ([]ruleRow, error) {
 	list, err := l.rules.Rules(ctx)
@@ -272,12 +280,18 @@ func (l localRules) list(ctx context.Context) ([]ruleRow, error) {
 func (l localRules) add(ctx context.Context, in ruleRow) (ruleRow, error) {
 	r := in.stored()
 	r.ByName, r.CreatedAt = "command line", time.Now().UTC()
+	if err := l.audit.record(audit.Record{Kind: audit.RuleAdded, What: rules.Text(r)}); err != nil {
+		return in, err
+	}
 	id, err := l.rules.AddRule(ctx, r)
 	in.ID = id
 	return in, err
 }
 
 func (l localRules) remove(ctx context.Context, id int64) error {
+	if err := l.audit.record(audit.Record{Kind: audit.RuleRemoved, Rule: id}); err != nil {
+		return err
+	}
 	err := l.rules.DeleteRule(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return errors.New("there is no such rule; 'runnel rules list' lists all")

@@ -91,7 +91,7 @@ them.`,
 			if err != nil {
 				return err
 			}
-			return withRules(cmd, func(k ruleKeeper) error {
+			return a.withRules(cmd, func(k ruleKeeper) error {
 				if _, local := k.(localRules); local { // the server knows its own agents
 					if c.CLIType, err = a.kindOf(cmd, in.CLIType); err != nil {
 						return err

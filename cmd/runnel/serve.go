@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi"
@@ -113,6 +114,11 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return err
 	}
+	trail, err := a.openAudit(c, sealer, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trail.Close()) }()
 	keys := auth.NewKeyring(st)
 	keys.Seen = func(secret string) { a.issued.Add(secret) }
 	if err := keys.Purge(ctx); err != nil { // such as on a full disk; the next login tries again
@@ -137,7 +143,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
 		Retention: gateway.RetentionPolicy{Age: c.RetentionAge, Bytes: int64(c.RetentionMiB) * mib},
-		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Logger: log,
+		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Audit: auditSink(trail, log), Logger: log,
 	})
 	if err != nil {
 		return err
@@ -157,7 +163,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(), Push: notes,
 		Bound: bound(ln), Hosts: c.Hosts, Page: place, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
-		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Redact: a.secrets.String, Logger: log,
+		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Audit: trail, Redact: a.secrets.String, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -178,6 +184,10 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := a.announce(ctx, place, keys); err != nil {
 		return err
 	}
+	if err := trail.Append(audit.Record{Kind: audit.Started, What: c.guards(ln.Addr().String())}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, trail.Append(audit.Record{Kind: audit.Stopped})) }()
 	defer os.Remove(redirectFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("server stopped")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store"
@@ -98,7 +99,7 @@ whatever scopes their token has.`,
 			if err := in.check(); err != nil {
 				return err
 			}
-			return withKeyring(cmd, func(k keyring) error {
+			return a.withKeyring(cmd, func(k keyring) error {
 				secret, expires, err := k.create(cmd.Context(), in)
 				if err != nil {
 					return err
@@ -156,7 +157,7 @@ beginning of an id.`,
 		Example: "  runnel token list",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withKeyring(cmd, func(k keyring) error {
+			return a.withKeyring(cmd, func(k keyring) error {
 				rows, err := k.list(cmd.Context())
 				if err != nil {
 					return err
@@ -202,7 +203,7 @@ their streams. ID may be the beginning of an id.`,
 		Example: "  runnel token list\n  runnel token revoke 0192f0c1-7d5e",
 		Args:    exactly(1, "the id of a credential is needed; 'runnel token list' shows the ids"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withKeyring(cmd, func(k keyring) error {
+			return a.withKeyring(cmd, func(k keyring) error {
 				id, err := pickToken(cmd.Context(), k, args[0])
 				if err != nil {
 					return err
@@ -248,7 +249,7 @@ func when(t time.Time) string {
 // withKeyring calls f with the credentials of the data directory. It uses the
 // running server, which has locked the directory, or opens the directory
 // itself.
-func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
+func (a *app) withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 	c, err := loadConfig(cmd.Flags())
 	if err != nil {
 		return err
@@ -264,7 +265,11 @@ func withKeyring(cmd *cobra.Command, f func(keyring) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(localKeyring{auth.NewKeyring(st)}), st.Close())
+	l, err := a.openLocalAudit(c)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	return errors.Join(f(localKeyring{auth.NewKeyring(st), l}), l.log.Close(), st.Close())
 }
 
 type remoteKeyring struct{ ad *admin }
@@ -293,14 +298,21 @@ func (r remoteKeyring) revoke(ctx context.Context, id string) error {
 	return r.ad.post(ctx, "/api/tokens/"+url.PathEscape(id)+"/revoke", struct{}{}, nil)
 }
 
-type localKeyring struct{ keys *auth.Keyring }
+type localKeyring struct {
+	keys  *auth.Keyring
+	audit localAudit
+}
 
 func (l localKeyring) create(ctx context.Context, in tokenRequest) (string, *time.Time, error) {
 	scopes, err := auth.ParseScopes(in.Scopes)
 	if err != nil {
 		return "", nil, err
 	}
-	secret, t, err := l.keys.Create(ctx, auth.Grant{Name: in.Name, Scopes: scopes, Life: in.life(), Project: in.ProjectDir})
+	grant := auth.Grant{Name: in.Name, Scopes: scopes, Life: in.life(), Project: in.ProjectDir}
+	if err := l.audit.record(audit.Record{Kind: audit.TokenCreated, What: grant.String()}); err != nil {
+		return "", nil, err
+	}
+	secret, t, err := l.keys.Create(ctx, grant)
 	if err != nil || t.ExpiresAt.IsZero() {
 		return secret, nil, err
 	}
@@ -323,6 +335,9 @@ func (l localKeyring) list(ctx context.Context) ([]tokenRow, error) {
 }
 
 func (l localKeyring) revoke(ctx context.Context, id string) error {
+	if err := l.audit.record(audit.Record{Kind: audit.Revoked, What: id}); err != nil {
+		return err
+	}
 	err := l.keys.Revoke(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return errors.New("there is no such credential")

@@ -6,7 +6,9 @@ import (
 	"context"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 )
 
@@ -25,6 +27,28 @@ func Caller(ctx context.Context) auth.Identity {
 func WithCaller(ctx context.Context, id auth.Identity) context.Context {
 	ctx = gateway.WithProject(context.WithValue(ctx, callerKey{}, id), id.Project)
 	return gateway.WithCredential(ctx, id.ID)
+}
+
+type recorderKey struct{}
+
+// WithRecorder returns a context in which [Record] passes its entries to record.
+func WithRecorder(ctx context.Context, record func(audit.Record) error) context.Context {
+	return context.WithValue(ctx, recorderKey{}, record)
+}
+
+// Record records in the audit log what the caller of a request is about to do.
+// If that fails, the request must be refused with the error.
+func Record(ctx context.Context, e audit.Record) error {
+	record, _ := ctx.Value(recorderKey{}).(func(audit.Record) error)
+	if record == nil {
+		return nil
+	}
+	id := Caller(ctx)
+	e.By, e.Who, e.Credential = event.ByUser, id.Name, id.ID
+	if err := record(e); err != nil {
+		return runnel.Fail(runnel.StoreUnavailable, "the audit log cannot be written now, so nothing was changed; see the server's log", err)
+	}
+	return nil
 }
 
 // Sessions are the sessions of a gateway that the caller of a request may see.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/attach"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -75,7 +76,7 @@ func (c Commands) Send(r *http.Request, id, field, key string, in SendRequest) (
 
 func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, awaitLogin bool) (Accepted, error) {
 	var out Accepted
-	p, warnings, err := prompt(r, field, in)
+	p, opt, err := prompt(r, field, in)
 	if err != nil {
 		return out, err
 	}
@@ -89,9 +90,11 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 	// client that repeats a request gets the stream of the first request's
 	// turn, so both requests must mean the same session.
 	a, err := c.Once(r, key, in.TurnID, "send "+id, in, func(ctx context.Context) (any, error) {
-		var err error
-		out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
-		return answer(out.Sent, warnings), err
+		err := opt.record(r.Context(), audit.SessionChanged, id)
+		if err == nil {
+			out.Sent, err = c.Sessions.Gateway.Send(ctx, id, p)
+		}
+		return answer(out.Sent, opt.Warnings), err
 	})
 	if err != nil {
 		return out, err
@@ -101,7 +104,7 @@ func (c Commands) send(r *http.Request, id, field, key string, in SendRequest, a
 		_ = json.Unmarshal(a.Body, &first) // cannot fail: it is our own answer
 		out.SessionID, out.TurnID, out.Resolved = a.Session, a.Turn, first.Resolved
 	}
-	out.Body, out.Warnings, out.Replayed = a.Body, warnings, a.Replayed
+	out.Body, out.Warnings, out.Replayed = a.Body, opt.Warnings, a.Replayed
 	return out, nil
 }
 
@@ -115,35 +118,35 @@ func answer(sent gateway.Sent, warnings []string) SendAnswer {
 	return SendAnswer{TurnID: sent.TurnID, Queued: sent.Queued, Warnings: warnings, Resolved: sent.Resolved}
 }
 
-// prompt validates and decodes a prompt. It also returns warnings about options
-// without effect.
-func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, warnings []string, err error) {
+// prompt validates and decodes a prompt. It also returns the prompt's options as
+// the client gave them.
+func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, opt Options, err error) {
 	if err := runnel.CheckPrompt(field, in.Content, len(in.Attachments)); err != nil {
-		return p, nil, err
+		return p, opt, err
 	}
 	if err := checkTurnID(in.TurnID); err != nil {
-		return p, nil, err
+		return p, opt, err
 	}
 	if err := checkCommand(r, field, in.Content); err != nil {
-		return p, nil, err
+		return p, opt, err
 	}
-	opt, err := CallersOptions(r, "opts", in.Opts)
+	opt, err = CallersOptions(r, "opts", in.Opts)
 	if err != nil {
-		return p, nil, err
+		return p, opt, err
 	}
 	refs := make([]attach.Ref, len(in.Attachments))
 	for i, a := range in.Attachments {
 		if err := json.Unmarshal(a, &refs[i]); err != nil {
-			return p, nil, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
+			return p, opt, reply.Invalid(fmt.Sprintf("attachments.%d: needs either path or uploadId", i))
 		}
 	}
 	if opt.Choice.Delegation != "" {
-		return p, nil, runnel.Fail(runnel.UnsupportedCapability, "opts.delegation: can be chosen with a new session only")
+		return p, opt, runnel.Fail(runnel.UnsupportedCapability, "opts.delegation: can be chosen with a new session only")
 	}
 	return gateway.Prompt{
 		TurnID: in.TurnID, Text: in.Content, Attachments: refs, Options: opt.Options, Queue: in.Queue,
 		Persona: opt.Choice.Persona, Governance: opt.Choice.Governance, Unattended: opt.Choice.Unattended,
-	}, opt.Warnings, nil
+	}, opt, nil
 }
 
 // checkCommand rejects a prompt that an agent may take for one of its own
@@ -248,6 +251,9 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 		return OptionsAnswer{}, reply.Invalid("nothing to change; give model, permissionMode, reasoningEffort, config or another option")
 	}
 	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
+		return OptionsAnswer{}, err
+	}
+	if err := opt.record(r.Context(), audit.SessionChanged, id); err != nil {
 		return OptionsAnswer{}, err
 	}
 	st, err := c.Sessions.Gateway.Set(r.Context(), id, opt.Options)

@@ -1,13 +1,16 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
@@ -21,6 +24,25 @@ type Options struct {
 	runnel.Options
 	Choice   gateway.Choice
 	Warnings []string // about fields without effect
+	Power    string   // what lets the agent act without asking, for the audit log; empty if nothing does
+}
+
+// record records in the audit log that the caller chooses o for a session, if o
+// lets the agent act without asking. kind says in which request.
+func (o Options) record(ctx context.Context, kind audit.Action, session string) error {
+	if o.Power == "" {
+		return nil
+	}
+	return access.Record(ctx, audit.Record{Kind: kind, Session: session, What: o.Power})
+}
+
+// RecordCreation records in the audit log that the caller creates a session
+// with o in a directory, if o lets the agent act without asking.
+func (o Options) RecordCreation(ctx context.Context, cliType, dir string) error {
+	if o.Power != "" {
+		o.Power += " with " + cliType + " in " + dir
+	}
+	return o.record(ctx, audit.SessionCreated, "")
 }
 
 // profileOptions are the options that the gateway applies, and not the agent.
@@ -42,22 +64,33 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 	if err == nil && len(opt.AddDirs) > 0 && access.Caller(r.Context()).Project != "" {
 		return Options{}, runnel.Fail(runnel.Forbidden, "addDirs: this credential is for one project, and its agents work in no other directory")
 	}
-	if err != nil || access.Caller(r.Context()).Has(auth.Approve) {
+	if err != nil {
 		return opt, err
 	}
-	opt.Choice.Unattended = true
-	what := ""
+	powers := powersOf(opt.Options)
+	opt.Power = strings.Join(powers, ", ")
 	switch {
-	case len(opt.MCPServers) > 0:
-		what = "mcpServers"
-	case len(opt.Config) > 0: // any setting may change what the agent does without asking
-		what = "config"
-	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
-		what = "permissionMode " + strictjson.Quote(string(opt.PermissionMode))
-	default:
+	case access.Caller(r.Context()).Has(auth.Approve):
+		return opt, nil
+	case len(powers) == 0:
+		opt.Choice.Unattended = true
 		return opt, nil
 	}
-	return Options{}, runnel.Fail(runnel.Forbidden, what+": this can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
+	return Options{}, runnel.Fail(runnel.Forbidden, powers[0]+": this can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
+}
+
+// powersOf returns the options that can let an agent act without asking.
+func powersOf(opt runnel.Options) (names []string) {
+	if len(opt.MCPServers) > 0 {
+		names = append(names, "mcpServers")
+	}
+	if len(opt.Config) > 0 { // any setting may change what the agent does without asking
+		names = append(names, "config")
+	}
+	if opt.PermissionMode == runnel.ModeAcceptEdits || opt.PermissionMode == runnel.ModeBypass {
+		names = append(names, "permissionMode "+strictjson.Quote(string(opt.PermissionMode)))
+	}
+	return names
 }
 
 // maxUnknown is the number of unknown options that warnings name. The server

@@ -246,6 +246,7 @@ func streamFields() map[string]string {
 // typeMeanings describes enumerated types, by the names of their components.
 func typeMeanings() map[string]string {
 	return map[string]string{
+		"Action":          "What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.",
 		"Activity":        "What the session does now. waiting: the agent waits for an answer to an approval.",
 		"ApprovalKind":    "Subject of an approval. tool: permission to run a tool. plan: consent to a plan. question: questions to the user, in arguments. form: values to enter or a page to visit, described in arguments.",
 		"ApprovalStatus":  "Whether an approval waits for an answer or has one.",

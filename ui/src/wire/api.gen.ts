@@ -24,6 +24,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the audit log
+         * @description Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
+         */
+        get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/audit/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Verify the audit log
+         * @description Requires the scope admin. Checks the chain of all entries: whether one was changed or removed, and whether entries are missing at the end. Needs time in proportion to the size of the log, up to some seconds.
+         */
+        get: operations["verifyAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/conversations": {
         parameters: {
             query?: never;
@@ -1373,6 +1413,11 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * @description What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
+         * @enum {string}
+         */
+        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "request_refused" | "audit_damaged" | "audit_dropped";
+        /**
          * @description What the session does now. waiting: the agent waits for an answer to an approval.
          * @enum {string}
          */
@@ -1583,6 +1628,15 @@ export interface components {
             path?: string;
             /** @description Id of an upload. */
             uploadId?: string;
+        };
+        AuditAnswer: {
+            /** @description Entries in the order of their numbers. */
+            entries: components["schemas"]["Record"][];
+            /**
+             * Format: int64
+             * @description Number of the newest entry of the log. 0: the log is empty.
+             */
+            last: number;
         };
         /**
          * @description Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
@@ -1894,6 +1948,22 @@ export interface components {
             options?: components["schemas"]["Options"];
             /** @description Absolute path of the directory that the agent works in. */
             projectDir: string;
+        };
+        Damage: {
+            /** @description Name of the file in the folder of the log. Absent: the problem is the end of the log. */
+            file?: string;
+            /**
+             * Format: int64
+             * @description Line of the file, from 1.
+             */
+            line?: number;
+            /**
+             * Format: int64
+             * @description Number of the entry.
+             */
+            n: number;
+            /** @description What is wrong. */
+            what: string;
         };
         DecideAnswer: {
             /** @description The rule that was stored because of remember. */
@@ -3457,6 +3527,54 @@ export interface components {
              * @enum {string}
              */
             type: "reasoning";
+        };
+        Record: {
+            /** @description Address of the client. Absent: the request came over the unix socket, or from an agent. */
+            address?: string;
+            /** @description Id of the approval. */
+            approval?: string;
+            /**
+             * Format: date-time
+             * @description In UTC.
+             */
+            at: string;
+            /** @description Who acted. Absent: the server itself, or an unknown caller. */
+            by?: components["schemas"]["Resolver"];
+            /** @description Id of the choice of a decision; withdrawn if no choice was made. */
+            choice?: string;
+            /**
+             * Format: int64
+             * @description Of a refusal: how many like it there were since the last entry. Of removed entries: how many.
+             */
+            count?: number;
+            /** @description Id of the credential. */
+            credential?: string;
+            /** @description Digest of the arguments on which a decision was made. */
+            digest?: string;
+            /** @description true: the decision changed the arguments. */
+            edited?: boolean;
+            /** @description What the entry is about. */
+            kind: components["schemas"]["Action"];
+            /**
+             * Format: int64
+             * @description Number of the entry: 1, 2, 3 …
+             */
+            n: number;
+            /**
+             * Format: int64
+             * @description Number of the stored rule that decided, that was stored with a decision, or that was removed.
+             */
+            rule?: number;
+            /** @description Id of the session. */
+            session?: string;
+            /** @description Id of the turn. */
+            turn?: string;
+            /** @description Text for people, such as the tool and the title of an approval. */
+            what?: string;
+            /** @description Name of the credential or of the policy source. */
+            who?: string;
+            /** @description Reason of a decision. */
+            why?: string;
         };
         RenameRequest: {
             /** @description New title: one line of at most 200 bytes. If it is empty, the session shows the agent's title again. */
@@ -5132,6 +5250,27 @@ export interface components {
              */
             type: "usage_updated";
         };
+        VerifyAnswer: {
+            /**
+             * Format: int64
+             * @description Number of entries.
+             */
+            entries: number;
+            /**
+             * Format: int64
+             * @description Number of the first entry. Older ones were removed because the log had its maximum size.
+             */
+            first: number;
+            /**
+             * Format: int64
+             * @description Number of the last entry.
+             */
+            last: number;
+            /** @description true: every entry is as it was written, and none is missing. */
+            ok: boolean;
+            /** @description The places at which the log is not as it was written, at most 100. */
+            problems?: components["schemas"]["Damage"][];
+        };
         Writer: {
             /**
              * Format: int64
@@ -5172,6 +5311,185 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AgentsAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    listAudit: {
+        parameters: {
+            query?: {
+                /** @description Number of the entry after which to begin. Default: 0, the beginning. */
+                after?: number;
+                /** @description RFC 3339 time; older entries are left out. Default: none are left out. */
+                since?: string;
+                /** @description Maximum number of entries, at most 1000. Default: 100. */
+                limit?: number;
+                /** @description Seconds to wait for an entry if there is none, at most 30. Default: 0. */
+                wait?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditAnswer"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    verifyAudit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VerifyAnswer"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST */

@@ -18,6 +18,69 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for Action.
+const (
+	ActionApprovalDecided        Action = "approval_decided"
+	ActionAuditDamaged           Action = "audit_damaged"
+	ActionAuditDropped           Action = "audit_dropped"
+	ActionCaptureChanged         Action = "capture_changed"
+	ActionCredentialRevoked      Action = "credential_revoked"
+	ActionLogin                  Action = "login"
+	ActionLoginCodeCreated       Action = "login_code_created"
+	ActionLogout                 Action = "logout"
+	ActionRequestRefused         Action = "request_refused"
+	ActionRuleAdded              Action = "rule_added"
+	ActionRuleRemoved            Action = "rule_removed"
+	ActionServerStarted          Action = "server_started"
+	ActionServerStopped          Action = "server_stopped"
+	ActionSessionCreated         Action = "session_created"
+	ActionSessionDeleted         Action = "session_deleted"
+	ActionSessionSettingsChanged Action = "session_settings_changed"
+	ActionTokenCreated           Action = "token_created"
+)
+
+// Valid indicates whether the value is a known member of the Action enum.
+func (e Action) Valid() bool {
+	switch e {
+	case ActionApprovalDecided:
+		return true
+	case ActionAuditDamaged:
+		return true
+	case ActionAuditDropped:
+		return true
+	case ActionCaptureChanged:
+		return true
+	case ActionCredentialRevoked:
+		return true
+	case ActionLogin:
+		return true
+	case ActionLoginCodeCreated:
+		return true
+	case ActionLogout:
+		return true
+	case ActionRequestRefused:
+		return true
+	case ActionRuleAdded:
+		return true
+	case ActionRuleRemoved:
+		return true
+	case ActionServerStarted:
+		return true
+	case ActionServerStopped:
+		return true
+	case ActionSessionCreated:
+		return true
+	case ActionSessionDeleted:
+		return true
+	case ActionSessionSettingsChanged:
+		return true
+	case ActionTokenCreated:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Activity.
 const (
 	ActivityIdle    Activity = "idle"
@@ -2283,6 +2346,9 @@ func (e UsageParamsBy) Valid() bool {
 	}
 }
 
+// Action What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
+type Action string
+
 // Activity What the session does now. waiting: the agent waits for an answer to an approval.
 type Activity string
 
@@ -2537,6 +2603,15 @@ type Attachment struct {
 
 	// UploadId Id of an upload.
 	UploadId *string `json:"uploadId,omitempty"`
+}
+
+// AuditAnswer defines model for AuditAnswer.
+type AuditAnswer struct {
+	// Entries Entries in the order of their numbers.
+	Entries []Record `json:"entries"`
+
+	// Last Number of the newest entry of the log. 0: the log is empty.
+	Last int64 `json:"last"`
 }
 
 // Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
@@ -2803,7 +2878,7 @@ type Completion struct {
 	// Files The files and folders that match best, the best first.
 	Files []CompletedPath `json:"files"`
 
-	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files.
+	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files or 8 MiB of paths.
 	Partial *bool `json:"partial,omitempty"`
 }
 
@@ -2925,6 +3000,21 @@ type CreateRequest struct {
 
 	// ProjectDir Absolute path of the directory that the agent works in.
 	ProjectDir string `json:"projectDir"`
+}
+
+// Damage defines model for Damage.
+type Damage struct {
+	// File Name of the file in the folder of the log. Absent: the problem is the end of the log.
+	File *string `json:"file,omitempty"`
+
+	// Line Line of the file, from 1.
+	Line *int64 `json:"line,omitempty"`
+
+	// N Number of the entry.
+	N int64 `json:"n"`
+
+	// What What is wrong.
+	What string `json:"what"`
 }
 
 // DecideAnswer defines model for DecideAnswer.
@@ -3880,7 +3970,7 @@ type ListAnswer struct {
 
 // ListedEntry defines model for ListedEntry.
 type ListedEntry struct {
-	// Ignored Whether git ignores the entry.
+	// Ignored Whether git ignores the entry. Absent, too, if the rules of the project take more than 200 ms.
 	Ignored *bool `json:"ignored,omitempty"`
 
 	// Kind What the entry is.
@@ -4718,6 +4808,60 @@ type ReasoningItem struct {
 
 // ReasoningItemType defines model for ReasoningItem.Type.
 type ReasoningItemType string
+
+// Record defines model for Record.
+type Record struct {
+	// Address Address of the client. Absent: the request came over the unix socket, or from an agent.
+	Address *string `json:"address,omitempty"`
+
+	// Approval Id of the approval.
+	Approval *string `json:"approval,omitempty"`
+
+	// At In UTC.
+	At time.Time `json:"at"`
+
+	// By Who acted. Absent: the server itself, or an unknown caller.
+	By *Resolver `json:"by,omitempty"`
+
+	// Choice Id of the choice of a decision; withdrawn if no choice was made.
+	Choice *string `json:"choice,omitempty"`
+
+	// Count Of a refusal: how many like it there were since the last entry. Of removed entries: how many.
+	Count *int64 `json:"count,omitempty"`
+
+	// Credential Id of the credential.
+	Credential *string `json:"credential,omitempty"`
+
+	// Digest Digest of the arguments on which a decision was made.
+	Digest *string `json:"digest,omitempty"`
+
+	// Edited true: the decision changed the arguments.
+	Edited *bool `json:"edited,omitempty"`
+
+	// Kind What the entry is about.
+	Kind Action `json:"kind"`
+
+	// N Number of the entry: 1, 2, 3 …
+	N int64 `json:"n"`
+
+	// Rule Number of the stored rule that decided, that was stored with a decision, or that was removed.
+	Rule *int64 `json:"rule,omitempty"`
+
+	// Session Id of the session.
+	Session *string `json:"session,omitempty"`
+
+	// Turn Id of the turn.
+	Turn *string `json:"turn,omitempty"`
+
+	// What Text for people, such as the tool and the title of an approval.
+	What *string `json:"what,omitempty"`
+
+	// Who Name of the credential or of the policy source.
+	Who *string `json:"who,omitempty"`
+
+	// Why Reason of a decision.
+	Why *string `json:"why,omitempty"`
+}
 
 // RenameRequest defines model for RenameRequest.
 type RenameRequest struct {
@@ -6172,6 +6316,24 @@ type UsageUpdatedEvent struct {
 // UsageUpdatedEventType defines model for UsageUpdatedEvent.Type.
 type UsageUpdatedEventType string
 
+// VerifyAnswer defines model for VerifyAnswer.
+type VerifyAnswer struct {
+	// Entries Number of entries.
+	Entries int64 `json:"entries"`
+
+	// First Number of the first entry. Older ones were removed because the log had its maximum size.
+	First int64 `json:"first"`
+
+	// Last Number of the last entry.
+	Last int64 `json:"last"`
+
+	// Ok true: every entry is as it was written, and none is missing.
+	Ok bool `json:"ok"`
+
+	// Problems The places at which the log is not as it was written, at most 100.
+	Problems *[]Damage `json:"problems,omitempty"`
+}
+
 // Writer defines model for Writer.
 type Writer struct {
 	// Pid Id of the process. Absent with the source recent.
@@ -6188,6 +6350,21 @@ type WriterSource string
 type ListAgentsParams struct {
 	// Refresh Whether to check every agent now, which takes at most 21 seconds. Agents that need longer have checking: true. Default: false, which returns cached results.
 	Refresh *bool `form:"refresh,omitempty" json:"refresh,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// After Number of the entry after which to begin. Default: 0, the beginning.
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// Since RFC 3339 time; older entries are left out. Default: none are left out.
+	Since *string `form:"since,omitempty" json:"since,omitempty"`
+
+	// Limit Maximum number of entries, at most 1000. Default: 100.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Wait Seconds to wait for an entry if there is none, at most 30. Default: 0.
+	Wait *int64 `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // ListConversationsParams defines parameters for ListConversations.
@@ -9239,6 +9416,20 @@ type ClientInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListAudit Read the audit log
+	//
+	// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
+	//
+	// Corresponds with GET /api/audit (the `ListAudit` operationId).
+	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// VerifyAudit Verify the audit log
+	//
+	// Requires the scope admin. Checks the chain of all entries: whether one was changed or removed, and whether entries are missing at the end. Needs time in proportion to the size of the log, up to some seconds.
+	//
+	// Corresponds with GET /api/audit/verify (the `VerifyAudit` operationId).
+	VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListConversations List stored conversations
 	//
 	// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
@@ -10124,6 +10315,40 @@ type ClientInterface interface {
 // Corresponds with GET /api/agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAgentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAudit Read the audit log
+//
+// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
+//
+// Corresponds with GET /api/audit (the `ListAudit` operationId).
+func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAuditRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// VerifyAudit Verify the audit log
+//
+// Requires the scope admin. Checks the chain of all entries: whether one was changed or removed, and whether entries are missing at the end. Needs time in proportion to the size of the log, up to some seconds.
+//
+// Corresponds with GET /api/audit/verify (the `VerifyAudit` operationId).
+func (c *Client) VerifyAudit(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewVerifyAuditRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -12125,6 +12350,123 @@ func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Reques
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAuditRequest constructs an http.Request for the ListAudit method
+func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.After != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Since != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewVerifyAuditRequest constructs an http.Request for the VerifyAudit method
+func NewVerifyAuditRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/audit/verify")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -16052,6 +16394,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
+	// ListAuditWithResponse Read the audit log
+	//
+	// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/audit (the `ListAudit` operationId).
+	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
+
+	// VerifyAuditWithResponse Verify the audit log
+	//
+	// Requires the scope admin. Checks the chain of all entries: whether one was changed or removed, and whether entries are missing at the end. Needs time in proportion to the size of the log, up to some seconds.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/audit/verify (the `VerifyAudit` operationId).
+	VerifyAuditWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error)
+
 	// ListConversationsWithResponse List stored conversations
 	//
 	// Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
@@ -17107,6 +17467,200 @@ func (r ListAgentsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListAuditResponse429Headers the declared response headers of an HTTP 429 response for ListAudit
+type ListAuditResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListAuditResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAuditResponse) GetJSON200() *AuditAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListAuditResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListAuditResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListAuditResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListAuditResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListAuditResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListAuditResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListAuditResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAuditResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// VerifyAuditResponse429Headers the declared response headers of an HTTP 429 response for VerifyAudit
+type VerifyAuditResponse429Headers struct {
+	RetryAfter *int
+}
+
+type VerifyAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *VerifyAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *VerifyAuditResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r VerifyAuditResponse) GetJSON200() *VerifyAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r VerifyAuditResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r VerifyAuditResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r VerifyAuditResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r VerifyAuditResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r VerifyAuditResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r VerifyAuditResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r VerifyAuditResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r VerifyAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r VerifyAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r VerifyAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r VerifyAuditResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -26054,6 +26608,36 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
+// ListAuditWithResponse Read the audit log
+//
+// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/audit (the `ListAudit` operationId).
+func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error) {
+	rsp, err := c.ListAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAuditResponse(rsp)
+}
+
+// VerifyAuditWithResponse Verify the audit log
+//
+// Requires the scope admin. Checks the chain of all entries: whether one was changed or removed, and whether entries are missing at the end. Needs time in proportion to the size of the log, up to some seconds.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/audit/verify (the `VerifyAudit` operationId).
+func (c *ClientWithResponses) VerifyAuditWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyAuditResponse, error) {
+	rsp, err := c.VerifyAudit(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseVerifyAuditResponse(rsp)
+}
+
 // ListConversationsWithResponse List stored conversations
 //
 // Requires the scope read. Lists the conversations that the agents of this machine have stored, newest change first, whether or not they began in Runnel. The first page waits at most 1.5 seconds for changed files and for agents that list their conversations themselves.
@@ -27734,6 +28318,182 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListAgentsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListAuditResponse parses an HTTP response from a ListAuditWithResponse call
+func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListAuditResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseVerifyAuditResponse parses an HTTP response from a VerifyAuditWithResponse call
+func ParseVerifyAuditResponse(rsp *http.Response) (*VerifyAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &VerifyAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest VerifyAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers VerifyAuditResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
