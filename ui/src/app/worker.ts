@@ -41,7 +41,10 @@ export function startWorker() {
 async function register(): Promise<ServiceWorkerRegistration> {
   const url = policy?.createScriptURL(file) ?? file;
   const registration = await navigator.serviceWorker.register(url, { scope: file, updateViaCache: "none" });
-  await update(registration); // register requests the script only if there is no worker
+  // register requests the script only if there is no worker. Chromium can leave
+  // an update undone, with everything that waits for it, if it begins while the
+  // first worker is being installed.
+  if (registration.active) await update(registration);
   const next = registration.installing ?? registration.waiting;
   if (next)
     await new Promise<void>((done) => {
@@ -75,15 +78,21 @@ function receive(e: MessageEvent<ToPage>) {
 export const worker = (): Promise<ServiceWorkerRegistration | undefined> =>
   started ?? Promise.resolve(undefined);
 
+// The worker, or undefined if the browser has not started it in time.
+async function inTime(): Promise<ServiceWorkerRegistration | undefined> {
+  const late = new Promise<undefined>((done) => setTimeout(done, 3 * patience));
+  return Promise.race([worker(), late]);
+}
+
 /** Whether somebody looks at this tab. The worker knows it of the other tabs. */
 export const watched = () => document.visibilityState === "visible" && document.hasFocus();
 
 /**
  * Shows a notice, unless somebody looks at the page. If the browser runs no
- * worker, the tab shows it itself.
+ * worker or does not start it in time, the tab shows the notice itself.
  */
 export async function showNotice(n: Notice) {
-  const active = (await worker())?.active;
+  const active = (await inTime())?.active;
   if (active) return active.postMessage({ notice: n } satisfies ToWorker);
   if (watched()) return;
   const shown = new Notification(n.title, { body: n.body, tag: n.kind, icon: "/icon-192.png" });
