@@ -59,6 +59,8 @@ type (
 	codeAnswer struct {
 		URL  string `json:"url" doc:"Address of the page. The login link is URL/#c=CODE."`
 		Code string `json:"code" doc:"One-time code for the fragment of the login link. It expires after one minute."`
+
+		NetworkURL string `json:"networkUrl,omitempty" doc:"Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now."`
 	}
 )
 
@@ -69,6 +71,7 @@ type account struct {
 	gate    *gate
 	cookies browser.Cookies
 	page    browser.Page  // nil without Config.Page
+	network *Network      // nil without Config.Network
 	version string        // version of the server
 	push    *push.Service // nil without Config.Push
 }
@@ -128,7 +131,7 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 	} else if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
-	return codeAnswer{a.page.URL(), code}, nil
+	return codeAnswer{a.page.URL(), code, a.network.url()}, nil
 }
 
 // renewOrigin gives the page a new origin and revokes the credentials of all

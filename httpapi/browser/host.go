@@ -6,6 +6,7 @@ package browser
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -35,11 +36,25 @@ type Page interface {
 	Renew() error
 }
 
+// A Network is where devices of the local network find the page, over TLS.
+type Network interface {
+	// Has reports whether a Host header, in lower case, is that of the page. The
+	// result may change while the server runs.
+	Has(host string) bool
+	// URL returns the preferred address of the page, without a slash at its end,
+	// or "" while there is none.
+	URL() string
+}
+
 // Hosts are the names and addresses that the server answers to. A page that
 // reaches the server through a host name of its own (DNS rebinding) always
 // sends that name in the Host header, so this check rejects it. The check comes
 // before those of Origin and credential.
 type Hosts struct {
+	// Network is where devices of the local network find the page. Default:
+	// none.
+	Network Network
+
 	names map[string]bool // in lower case, without port
 	bound []netip.Addr    // addresses beyond loopback; an unspecified one stands for any address
 	page  Page
@@ -93,6 +108,15 @@ func parseOrigin(origin string) (*url.URL, error) {
 		return nil, fmt.Errorf("origin %q: want https beyond this machine", origin)
 	}
 	return u, nil
+}
+
+// JudgeRequest is [Hosts.Judge] for the Host of r. It accepts the hosts of
+// [Hosts.Network], too, if r came over TLS.
+func (h Hosts) JudgeRequest(r *http.Request) Verdict {
+	if h.Network != nil && r.TLS != nil && h.Network.Has(strings.ToLower(r.Host)) {
+		return HostOfPage
+	}
+	return h.Judge(r.Host)
 }
 
 // Judge parses the value of a Host header and looks it up among the accepted

@@ -1743,6 +1743,8 @@ export interface components {
         CodeAnswer: {
             /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
+            /** @description Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now. */
+            networkUrl?: string;
             /** @description Address of the page. The login link is URL/#c=CODE. */
             url: string;
         };

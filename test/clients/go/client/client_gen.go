@@ -2730,6 +2730,9 @@ type CodeAnswer struct {
 	// Code One-time code for the fragment of the login link. It expires after one minute.
 	Code string `json:"code"`
 
+	// NetworkUrl Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now.
+	NetworkUrl *string `json:"networkUrl,omitempty"`
+
 	// Url Address of the page. The login link is URL/#c=CODE.
 	Url string `json:"url"`
 }
@@ -2803,7 +2806,7 @@ type Completion struct {
 	// Files The files and folders that match best, the best first.
 	Files []CompletedPath `json:"files"`
 
-	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files.
+	// Partial Whether the project has files that were not searched: the search continues with the next request, or the project has more than 50,000 files or 8 MiB of paths.
 	Partial *bool `json:"partial,omitempty"`
 }
 
@@ -3880,7 +3883,7 @@ type ListAnswer struct {
 
 // ListedEntry defines model for ListedEntry.
 type ListedEntry struct {
-	// Ignored Whether git ignores the entry.
+	// Ignored Whether git ignores the entry. Absent, too, if the rules of the project take more than 200 ms.
 	Ignored *bool `json:"ignored,omitempty"`
 
 	// Kind What the entry is.
