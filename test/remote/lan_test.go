@@ -4,6 +4,7 @@ package remote
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -14,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/runnel-dev/runnel/internal/lan"
 	"github.com/runnel-dev/runnel/internal/testprogram"
@@ -142,15 +146,41 @@ func TestPhoneUsesThePageOverTheLocalNetwork(t *testing.T) {
 			t.Errorf("%v %s", err, out)
 		}
 	})
+	phone.agent = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.1 Mobile/15E148 Safari/604.1"
 	phone.logIn(link)
 	phone.useEverything(project(t))
 	old := newDevice(t, phone.page, authority, "").oldHTTP()
 	old.cookie, old.login = phone.cookie, phone.login
 	old.useEverything(project(t))
 
+	checkDevice(t, s, phone)
 	_, code, _ := strings.Cut(here, "/#c=")
 	if status, text := phone.ask("POST", "/api/login", object{"code": code}); status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
 		t.Errorf("the code works a second time: %d %s", status, text)
+	}
+}
+
+// checkDevice checks that the login of a phone is a named device, and that its
+// stream and its requests end when it is revoked.
+func checkDevice(t *testing.T, s *testprogram.Server, phone *device) {
+	t.Helper()
+	var found struct {
+		ID, Name             string
+		CreatedAt, ExpiresAt time.Time
+	}
+	if list := s.Command(t, "devices", "list", "--json"); json.Unmarshal([]byte(list), &found) != nil || found.Name != "Safari on iPhone" {
+		t.Fatalf("devices: %s", list)
+	}
+	if life := found.ExpiresAt.Sub(found.CreatedAt); life < 30*24*time.Hour || life > 30*24*time.Hour+time.Hour {
+		t.Errorf("the login is valid for %s", life)
+	}
+	socket, _ := phone.socket()
+	s.Command(t, "devices", "revoke", found.ID)
+	if _, _, err := socket.Read(t.Context()); websocket.CloseStatus(err) != 4401 {
+		t.Errorf("the WebSocket of a revoked device: %v", err)
+	}
+	if status, _ := phone.ask("GET", "/api/me", nil); status != http.StatusUnauthorized {
+		t.Errorf("a request of a revoked device: %d", status)
 	}
 }
 
