@@ -32,6 +32,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	sw.start()
 	conns.Answering(r)
+	r = s.hosts.WithoutBase(r)
 	route := s.router.find(r)
 	if route.unread {
 		sw.unread = nil

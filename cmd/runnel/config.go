@@ -104,7 +104,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.String("tls-key", "", "`FILE` with the private key of the certificate")
 	fl.Bool("proxied", false, "a reverse proxy in front of this server provides TLS")
 	fl.StringSlice("hosts", nil, "additional host `NAMES` that programs may use for the API")
-	fl.StringSlice("origin", nil, "additional `URL` at which browsers open the page, such as https://runnel.example.org; repeatable; login links use the first")
+	fl.StringSlice("origin", nil, "additional `URL` at which browsers open the page, such as https://runnel.example.org, also with a path; repeatable; login links use the first")
 	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other web pages that may call the API with a bearer token")
 	fl.StringSlice(trustedKey, nil, "trusted `DIRS`, with all folders below them: agents use the settings in these folders, which can run commands without asking")
 	profileFlags(fl)
