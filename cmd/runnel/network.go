@@ -44,13 +44,13 @@ func (a *app) openNetwork(ctx context.Context, c config, port string, log *slog.
 		return nil, err
 	}
 	ln, err := lan.Listen(ctx, port, lan.Addresses)
-	switch {
-	case errors.Is(err, lan.ErrNoAddress):
-		return nil, fmt.Errorf("--lan: %w; connect it to your network, or use a reverse proxy with --origin", err)
-	case errors.Is(err, syscall.EADDRINUSE):
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("--lan: another program uses the port: %s; stop that program, or choose another port with --listen", termtext.Clean(err.Error()))
-	case err != nil:
+	} else if err != nil {
 		return nil, fmt.Errorf("--lan: %w", err)
+	}
+	if len(ln.Addrs()) == 0 {
+		log.Warn("--lan: this machine has no private address (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 or fc00::/7), so other devices cannot reach the page; the server listens as soon as there is one")
 	}
 	names := authority.Permits(lan.Names(hostname))
 	if len(names) == 0 {

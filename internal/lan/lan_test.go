@@ -249,6 +249,9 @@ func TestListenerFollowsTheAddresses(t *testing.T) {
 	if err := l.Refresh(context.Background()); err != nil || dial(l, "127.0.0.3") || place.URL() != "" {
 		t.Errorf("without addresses: %v, %v", l.Addrs(), err)
 	}
+	if at = addrs("127.0.0.2"); l.Refresh(context.Background()) != nil || !dial(l, "127.0.0.2") {
+		t.Errorf("with an address again: %v", l.Addrs())
+	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
@@ -257,11 +260,23 @@ func TestListenerFollowsTheAddresses(t *testing.T) {
 	}
 }
 
-func TestListenFailsWithoutAnAddressOrAPort(t *testing.T) {
-	none := func() ([]netip.Addr, error) { return nil, nil }
-	if _, err := Listen(context.Background(), "0", none); !errors.Is(err, ErrNoAddress) {
-		t.Errorf("got %v", err)
+func TestPlaceAtTheUsualPort(t *testing.T) {
+	at := addrs("fd00::2", "192.168.1.5")
+	p := &Place{Names: []string{"box.local"}, Port: "443", Addrs: func() []netip.Addr { return at }}
+	if got := p.URL(); got != "https://[fd00::2]" {
+		t.Errorf("URL: %s", got)
 	}
+	for host, want := range map[string]bool{
+		"[fd00::2]": true, "[fd00::2]:443": true, "192.168.1.5": true, "192.168.1.5:443": true, "box.local": true, "box.local:443": true,
+		"fd00::2": false, "[fd00::3]": false, "box.local:80": false, "box": false, "": false, ":443": false,
+	} {
+		if p.Has(host) != want {
+			t.Errorf("Has(%q): want %t", host, want)
+		}
+	}
+}
+
+func TestListenFailsIfAnotherProgramUsesThePort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

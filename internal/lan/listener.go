@@ -21,10 +21,9 @@ type Listener struct {
 	done     chan struct{}  // closed by Close
 	work     sync.WaitGroup // the goroutines that accept; Close waits for them
 
-	mu     sync.Mutex
-	open   map[netip.Addr]net.Listener // nil after Close
-	addrs  []netip.Addr                // keys of open, in the order of find
-	origin net.Addr                    // of the first listener
+	mu    sync.Mutex
+	open  map[netip.Addr]net.Listener // nil after Close
+	addrs []netip.Addr                // keys of open, in the order of find
 }
 
 type accepted struct {
@@ -32,22 +31,14 @@ type accepted struct {
 	err  error
 }
 
-// ErrNoAddress means that this machine has no private address.
-var ErrNoAddress = errors.New("this machine has no address in a private network (such as 192.168.0.0/16, 10.0.0.0/8, 100.64.0.0/10 or fc00::/7)")
-
-// Listen listens at the port of the addresses that find returns. It fails if
-// there are none, or if another program uses the port at one of them.
+// Listen listens at the port of the addresses that find returns. There may be
+// none yet. It fails if another program uses the port at one of them.
 func Listen(ctx context.Context, port string, find func() ([]netip.Addr, error)) (*Listener, error) {
 	l := &Listener{port: port, find: find, accepted: make(chan accepted), done: make(chan struct{}), open: make(map[netip.Addr]net.Listener)}
-	err := l.Refresh(ctx)
-	if len(l.Addrs()) == 0 && err == nil {
-		err = ErrNoAddress
-	}
-	if err != nil {
+	if err := l.Refresh(ctx); err != nil {
 		_ = l.Close()
 		return nil, err
 	}
-	l.origin = l.open[l.addrs[0]].Addr()
 	return l, nil
 }
 
@@ -136,9 +127,18 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr implements [net.Listener]. It returns the first address at which l
-// listened.
-func (l *Listener) Addr() net.Addr { return l.origin }
+// Addr implements [net.Listener]. It returns the preferred address, or the port
+// alone while there is no address.
+func (l *Listener) Addr() net.Addr {
+	addr := new(net.TCPAddr)
+	if port, err := net.LookupPort("tcp", l.port); err == nil {
+		addr.Port = port
+	}
+	if addrs := l.Addrs(); len(addrs) > 0 {
+		addr.IP = addrs[0].AsSlice()
+	}
+	return addr
+}
 
 // Close implements [net.Listener].
 func (l *Listener) Close() error {

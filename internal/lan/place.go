@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // A Place is where devices of the network find the page: at each address of a
@@ -17,16 +18,25 @@ type Place struct {
 
 // Has reports whether host, a Host header in lower case, is one of the places.
 func (p *Place) Has(host string) bool {
-	name, port, err := net.SplitHostPort(host)
-	if err != nil || port != p.Port {
-		return false
+	if p.Port == httpsPort {
+		host = strings.TrimSuffix(host, ":"+httpsPort) // browsers leave it out
 	}
-	if slices.Contains(p.Names, name) {
+	if slices.ContainsFunc(p.Names, func(name string) bool { return p.host(name) == host }) {
 		return true
 	}
 	// Only the usual form of an address: a browser sends no other, and another
 	// would be another origin.
-	return slices.ContainsFunc(p.Addrs(), func(a netip.Addr) bool { return net.JoinHostPort(a.String(), port) == host })
+	return slices.ContainsFunc(p.Addrs(), func(a netip.Addr) bool { return p.host(a.String()) == host })
+}
+
+const httpsPort = "443"
+
+// host returns the Host header of a browser for a name or an address.
+func (p *Place) host(name string) string {
+	if p.Port == httpsPort {
+		return strings.TrimSuffix(net.JoinHostPort(name, ""), ":")
+	}
+	return net.JoinHostPort(name, p.Port)
 }
 
 // URL returns the address of the page at the preferred address, without a slash
@@ -36,5 +46,5 @@ func (p *Place) URL() string {
 	if len(addrs) == 0 {
 		return ""
 	}
-	return "https://" + net.JoinHostPort(addrs[0].String(), p.Port)
+	return "https://" + p.host(addrs[0].String())
 }
