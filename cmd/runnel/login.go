@@ -38,7 +38,7 @@ func (a *app) loginCommand() *cobra.Command {
 	var newOrigin, open, code bool
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Print a link that logs a browser in to the page, and a QR code for a phone",
+		Short: "Print a link and a QR code that log a browser in to the page",
 		Long: `Print a link that logs one browser in to the page of the running server. The
 link works once and expires after one minute. You need no password: the server
 recognises your user on its unix socket. It gives no link to agents that it
