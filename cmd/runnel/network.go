@@ -53,7 +53,7 @@ func (a *app) openNetwork(ctx context.Context, c config, port string, log *slog.
 		log.Warn("--lan: this machine has no private address (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 or fc00::/7), so other devices cannot reach the page; the server listens as soon as there is one")
 	}
 	names := authority.Permits(lan.Names(hostname))
-	if len(names) == 0 {
+	if len(names) == 0 && len(lan.Names(hostname)) > 0 {
 		log.Warn("the certificate authority was created under another name of this machine, so devices cannot use its present name; to change that, remove the file of the authority and let your devices trust the new one", "hostname", hostname, "file", authorityFile(c))
 	}
 	n := &network{
