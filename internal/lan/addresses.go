@@ -1,6 +1,7 @@
 package lan
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -74,7 +75,7 @@ func parse4Then6(list []net.Addr) (addrs []netip.Addr) {
 // networks. It sends nothing: connecting a UDP socket only chooses its address.
 func routedFrom() (from []netip.Addr) {
 	for _, to := range []string{"192.0.2.1:9", "[2001:db8::1]:9", "198.51.100.1:9"} { // addresses for documentation, which nobody has
-		c, err := net.Dial("udp", to)
+		c, err := new(net.Dialer).DialContext(context.Background(), "udp", to) // does not wait
 		if err != nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 )
@@ -131,9 +132,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 // alone while there is no address.
 func (l *Listener) Addr() net.Addr {
 	addr := new(net.TCPAddr)
-	if port, err := net.LookupPort("tcp", l.port); err == nil {
-		addr.Port = port
-	}
+	addr.Port, _ = strconv.Atoi(l.port)
 	if addrs := l.Addrs(); len(addrs) > 0 {
 		addr.IP = addrs[0].AsSlice()
 	}

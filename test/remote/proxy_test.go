@@ -178,6 +178,9 @@ func use(t *testing.T, s *testprogram.Server, page string, authority []byte, pro
 		_, code, _ := strings.Cut(s.Command(t, "login"), "#c=")
 		d.logIn(page + "/#c=" + code)
 		d.useEverything(project(t))
+		if status, text := d.ask("GET", "", nil); status != http.StatusOK || !entry.MatchString(text) { // after a redirect, if the page has a path
+			t.Errorf("without the slash at the end: %d %s", status, text)
+		}
 		if status, text := d.ask("GET", "/api/me", nil, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }); status != http.StatusForbidden {
 			t.Errorf("the page of another site: %d %s", status, text)
 		}
