@@ -95,7 +95,7 @@ DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./inte
 # The packages that test the built program. Their results are not cached,
 # because go test does not notice when that program changes.
 # The longest come first, because go test begins in this order.
-BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extract ./test/clients ./test/docs
+BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extract ./test/clients ./test/remote ./test/docs
 # Tests of test/e2e that do not depend on TLS: they are about the server and its
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
@@ -160,7 +160,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 
 .PHONY: test-binary
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
-	@.ci/need curl jq
+	@.ci/need curl jq nginx caddy
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
 
 .PHONY: test-binary-tls
@@ -177,7 +177,7 @@ test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser t
 
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
-	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/docs,$(BINARY))
+	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/remote ./test/docs,$(BINARY))
 
 .PHONY: test-long
 test-long: ## what is too long for a commit: rare moments often, a soak of an hour, everything twice with the race detector, fuzzing (hours)

@@ -30,6 +30,7 @@ const (
 	LoginCode      Action = "login_code_created" // for one login of a browser
 	Logout         Action = "logout"
 	TokenCreated   Action = "token_created"
+	Renamed        Action = "credential_renamed"
 	Revoked        Action = "credential_revoked"
 	Decision       Action = "approval_decided"
 	RuleAdded      Action = "rule_added"
@@ -47,7 +48,7 @@ const (
 // Actions returns all actions.
 func Actions() []Action {
 	return []Action{
-		Started, Stopped, Login, LoginCode, Logout, TokenCreated, Revoked, Decision, RuleAdded, RuleRemoved,
+		Started, Stopped, Login, LoginCode, Logout, TokenCreated, Renamed, Revoked, Decision, RuleAdded, RuleRemoved,
 		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, Refusal, Damaged, Dropped,
 	}
 }

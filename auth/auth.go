@@ -50,10 +50,10 @@ var (
 
 // Lifetimes and intervals.
 const (
-	CodeLife    = time.Minute    // lifetime of a one-time login code
-	BrowserLife = 12 * time.Hour // lifetime of a browser's credential after its last use
-	recheck     = time.Minute    // how long a check result is cached, and how often open streams are checked again
-	renewEvery  = time.Hour      // minimum time between two records of a credential's use
+	CodeLife    = time.Minute         // lifetime of a one-time login code
+	BrowserLife = 30 * 24 * time.Hour // lifetime of a browser's credential after its last use
+	recheck     = time.Minute         // how long a check result is cached, and how often open streams are checked again
+	renewEvery  = time.Hour           // minimum time between two records of a credential's use
 )
 
 // Tokens is the part of a [store.Catalogue] that stores credentials.

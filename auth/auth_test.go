@@ -88,19 +88,19 @@ func TestLoginCodeWorksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		code, _ := k.LoginCode(t.Context(), All())
-		secret, id, err := k.Redeem(t.Context(), code, here)
+		secret, id, err := k.Redeem(t.Context(), code, "browser", here)
 		if err != nil || id.Kind != store.TokenBrowser {
 			t.Fatalf("got %+v, %v", id, err)
 		}
 		if _, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here); err != nil {
 			t.Errorf("the browser's credential: %v", err)
 		}
-		if _, _, err := k.Redeem(t.Context(), code, here); !errors.Is(err, ErrInvalid) {
+		if _, _, err := k.Redeem(t.Context(), code, "browser", here); !errors.Is(err, ErrInvalid) {
 			t.Errorf("second use: got %v, want ErrInvalid", err)
 		}
 		late, _ := k.LoginCode(t.Context(), All())
 		pass(CodeLife + time.Second)
-		if _, _, err := k.Redeem(t.Context(), late, here); !errors.Is(err, ErrInvalid) {
+		if _, _, err := k.Redeem(t.Context(), late, "browser", here); !errors.Is(err, ErrInvalid) {
 			t.Errorf("after its life: got %v, want ErrInvalid", err)
 		}
 	})
@@ -117,7 +117,7 @@ func TestLoginCodeHasOneWinnerInARace(t *testing.T) {
 		errs := make([]error, 3)
 		for i := range errs {
 			from := netip.AddrFrom4([4]byte{10, 1, 0, byte(i)})
-			wg.Go(func() { _, _, errs[i] = k.Redeem(t.Context(), code, from) })
+			wg.Go(func() { _, _, errs[i] = k.Redeem(t.Context(), code, "browser", from) })
 		}
 		wg.Wait()
 		won := 0
@@ -181,7 +181,7 @@ func TestHalfOfABrowserSecretIsRejected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, _, err := k.Redeem(t.Context(), code, here)
+		h, _, err := k.Redeem(t.Context(), code, "browser", here)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,12 +231,12 @@ func TestThrottleHasABudgetForEachKind(t *testing.T) {
 	if _, err := k.Check(t.Context(), store.TokenAPI, secret, here); err != nil {
 		t.Errorf("a valid token that was never used: %v", err)
 	}
-	h, _, err := k.Redeem(t.Context(), code, here)
+	h, _, err := k.Redeem(t.Context(), code, "browser", here)
 	if err != nil {
 		t.Fatalf("the owner cannot log in: %v", err)
 	}
 	for range 2 * failuresAllowed {
-		_, _, err = k.Redeem(t.Context(), newSecret(), here)
+		_, _, err = k.Redeem(t.Context(), newSecret(), "browser", here)
 	}
 	if !errors.Is(err, ErrThrottled) {
 		t.Errorf("guesses at codes: got %v", err)
@@ -319,7 +319,7 @@ func TestSlidingLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, _ := newKeyring()
 		code, _ := k.LoginCode(t.Context(), All())
-		secret, _, err := k.Redeem(t.Context(), code, here)
+		secret, _, err := k.Redeem(t.Context(), code, "browser", here)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestSlidingLife(t *testing.T) {
 		}
 		pass(BrowserLife)
 		if _, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here); !errors.Is(err, ErrInvalid) {
-			t.Errorf("after 12 idle hours: got %v, want ErrInvalid", err)
+			t.Errorf("after 30 idle days: got %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -420,3 +420,29 @@ func TestNonLoopbackIsRefused(t *testing.T) {
 
 // pass waits for d on the clock of a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
+
+func TestRenamedDeviceKeepsItsLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := newKeyring()
+		code, _ := k.LoginCode(t.Context(), All())
+		secret, id, err := k.Redeem(t.Context(), code, "Safari on iPhone", here)
+		if err != nil || id.Name != "Safari on iPhone" {
+			t.Fatalf("%v, %v", id, err)
+		}
+		pass(2 * time.Hour)
+		if _, err := k.Rename(t.Context(), id.ID, "Anna's phone"); err != nil {
+			t.Fatal(err)
+		}
+		pass(BrowserLife - 3*time.Hour)
+		again, err := k.Check(t.Context(), store.TokenBrowser, secret.Secret(), here)
+		if err != nil || again.Name != "Anna's phone" || again.ID != id.ID {
+			t.Errorf("after the new name: %v, %v", again, err)
+		}
+		pass(BrowserLife)
+		for _, id := range []string{id.ID, "nobody"} {
+			if _, err := k.Rename(t.Context(), id, "x"); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	})
+}

@@ -108,9 +108,9 @@ func (k *Keyring) Purge(ctx context.Context) error {
 	return nil
 }
 
-// Redeem exchanges a login code for a browser's credential. Of several callers
-// with the same code exactly one succeeds.
-func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (secret Halves, id Identity, err error) {
+// Redeem exchanges a login code for the credential of a browser with this name.
+// Of several callers with the same code exactly one succeeds.
+func (k *Keyring) Redeem(ctx context.Context, code, name string, from netip.Addr) (secret Halves, id Identity, err error) {
 	now := time.Now()
 	t, err := k.find(ctx, store.TokenLogin, code, now)
 	if err == nil {
@@ -123,7 +123,7 @@ func (k *Keyring) Redeem(ctx context.Context, code string, from netip.Addr) (sec
 		return Halves{}, Identity{}, k.failed(store.TokenLogin, code, from, now, err)
 	}
 	secret = Halves{newSecret(), newSecret()}
-	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: "browser", Scopes: identify(t).Scopes, Life: BrowserLife, By: Identity{ID: t.Parent}})
+	t, err = k.keep(ctx, secret.Secret(), store.TokenBrowser, Grant{Name: name, Scopes: identify(t).Scopes, Life: BrowserLife, By: Identity{ID: t.Parent}})
 	if errors.Is(err, ErrMakerEnded) {
 		err = ErrInvalid
 	}
@@ -213,6 +213,32 @@ func (k *Keyring) Renew(ctx context.Context, id Identity) (bool, error) {
 	}
 	k.remember(t, now)
 	return t.Kind == store.TokenBrowser, nil
+}
+
+// Rename gives a credential of a program or a browser another name, which
+// [CheckName] must accept. It returns [store.ErrNotFound] if there is no such
+// credential.
+func (k *Keyring) Rename(ctx context.Context, id, name string) (store.Token, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, err := k.all(ctx)
+	if err != nil {
+		return store.Token{}, err
+	}
+	i := slices.IndexFunc(all, func(t store.Token) bool { return t.ID == id && !expired(t, time.Now()) })
+	if i < 0 {
+		return store.Token{}, store.ErrNotFound
+	}
+	t := all[i]
+	t.Name = name
+	if err := k.tokens.PutToken(ctx, t); err != nil {
+		return store.Token{}, fmt.Errorf("rename credential: %w", err)
+	}
+	if v, ok := k.verified[t.Hash]; ok {
+		v.id.Name = name
+		k.verified[t.Hash] = v
+	}
+	return t, nil
 }
 
 // Revoke ends a credential, all credentials that its holder created with it,

@@ -14,6 +14,13 @@ type Exposure struct {
 	Tokens  int  // number of credentials
 }
 
+// IsLoopback reports whether a server may listen on an address without any
+// protection, because only this machine can reach it.
+func IsLoopback(address string) bool {
+	loopback, err := CheckListen(address, Exposure{})
+	return err == nil && loopback
+}
+
 // CheckListen returns an error if the server must not listen on an address: one
 // that is not loopback and not protected. It reports whether the address is
 // loopback; the server then listens on both 127.0.0.1 and [::1]. Call

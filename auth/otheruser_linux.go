@@ -6,7 +6,7 @@ import (
 )
 
 // OtherUser reports whether a process of another user of this machine is at the
-// other end of c. It returns false if c is not a TCP connection over loopback.
+// other end of c. It returns false if c is not a TCP connection from this machine.
 // It returns true if the user cannot be determined, for example because the
 // process has already closed its end.
 //
@@ -21,7 +21,7 @@ func OtherUser(c net.Conn) bool {
 		return false
 	}
 	here, there := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
-	if !here.Addr().IsLoopback() || !there.Addr().IsLoopback() {
+	if !onThisMachine(there.Addr()) {
 		return false
 	}
 	sock, err := findSocket(there, here)

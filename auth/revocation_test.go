@@ -31,7 +31,7 @@ func TestRevokeEndsWhatTheCredentialMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	halves, browser, err := k.Redeem(t.Context(), code, here)
+	halves, browser, err := k.Redeem(t.Context(), code, "browser", here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestCredentialInheritsTheExpiryOfItsMaker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		halves, browser, err := k.Redeem(t.Context(), code, here)
+		halves, browser, err := k.Redeem(t.Context(), code, "browser", here)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestExpiredLoginsArePurged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := k.Redeem(t.Context(), used, here); err != nil {
+		if _, _, err := k.Redeem(t.Context(), used, "browser", here); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.LoginCode(t.Context(), All()); err != nil {

@@ -21,6 +21,7 @@ import (
 // Request and response bodies of the routes about callers and credentials.
 type (
 	meAnswer struct {
+		ID     string          `json:"id,omitempty" doc:"Id of the credential, as in the list of credentials. Absent for a caller on the server's own socket."`
 		Scopes []auth.Scope    `json:"scopes" doc:"What the credential permits."`
 		Kind   store.TokenKind `json:"kind" enum:"api,browser,local" doc:"api: a token. browser: a login of the page. local: a caller on the server's own socket."`
 		Name   string          `json:"name,omitempty" doc:"Name of the credential."`
@@ -51,6 +52,9 @@ type (
 		LastUsedAt time.Time       `json:"lastUsedAt"`
 		ExpiresAt  *time.Time      `json:"expiresAt,omitempty" doc:"Absent: the credential does not expire."`
 	}
+	tokenNameRequest struct {
+		Name string `json:"name" doc:"New name for people: one line of 1 to 100 bytes, without invisible characters."`
+	}
 	tokensAnswer struct {
 		Tokens []tokenRow `json:"tokens"`
 	}
@@ -60,6 +64,8 @@ type (
 	codeAnswer struct {
 		URL  string `json:"url" doc:"Address of the page. The login link is URL/#c=CODE."`
 		Code string `json:"code" doc:"One-time code for the fragment of the login link. It expires after one minute."`
+
+		NetworkURL string `json:"networkUrl,omitempty" doc:"Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now."`
 	}
 )
 
@@ -70,6 +76,7 @@ type account struct {
 	gate    *gate
 	cookies browser.Cookies
 	page    browser.Page  // nil without Config.Page
+	network *Network      // nil without Config.Network
 	version string        // version of the server
 	push    *push.Service // nil without Config.Push
 }
@@ -89,6 +96,8 @@ func (a *account) routes() []route {
 		handle(route{path: "/api/tokens", scope: auth.Admin, name: "listTokens", summary: "List credentials"}, a.listTokens),
 		handleJSON(route{path: "/api/tokens", scope: auth.Admin, name: "createToken", status: http.StatusCreated,
 			summary: "Create a token for a program"}, a.createToken),
+		handleJSON(route{path: "/api/tokens/{id}/rename", scope: auth.Admin, name: "renameToken",
+			summary: "Rename a credential", about: "For instance a login of the page, which begins with a name made from the browser's User-Agent."}, a.renameToken),
 		handleJSON(route{path: "/api/tokens/{id}/revoke", scope: auth.Admin, endsOwn: true, name: "revokeToken",
 			summary: "Revoke a credential", about: "Also revokes every credential that it created, and ends the streams that were opened with any of them."}, a.revokeToken),
 	}
@@ -102,7 +111,11 @@ func loginFails() []runnel.Code {
 
 func (a *account) me(r *http.Request) (meAnswer, error) {
 	id := access.Caller(r.Context())
-	return meAnswer{id.Scopes, id.Kind, id.Name, id.Project}, nil
+	me := meAnswer{id.ID, id.Scopes, id.Kind, id.Name, id.Project}
+	if id.Kind == auth.KindLocal {
+		me.ID = ""
+	}
+	return me, nil
 }
 
 type healthAnswer struct {
@@ -132,7 +145,7 @@ func (a *account) createCode(r *http.Request, in codeRequest) (codeAnswer, error
 	} else if err != nil {
 		return codeAnswer{}, runnel.Fail(runnel.StoreUnavailable, "the code cannot be recorded now; see the server's log", err)
 	}
-	return codeAnswer{a.page.URL(), code}, nil
+	return codeAnswer{a.page.URL(), code, a.network.url()}, nil
 }
 
 // renewOrigin gives the page a new origin and revokes the credentials of all
@@ -192,10 +205,33 @@ func (a *account) listTokens(r *http.Request) (tokensAnswer, error) {
 	}
 	out := tokensAnswer{Tokens: []tokenRow{}}
 	for _, t := range ts {
-		out.Tokens = append(out.Tokens, tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.Parent, t.CreatedAt, t.LastUsedAt, end(t)})
+		out.Tokens = append(out.Tokens, rowOf(t))
 	}
 	return out, nil
 }
+
+func rowOf(t store.Token) tokenRow {
+	return tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.Parent, t.CreatedAt, t.LastUsedAt, end(t)}
+}
+
+func (a *account) renameToken(r *http.Request, in tokenNameRequest) (tokenRow, error) {
+	if err := auth.CheckName(in.Name); err != nil {
+		return tokenRow{}, reply.Invalid("name: " + err.Error())
+	}
+	if err := access.Record(r.Context(), audit.Record{Kind: audit.Renamed, What: r.PathValue("id") + ": " + in.Name}); err != nil {
+		return tokenRow{}, err
+	}
+	t, err := a.keys.Rename(r.Context(), r.PathValue("id"), in.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return tokenRow{}, errNoCredential
+	}
+	if err != nil {
+		return tokenRow{}, runnel.Fail(runnel.StoreUnavailable, "the name cannot be recorded now; see the server's log", err)
+	}
+	return rowOf(t), nil
+}
+
+var errNoCredential = reply.NewError(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
 
 // end returns when a credential expires, or nil if it never does.
 func end(t store.Token) *time.Time {
@@ -211,7 +247,7 @@ func (a *account) revokeToken(r *http.Request, _ reply.Empty) (reply.Empty, erro
 	}
 	err := a.keys.Revoke(r.Context(), r.PathValue("id"))
 	if errors.Is(err, store.ErrNotFound) {
-		return reply.Empty{}, reply.NewError(http.StatusNotFound, "there is no such credential; GET /api/tokens lists the credentials")
+		return reply.Empty{}, errNoCredential
 	}
 	if err != nil {
 		return reply.Empty{}, runnel.Fail(runnel.StoreUnavailable, "the credential cannot be removed now; see the server's log", err)
@@ -248,7 +284,7 @@ func (a *account) login(w http.ResponseWriter, r *http.Request) error {
 	if err := reply.Decode(w, r, &in); err != nil {
 		return err
 	}
-	secret, id, err := a.keys.Redeem(r.Context(), in.Code, a.gate.remote(r))
+	secret, id, err := a.keys.Redeem(r.Context(), in.Code, browser.DeviceName(r.UserAgent()), a.gate.remote(r))
 	switch {
 	case errors.Is(err, auth.ErrThrottled):
 		return runnel.Fail(runnel.RateLimited, "too many wrong codes; make a new link with `runnel login`, which is accepted at once")

@@ -32,6 +32,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	sw.start()
 	conns.Answering(r)
+	r = s.hosts.WithoutBase(r)
 	route := s.router.find(r)
 	if route.unread {
 		sw.unread = nil
@@ -81,7 +82,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, route *route) (ad
 	if err := limits(w, r); err != nil {
 		return r, false, err
 	}
-	host := s.hosts.Judge(r.Host)
+	host := s.hosts.JudgeRequest(r)
 	switch {
 	case host == browser.HostInvalid:
 		return r, false, reply.NewError(http.StatusBadRequest, "the Host header is missing or malformed")

@@ -334,7 +334,7 @@ func TestOriginTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, _, err := rg.keyed.Redeem(t.Context(), code, netip.Addr{})
+	secret, _, err := rg.keyed.Redeem(t.Context(), code, "browser", netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,7 +481,7 @@ func TestCookieAndLoginCSRF(t *testing.T) {
 	if err := json.NewDecoder(res.Body).Decode(&half); err != nil || half.Key == "" || half.Key == c.Value {
 		t.Fatalf("the page's half: %+v, %v", half, err)
 	}
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/api" || c.Domain != "" || c.Secure || c.MaxAge != 12*60*60 {
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/api" || c.Domain != "" || c.Secure || c.MaxAge != 30*24*60*60 {
 		t.Errorf("cookie %+v", c)
 	}
 	withCookie := func(r *http.Request) { anonymous(r); r.AddCookie(c); r.Header.Set(browser.KeyHeader, half.Key) }

@@ -198,6 +198,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	rg.answers(d, "DELETE", "/api/harness/session/{id}", "/api/harness/session/"+other, "")
 	token := rg.answers(d, "POST", "/api/tokens", "/api/tokens", `{"name":"t","scopes":["read"]}`)
 	rg.answers(d, "GET", "/api/tokens", "/api/tokens", "")
+	rg.answers(d, "POST", "/api/tokens/{id}/rename", fmt.Sprintf("/api/tokens/%v/rename", token["id"]), `{"name":"u"}`)
 	rg.answers(d, "POST", "/api/tokens/{id}/revoke", fmt.Sprintf("/api/tokens/%v/revoke", token["id"]), "")
 	rg.answers(d, "POST", "/api/session/{id}/kill", of("/api/session/{id}/kill"), "")
 	upload := rg.do("POST", "/api/uploads?name=a.txt", "text", header("Content-Type", "application/octet-stream"))

@@ -53,7 +53,7 @@ func (p *pageAt) Renew() error { p.host = "new-" + p.host; return nil }
 
 func builtPage() fstest.MapFS {
 	return fstest.MapFS{
-		"index.html":       {Data: []byte("<!doctype html><title>Runnel</title><script src=\"/assets/app-1.js\"></script>")},
+		"index.html":       {Data: []byte("<!doctype html><title>Runnel</title><script src=\"./assets/app-1.js\"></script>")},
 		"favicon.svg":      {Data: []byte("<svg/>")},
 		"assets/app-1.js":  {Data: []byte("export {}")},
 		"assets/app-1.css": {Data: []byte("body{}")},

@@ -133,7 +133,7 @@ func (p page) open(name string) (io.ReadSeekCloser, error) {
 		return http.FS(p.files).Open(name)
 	}
 	data, err := fs.ReadFile(p.files, name)
-	data = bytes.ReplaceAll(data, []byte(`"/assets/`), []byte(`"/assets/`+p.start+"/"))
+	data = bytes.ReplaceAll(data, []byte(`"./assets/`), []byte(`"./assets/`+p.start+"/"))
 	return inMemory{bytes.NewReader(data)}, err
 }
 

@@ -143,7 +143,7 @@ func scriptOf(rg *rig) string {
 	if !ok {
 		rg.t.Fatal("index.html has no script")
 	}
-	return path
+	return strings.TrimPrefix(path, ".") // relative to the address of the page, which is /
 }
 
 // Scripts in a browser's cache from one start of the server are not used after

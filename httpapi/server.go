@@ -9,7 +9,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -45,6 +44,7 @@ type Config struct {
 	Page        browser.Page // the page's own host name. Default: none, only the hosts of Origins
 	Origins     []string     // further origins of the page, such as a proxy's. Default: none
 	CORSOrigins []string     // origins of other pages that may call the API with a bearer token. Default: none
+	Network     *Network     // the page for other devices of the local network. Default: none
 	Proxied     bool         // a proxy in front of the server terminates TLS. Default: false
 
 	DefaultFamily string        // family of a WebSocket whose client sends no hello. Default: upsert-v1
@@ -85,6 +85,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Network != nil {
+		hosts.Network = cfg.Network.Place
+	}
 	s := &Server{log: cfg.Logger, hosts: hosts, origins: origins, metrics: newMetrics(cfg.Gateway), writeStall: cfg.WriteStall, limits: cfg.Limits}
 	s.arriving.most, s.arriving.refuse = cfg.Limits.ArrivingBytes, s.metrics.refuse
 	s.reply = reply.Writer{Redact: cfg.Redact, Log: cfg.Logger, Count: s.metrics.answered}
@@ -106,14 +109,14 @@ func New(cfg Config) (*Server, error) {
 		count: files.count, combining: make(chan struct{}, maxCombining),
 	}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
-	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, version: cfg.Version, push: cfg.Push}
+	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, network: cfg.Network, version: cfg.Version, push: cfg.Push}
 	about := &about{metrics: s.metrics}
 	page, err := newPage(cfg.UI).routes()
 	if err != nil {
 		return nil, err
 	}
 	api := apiRoutes(sessions, &profiles{cfg.Gateway}, &rulebook{cfg.Gateway.Approvals()}, files, s.streams, harness, account, s.gate.audit, about)
-	s.router = newRouter(visible, s.reply, slices.Concat(api, page))
+	s.router = newRouter(visible, s.reply, slices.Concat(api, page, cfg.Network.routes()))
 	about.list = s.router.list
 	about.document = sync.OnceValues(func() ([]byte, error) { return describe(api) })
 	return s, nil
@@ -198,26 +201,39 @@ func (s *Server) Limit(ln net.Listener, open, unauthenticated int) net.Listener 
 }
 
 // TLS returns a listener of connections with TLS that are accepted from ln,
-// which is from [Server.Limit]. hs must be from [Server.HTTPSServer], and must
-// serve the listener with Serve.
-func (s *Server) TLS(ln net.Listener, cert tls.Certificate, hs *http.Server) net.Listener {
-	return conns.TLS(ln, cert, hs.ReadHeaderTimeout, func(remote net.Addr, err error) {
+// which is from [Server.Limit]. certificate is as in [tls.Config]. hs must be
+// from [Server.HTTPSServer], and must serve the listener with Serve.
+func (s *Server) TLS(ln net.Listener, certificate conns.Certificate, hs *http.Server) net.Listener {
+	return conns.TLS(ln, certificate, hs.ReadHeaderTimeout, func(remote net.Addr, err error) {
 		s.log.Debug("TLS handshake failed", slog.String("remote", remote.String()), slog.String("error", err.Error()))
 	})
 }
 
-// Shutdown ends every stream, and shuts hs down, which is from HTTPServer: it
-// waits until all requests have been answered. When ctx ends, Shutdown closes
+// Shutdown ends every stream, and shuts down all servers, which are from
+// HTTPServer or HTTPSServer, at once: it waits until all requests have been
+// answered. When ctx ends, Shutdown closes
 // the connections that remain, and logs their number. Their clients do not read
 // the responses.
-func (s *Server) Shutdown(ctx context.Context, hs *http.Server) error {
-	err := errors.Join(s.EndStreams(ctx), hs.Shutdown(ctx))
+func (s *Server) Shutdown(ctx context.Context, servers ...*http.Server) error {
+	results := make(chan error, len(servers))
+	ended := s.EndStreams(ctx)
+	for _, hs := range servers {
+		go func() { results <- hs.Shutdown(ctx) }()
+	}
+	err := ended
+	for range servers {
+		err = errors.Join(err, <-results)
+	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
 	open, _ := s.metrics.conns.counts()
 	s.log.LogAttrs(ctx, slog.LevelWarn, "connections cut off at shutdown, because their clients did not read the responses in time", slog.Int("connections", open))
-	return hs.Close()
+	var failed []error
+	for _, hs := range servers {
+		failed = append(failed, hs.Close())
+	}
+	return errors.Join(failed...)
 }
 
 // EndStreams ends every open stream: a WebSocket with code 1001, an SSE stream

@@ -113,6 +113,8 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/api/nothing", "", 404, "INVALID_REQUEST"},
 		{"GET", "//api/me", "", 404, "INVALID_REQUEST"},
 		{"POST", "/api/tokens/" + nobody + "/revoke", "{}", 404, "INVALID_REQUEST"},
+		{"POST", "/api/tokens/" + nobody + "/rename", `{"name":"x"}`, 404, "INVALID_REQUEST"},
+		{"POST", "/api/tokens/" + nobody + "/rename", `{"name":" x"}`, 400, "INVALID_REQUEST"},
 	}
 	for _, tt := range tests {
 		w := rg.do(tt.method, tt.target, tt.body)

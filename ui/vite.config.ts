@@ -8,6 +8,7 @@ import { compress } from "./compress.ts";
 const server = process.env.RUNNEL_URL ?? "http://127.0.0.1:7317";
 
 export default defineConfig({
+  base: "./", // a proxy may serve the page below a path
   plugins: [react(), tailwindcss(), compress()],
   build: {
     target: "es2023",

@@ -282,7 +282,7 @@ func TestOutputFitsTheTerminal(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("RUNNEL_DATA", t.TempDir()+"/data")
 	commands := [][]string{{"agents"}, {"agents", "script"}, {"sessions", "list"}, {"token", "create", "a name that is rather long", "--scope", "read,send,approve"}, {"token", "list"}}
-	for _, c := range []string{"", "run", "ps", "attach", "logs", "serve", "login", "agents", "sessions", "sessions list", "sessions show", "sessions items", "sessions capture", "token", "token create", "token list", "token revoke", "backup", "doctor", "record", "translate", "version"} {
+	for _, c := range []string{"", "run", "ps", "attach", "logs", "serve", "login", "certificate", "devices", "devices list", "devices rename", "devices revoke", "agents", "sessions", "sessions list", "sessions show", "sessions items", "sessions capture", "token", "token create", "token list", "token revoke", "backup", "doctor", "record", "translate", "version"} {
 		commands = append(commands, append(strings.Fields(c), "--help"))
 	}
 	for _, width := range []uint16{80, 100} {

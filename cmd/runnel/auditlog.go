@@ -72,7 +72,7 @@ func (c config) guards(address string) string {
 	for _, s := range []struct {
 		on   bool
 		name string
-	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}} {
+	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}, {c.LAN, "lan"}} {
 		if s.on {
 			parts = append(parts, s.name)
 		}

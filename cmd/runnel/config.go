@@ -18,6 +18,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/profile"
@@ -33,6 +34,8 @@ type config struct {
 	Socket string `koanf:"socket"`
 
 	KeyFile string `koanf:"key-file"`
+
+	LAN bool `koanf:"lan"`
 
 	TLSCert     string   `koanf:"tls-cert"`
 	TLSKey      string   `koanf:"tls-key"`
@@ -96,11 +99,12 @@ func serveFlags(fl *pflag.FlagSet) {
 	placeFlags(fl)
 	fl.String("key-file", "", "`FILE` with the key that encrypts secrets in the data directory; must be outside that directory; default: "+shown(defaultKey()))
 	fl.String("listen", "127.0.0.1:7317", "`ADDRESS` of the page and the API; port 0 selects a free port")
+	fl.Bool("lan", false, "also serve other devices of the local network, such as a phone: with TLS, on the private addresses of this machine; 'runnel certificate' says how devices trust it")
 	fl.String("tls-cert", "", "certificate `FILE` for TLS, to accept connections from other machines")
 	fl.String("tls-key", "", "`FILE` with the private key of the certificate")
 	fl.Bool("proxied", false, "a reverse proxy in front of this server provides TLS")
 	fl.StringSlice("hosts", nil, "additional host `NAMES` that programs may use for the API")
-	fl.StringSlice("origin", nil, "additional `URL` at which browsers open the page, such as https://runnel.example.org; repeatable; login links use the first")
+	fl.StringSlice("origin", nil, "additional `URL` at which browsers open the page, such as https://runnel.example.org, also with a path; repeatable; login links use the first")
 	fl.StringSlice("cors-origins", nil, "`ORIGINS` of other web pages that may call the API with a bearer token")
 	fl.StringSlice(trustedKey, nil, "trusted `DIRS`, with all folders below them: agents use the settings in these folders, which can run commands without asking")
 	profileFlags(fl)
@@ -278,6 +282,14 @@ func (c *config) check() error {
 	switch {
 	case c.Data == "":
 		return errNoData
+	case c.LAN && (c.TLSCert != "" || c.TLSKey != ""):
+		return usage("--lan makes its own certificate and cannot be used with --tls-cert; with a certificate of yours, use --listen and --origin instead of --lan")
+	case c.LAN && c.Proxied:
+		return usage("--lan cannot be used with --proxied: devices of the network would reach this server without the proxy, whose headers it trusts")
+	case c.LAN && !auth.IsLoopback(c.Listen):
+		return usage("--lan needs --listen on loopback, such as 127.0.0.1:7317; it listens on the private addresses of this machine by itself")
+	case c.LAN && c.KeyFile == "" && defaultKey() == "":
+		return usage("--lan: there is no home directory for the certificate authority; choose a file with --key-file, and the authority is created beside it")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return usage("--tls-cert and --tls-key must be given together")
 	case c.Prewarm < 0 || c.Prewarm > maxPrewarm:

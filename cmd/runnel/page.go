@@ -24,6 +24,7 @@ type pagePlace struct {
 	port    string
 	api     string   // URL of the API, for programs on this machine
 	origins []string // from the configuration
+	network *network // nil without --lan
 }
 
 // findPage returns the place of the page of a server that listens on ln.
@@ -112,5 +113,8 @@ func (a *app) announce(ctx context.Context, p *pagePlace, keys *auth.Keyring) er
 		return err
 	}
 	_, err = fmt.Fprintf(a.out, "runnel is ready; its API is at %s . Open this link; it works once, for a minute:\n\n  %s\n\nFor another link, run: runnel login. Stop the server with Ctrl-C.\n", p.api, pageLink(p.URL(), code))
+	if url := p.network.url(); err == nil && url != "" {
+		_, err = fmt.Fprintf(a.out, "\nOther devices of your network reach the page at %s . To let one in:\n  1. Trust the certificate there: open %s/certificate on the device; 'runnel certificate' says more.\n  2. Run 'runnel login' here and scan the code that it prints.\n", url, url)
+	}
 	return err
 }

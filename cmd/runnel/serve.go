@@ -133,6 +133,12 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return err
 	}
+	network, err := a.openNetwork(ctx, c, place.port, log)
+	if err != nil {
+		return err
+	}
+	defer network.end()
+	place.network = network
 
 	a.knowKeys(c.agents)
 	a.warnOfSwitch(c)
@@ -162,24 +168,15 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer endNotes()
 	srv, err := httpapi.New(httpapi.Config{
 		Gateway: gw, Keyring: keys, UI: page, Version: version(), Push: notes,
-		Bound: bound(ln), Hosts: c.Hosts, Page: place, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Proxied: c.Proxied,
+		Bound: bound(ln), Hosts: c.Hosts, Page: place, Origins: c.Origins, CORSOrigins: c.CORSOrigins, Network: network.forAPI(), Proxied: c.Proxied,
 		DefaultFamily: c.StreamFamily, Limits: c.Limits.ofServer(), Audit: trail, Redact: a.secrets.String, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	onAddress, onSocket, err := c.Limits.connections(descriptors())
+	listeners, err := a.listeners(ctx, c, srv, ln, network)
 	if err != nil {
 		return err
-	}
-	unauthenticated := c.Limits.MaxUnauthenticatedConnections
-	listeners := []net.Listener{srv.Limit(ln, onAddress, min(unauthenticated, onAddress))}
-	if c.Socket != "" {
-		sock, err := listenSocket(ctx, c)
-		if err != nil {
-			return err
-		}
-		listeners = append(listeners, srv.Limit(sock, onSocket, min(unauthenticated, onSocket)))
 	}
 	if err := a.announce(ctx, place, keys); err != nil {
 		return err
@@ -191,35 +188,84 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	defer os.Remove(redirectFile(c.Data))
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("server stopped")
-	sig, err := a.serveUntilSignal(ctx, c, srv, listeners, signals)
+	sig, err := a.serveUntilSignal(ctx, srv, listeners, signals)
 	if sig == syscall.SIGTERM { // a service manager that may restart the server sends it
 		end = gw.HandOver
 	}
 	return err
 }
 
+// A certificateFunc is a GetCertificate function of a [tls.Config].
+type certificateFunc func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// A listening is a listener and the certificate for its connections; nil if
+// they do not use TLS.
+type listening struct {
+	net.Listener
+	certificate certificateFunc
+}
+
+// certificate returns the configured certificate, or nil if there is none.
+func (c config) certificate() (certificateFunc, error) {
+	if c.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
+	}
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }, nil
+}
+
+// listeners returns all listeners of the server with their limits: that of the
+// address, that of the network, if any, and that of the unix socket, which it
+// creates.
+func (a *app) listeners(ctx context.Context, c config, srv *httpapi.Server, ln net.Listener, network *network) (list []listening, err error) {
+	onAddress, onSocket, err := c.Limits.connections(descriptors())
+	if err != nil {
+		return nil, err
+	}
+	unauthenticated := c.Limits.MaxUnauthenticatedConnections
+	add := func(ln net.Listener, most int, certificate certificateFunc) {
+		list = append(list, listening{srv.Limit(ln, most, min(unauthenticated, most)), certificate})
+	}
+	if network != nil { // it gets half of the connections, so that devices of the network cannot take those of this machine
+		onAddress = max(1, onAddress/2)
+		add(network.listener, onAddress, network.certificates.Get)
+	}
+	certificate, err := c.certificate()
+	if err != nil {
+		return nil, err
+	}
+	add(ln, onAddress, certificate)
+	if c.Socket != "" {
+		sock, err := listenSocket(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		add(sock, onSocket, nil)
+	}
+	return list, nil
+}
+
 // serveUntilSignal serves on all listeners until a signal arrives on signals or
 // a listener fails. It then shuts down in order and returns the signal.
-func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Server, listeners []net.Listener, signals <-chan os.Signal) (sig os.Signal, err error) {
+func (a *app) serveUntilSignal(ctx context.Context, srv *httpapi.Server, listeners []listening, signals <-chan os.Signal) (sig os.Signal, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hs := srv.HTTPServer()
-	var cert tls.Certificate
-	if c.TLSCert != "" {
-		hs = srv.HTTPSServer()
-		if cert, err = tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
-			return nil, usage("the certificate or its key cannot be used: %s", termtext.Clean(err.Error()))
-		}
-	}
 	asking, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
-	hs.BaseContext = func(net.Listener) context.Context { return asking }
+	var servers []*http.Server
 	work, failed := errgroup.WithContext(ctx)
-	for _, ln := range listeners {
+	for _, l := range listeners {
+		hs, ln := srv.HTTPServer(), l.Listener
+		if l.certificate != nil {
+			hs = srv.HTTPSServer()
+			ln = srv.TLS(ln, l.certificate, hs)
+		}
+		hs.BaseContext = func(net.Listener) context.Context { return asking }
+		servers = append(servers, hs)
 		work.Go(func() error {
-			if c.TLSCert != "" && ln.Addr().Network() == "tcp" {
-				ln = srv.TLS(ln, cert, hs)
-			}
 			if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				return err
 			}
@@ -234,7 +280,7 @@ func (a *app) serveUntilSignal(ctx context.Context, c config, srv *httpapi.Serve
 	time.AfterFunc(waitingTime, leave)
 	end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancelEnd()
-	err = srv.Shutdown(end, hs)
+	err = srv.Shutdown(end, servers...)
 	return sig, errors.Join(err, work.Wait())
 }
 

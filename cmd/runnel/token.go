@@ -26,6 +26,7 @@ type tokenRow struct {
 	Name       string          `json:"name"`
 	Scopes     []string        `json:"scopes"`
 	ProjectDir string          `json:"projectDir"`
+	CreatedAt  time.Time       `json:"createdAt"`
 	LastUsedAt time.Time       `json:"lastUsedAt"`
 	ExpiresAt  *time.Time      `json:"expiresAt"`
 }
@@ -45,6 +46,7 @@ type keyring interface {
 	// create returns the secret and its expiry; nil means never.
 	create(ctx context.Context, in tokenRequest) (secret string, expires *time.Time, err error)
 	list(ctx context.Context) ([]tokenRow, error)
+	rename(ctx context.Context, id, name string) error
 	revoke(ctx context.Context, id string) error
 }
 
@@ -219,6 +221,11 @@ their streams. ID may be the beginning of an id.`,
 // pickToken returns the id of the credential whose id is given, or of the only
 // one whose id begins with it.
 func pickToken(ctx context.Context, k keyring, given string) (string, error) {
+	return pickCredential(ctx, k, given, "there is no such credential; 'runnel token list' lists all")
+}
+
+// pickCredential is pickToken with the error for an id of nothing in the list.
+func pickCredential(ctx context.Context, k keyring, given, none string) (string, error) {
 	rows, err := k.list(ctx)
 	if err != nil {
 		return "", err
@@ -233,7 +240,7 @@ func pickToken(ctx context.Context, k keyring, given string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", errors.New("there is no such credential; 'runnel token list' lists all")
+		return "", errors.New(none)
 	}
 	return "", usage("%d credentials have ids that begin with %s; give more of the id", len(found), termtext.Clean(given))
 }
@@ -294,6 +301,10 @@ func (r remoteKeyring) list(ctx context.Context) ([]tokenRow, error) {
 	return out.Tokens, err
 }
 
+func (r remoteKeyring) rename(ctx context.Context, id, name string) error {
+	return r.ad.post(ctx, "/api/tokens/"+url.PathEscape(id)+"/rename", map[string]string{"name": name}, nil)
+}
+
 func (r remoteKeyring) revoke(ctx context.Context, id string) error {
 	return r.ad.post(ctx, "/api/tokens/"+url.PathEscape(id)+"/revoke", struct{}{}, nil)
 }
@@ -326,12 +337,23 @@ func (l localKeyring) list(ctx context.Context) ([]tokenRow, error) {
 	}
 	rows := make([]tokenRow, len(ts))
 	for i, t := range ts {
-		rows[i] = tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.LastUsedAt, nil}
+		rows[i] = tokenRow{t.ID, t.Kind, t.Name, t.Scopes, t.Project, t.CreatedAt, t.LastUsedAt, nil}
 		if !t.ExpiresAt.IsZero() {
 			rows[i].ExpiresAt = &t.ExpiresAt
 		}
 	}
 	return rows, nil
+}
+
+func (l localKeyring) rename(ctx context.Context, id, name string) error {
+	if err := l.audit.record(audit.Record{Kind: audit.Renamed, What: id + ": " + name}); err != nil {
+		return err
+	}
+	_, err := l.keys.Rename(ctx, id, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return errors.New("there is no such credential")
+	}
+	return err
 }
 
 func (l localKeyring) revoke(ctx context.Context, id string) error {

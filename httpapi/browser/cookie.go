@@ -44,7 +44,7 @@ type Cookies struct {
 // another program has our port, and must not send the cookie then.
 func (c Cookies) Make(r *http.Request, secret string, life time.Duration) *http.Cookie {
 	return &http.Cookie{
-		Name: CookieName, Value: secret, Path: "/api", MaxAge: int(life / time.Second),
+		Name: CookieName, Value: secret, Path: BaseOf(r) + "/api", MaxAge: int(life / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil || c.Proxied,
 	}
 }

@@ -6,8 +6,10 @@ package browser
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -35,15 +37,29 @@ type Page interface {
 	Renew() error
 }
 
+// A Network is where devices of the local network find the page, over TLS.
+type Network interface {
+	// Has reports whether a Host header, in lower case, is that of the page. The
+	// result may change while the server runs.
+	Has(host string) bool
+	// URL returns the preferred address of the page, without a slash at its end,
+	// or "" while there is none.
+	URL() string
+}
+
 // Hosts are the names and addresses that the server answers to. A page that
 // reaches the server through a host name of its own (DNS rebinding) always
 // sends that name in the Host header, so this check rejects it. The check comes
 // before those of Origin and credential.
 type Hosts struct {
+	// Network is where devices of the local network find the page. Default:
+	// none.
+	Network Network
+
 	names map[string]bool // in lower case, without port
 	bound []netip.Addr    // addresses beyond loopback; an unspecified one stands for any address
 	page  Page
-	pages map[string]bool // hosts of the page's further origins, with and without the default port
+	pages map[string]string // path of the page by the host of its further origins, with and without the default port
 }
 
 // NewHosts returns the Hosts that accept loopback addresses, localhost, bound
@@ -51,7 +67,7 @@ type Hosts struct {
 // hosts of origins. The page's own name may have any port, because a tunnel may
 // change the port.
 func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (Hosts, error) {
-	h := Hosts{names: map[string]bool{"localhost": true}, page: page, pages: map[string]bool{}}
+	h := Hosts{names: map[string]bool{"localhost": true}, page: page, pages: map[string]string{}}
 	for _, a := range bound {
 		h.bound = append(h.bound, a.Unmap())
 	}
@@ -63,9 +79,15 @@ func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (
 		if err != nil {
 			return Hosts{}, err
 		}
-		h.pages[u.Host] = true
+		hosts := []string{u.Host}
 		if port := defaultPorts[u.Scheme]; u.Port() == "" {
-			h.pages[net.JoinHostPort(u.Hostname(), port)] = true
+			hosts = append(hosts, net.JoinHostPort(u.Hostname(), port))
+		}
+		for _, host := range hosts {
+			if other, ok := h.pages[host]; ok && other != u.Path {
+				return Hosts{}, fmt.Errorf("origin %q: another origin has the same host and another path; one server has one path there", o)
+			}
+			h.pages[host] = u.Path
 		}
 	}
 	return h, nil
@@ -73,13 +95,20 @@ func NewHosts(bound []netip.Addr, names []string, page Page, origins []string) (
 
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// parseOrigin parses and checks an origin of the page. An origin without TLS
+// basePath matches a path below which a proxy serves the page.
+var basePath = regexp.MustCompile(`^(/[a-z0-9_~-][a-z0-9._~-]*)+$`)
+
+// parseOrigin parses and checks an origin of the page, which may have a path. An
+// origin without TLS
 // must be on this machine. On any other origin without TLS, browsers deny a
 // page the cryptography with which it verifies the server's identity.
 func parseOrigin(origin string) (*url.URL, error) {
 	u, err := url.Parse(origin)
-	if err != nil || defaultPorts[u.Scheme] == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin {
-		return nil, fmt.Errorf("origin %q: want one such as https://runnel.example.org, in small letters and without a path", origin)
+	if err != nil || defaultPorts[u.Scheme] == "" || u.Host == "" || u.Scheme+"://"+u.Host+u.Path != origin || strings.ToLower(origin) != origin {
+		return nil, fmt.Errorf("origin %q: want one such as https://runnel.example.org, in small letters and without a slash at its end", origin)
+	}
+	if first, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); u.Path != "" && !basePath.MatchString(u.Path) || first == "api" || first == "assets" {
+		return nil, fmt.Errorf("origin %q: the path must consist of small letters, digits and hyphens, and must not begin with /api or /assets", origin)
 	}
 	if u.Port() == defaultPorts[u.Scheme] {
 		return nil, fmt.Errorf("origin %q: leave out the port, as browsers do", origin)
@@ -93,6 +122,15 @@ func parseOrigin(origin string) (*url.URL, error) {
 		return nil, fmt.Errorf("origin %q: want https beyond this machine", origin)
 	}
 	return u, nil
+}
+
+// JudgeRequest is [Hosts.Judge] for the Host of r. It accepts the hosts of
+// [Hosts.Network], too, if r came over TLS.
+func (h Hosts) JudgeRequest(r *http.Request) Verdict {
+	if h.Network != nil && r.TLS != nil && h.Network.Has(strings.ToLower(r.Host)) {
+		return HostOfPage
+	}
+	return h.Judge(r.Host)
 }
 
 // Judge parses the value of a Host header and looks it up among the accepted
@@ -116,7 +154,7 @@ func (h Hosts) Judge(host string) Verdict {
 // header in lower case, with nothing else changed: for a browser, a name with a
 // dot at its end is another origin.
 func (h Hosts) ofPage(host, port string) bool {
-	if h.pages[host] {
+	if _, ok := h.pages[host]; ok {
 		return true
 	}
 	if h.page == nil || h.page.Host() == "" {

@@ -92,13 +92,20 @@ func TestPageOriginsAreChecked(t *testing.T) {
 	for origin, ok := range map[string]bool{
 		"https://runnel.example": true, "https://runnel.example:8443": true, "http://localhost:7317": true, "http://127.0.0.1:7317": true,
 		"http://[::1]:7317": true, "http://dev.localhost": true, "https://192.168.1.5:7317": true,
-		"": false, "runnel.example": false, "https://runnel.example/": false, "https://runnel.example/page": false, "https://runnel.example:443": false,
+		"https://runnel.example/page": true, "https://runnel.example/a/b-c_d~.e": true, "http://localhost:7317/page": true,
+		"https://runnel.example/page/": false, "https://runnel.example/Page": false, "https://runnel.example//page": false, "https://runnel.example/../page": false,
+		"https://runnel.example/a/..": false, "https://runnel.example/p%61ge": false, "https://runnel.example/api": false, "https://runnel.example/assets/x": false,
+		"https://runnel.example/a?b": false, "https://runnel.example/a;b": false,
+		"": false, "runnel.example": false, "https://runnel.example/": false, "https://runnel.example:443": false,
 		"https://RUNNEL.example": false, "http://runnel.example": false, "http://192.168.1.5:7317": false, "http://localhost.evil.example": false,
 		"https://user@runnel.example": false, "https://runnel.example?x": false, "ftp://localhost": false, "https://": false, "null": false, "http://localhost:80": false,
 	} {
 		if _, err := NewHosts(nil, nil, nil, []string{origin}); (err == nil) != ok {
 			t.Errorf("%q: got %v, want ok %v", origin, err, ok)
 		}
+	}
+	if _, err := NewHosts(nil, nil, nil, []string{"https://runnel.example/a", "https://runnel.example/b"}); err == nil {
+		t.Error("one host with two paths")
 	}
 }
 

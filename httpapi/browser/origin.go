@@ -19,13 +19,19 @@ type Origins struct {
 // and cors, origins of other pages that send a bearer token. They always accept
 // the origin under which a request reaches the server.
 func NewOrigins(own, cors []string) (*Origins, error) {
-	o := &Origins{own, cors, map[string]bool{}, http.NewCrossOriginProtection()}
+	o := &Origins{nil, cors, map[string]bool{}, http.NewCrossOriginProtection()}
 	for _, origin := range own {
+		u, err := parseOrigin(origin)
+		if err != nil {
+			return nil, err
+		}
+		origin = u.Scheme + "://" + u.Host // without a path, as browsers send it
+		o.own = append(o.own, origin)
 		if host, ok := strings.CutPrefix(origin, "https://"); ok {
 			o.secure[host], o.secure[host+":80"], o.secure[host+":443"] = true, true, true
 		}
 	}
-	for _, origin := range slices.Concat(own, cors) {
+	for _, origin := range slices.Concat(o.own, cors) {
 		if err := o.second.AddTrustedOrigin(origin); err != nil {
 			return nil, err
 		}

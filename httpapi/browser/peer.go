@@ -32,7 +32,7 @@ func Cut(r *http.Request) {
 	}
 }
 
-// FromOtherUser reports whether r came over loopback from another user of this
+// FromOtherUser reports whether r came over TCP from another user of this
 // machine, or from a process that cannot be found. It asks the operating system
 // once for each connection.
 func FromOtherUser(r *http.Request) bool {

@@ -23,16 +23,27 @@ import (
 // them, as those of a [Listener] without TLS do. The server must get them
 // through Serve.
 //
+// certificate returns the certificate for each handshake.
+//
 // TLS calls failed with the error of each handshake that fails; failed must not
 // block.
-func TLS(ln net.Listener, cert tls.Certificate, timeout time.Duration, failed func(remote net.Addr, err error)) net.Listener {
+func TLS(ln net.Listener, certificate Certificate, timeout time.Duration, failed func(remote net.Addr, err error)) net.Listener {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &tlsListener{
-		Listener: ln, config: &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{http2, "http/1.1"}},
+		Listener: ln, config: &tls.Config{GetCertificate: certificate, NextProtos: []string{http2, "http/1.1"}},
 		timeout: timeout, failed: failed, accepted: make(chan accepted), ctx: ctx, stop: stop,
 	}
 	go l.run() // ends when the listener is closed
 	return l
+}
+
+// A Certificate returns the certificate for a handshake, as GetCertificate of a
+// [tls.Config] does. It may be called concurrently and must not block.
+type Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+
+// Always returns a Certificate that returns cert for every handshake.
+func Always(cert tls.Certificate) Certificate {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }
 }
 
 // http2 is the name of HTTP/2 in a handshake.

@@ -44,7 +44,7 @@ func listenTLS(t *testing.T, timeout time.Duration) *secure {
 		t.Fatal(err)
 	}
 	s := &secure{t: t, failed: make(chan error, 10)}
-	s.Listener = TLS(Limit(ln, Limits{100, 100}, func(string) {}), newCertificate(t), timeout, func(_ net.Addr, err error) { s.failed <- err })
+	s.Listener = TLS(Limit(ln, Limits{100, 100}, func(string) {}), Always(newCertificate(t)), timeout, func(_ net.Addr, err error) { s.failed <- err })
 	t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/runnel-dev/runnel/internal/private"
@@ -61,29 +59,12 @@ func Load(path string) (*Key, error) {
 	return &Key{path: path, id: hex.EncodeToString(sum[:4]), text: string(text), aead: aead}, nil
 }
 
-// makeKey writes a new key to a file. It links the complete file to path, so no
-// process can read half a key. If another process creates path first, that file
-// stays.
-func makeKey(path string) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".key-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+// makeKey writes a new key to a file. If another process creates the file first,
+// that file stays.
+func makeKey(path string) error {
 	var secret [keySize]byte
 	rand.Read(secret[:]) // never fails; on an error crypto/rand crashes the process
-	_, err = fmt.Fprintln(f, hex.EncodeToString(secret[:]))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return private.Create(path, []byte(hex.EncodeToString(secret[:])+"\n"))
 }
 
 // Text returns the key as its file contains it. Callers redact it from output.

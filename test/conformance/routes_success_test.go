@@ -246,6 +246,10 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		id := r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}}).ok(t, http.StatusCreated)["id"]
 		return r.post(t, "/api/tokens/"+id.(string)+"/revoke", object{})
 	},
+	"renameToken": func(t *testing.T, r *routes) answer {
+		id := r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}}).ok(t, http.StatusCreated)["id"]
+		return r.post(t, "/api/tokens/"+id.(string)+"/rename", object{"name": "y"})
+	},
 	"createLoginCode": func(t *testing.T, r *routes) answer { return r.post(t, "/api/login/code", object{}) },
 	"login": func(t *testing.T, r *routes) answer {
 		_, login := r.browser(t)
@@ -358,7 +362,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "createToken", "listTokens", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
+	for _, id := range []string{"metrics", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")

@@ -194,10 +194,10 @@ func (g *gate) hostRows(tab *table) {
 }
 
 func (g *gate) cookieRows(tab *table) {
-	tab.add("cookie", "after a login", "HttpOnly, SameSite=Strict, Path=/api, no Domain, 12 hours", func(t *testing.T) {
+	tab.add("cookie", "after a login", "HttpOnly, SameSite=Strict, Path=/api, no Domain, 30 days", func(t *testing.T) {
 		res := http.Response{Header: g.login.header}
 		c := res.Cookies()[0]
-		equal(t, "cookie", []any{c.HttpOnly, c.SameSite == http.SameSiteStrictMode, c.Path, c.Domain, c.MaxAge, len(res.Cookies())}, []any{true, true, "/api", "", 12 * 60 * 60, 1})
+		equal(t, "cookie", []any{c.HttpOnly, c.SameSite == http.SameSiteStrictMode, c.Path, c.Domain, c.MaxAge, len(res.Cookies())}, []any{true, true, "/api", "", 30 * 24 * 60 * 60, 1})
 	})
 	tab.add("cookie and key", "the page itself fetches", "200", func(t *testing.T) { g.page.with("Origin", "").get(t, "/api/me").ok(t, http.StatusOK) })
 	tab.add("cookie and key", "a person opens a link from another site", "403 FORBIDDEN_ORIGIN", func(t *testing.T) {

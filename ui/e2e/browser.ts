@@ -17,8 +17,11 @@ export const skip = process.env.RUNNEL_SKIP_BROWSER === "1";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Starts a browser. `scrollbars` shows scrollbars, as on a desktop. */
-export function launch({ scrollbars = false } = {}): Promise<Browser> {
+/**
+ * Starts a browser. `scrollbars` shows scrollbars, as on a desktop; `args` are
+ * further arguments.
+ */
+export function launch({ scrollbars = false, args = [] as string[] } = {}): Promise<Browser> {
   const found = [
     process.env.CHROMIUM,
     "/usr/bin/chromium",
@@ -41,6 +44,7 @@ export function launch({ scrollbars = false } = {}): Promise<Browser> {
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
+        ...args,
       ],
     ],
   });

@@ -412,7 +412,7 @@ describe.skipIf(skip)("the page", () => {
     await composer.fill(JSON.stringify(asks("git log --stat")));
     await page.keyboard.press("Enter");
     await page.getByText("· allowed by rule 1").waitFor();
-    await page.getByText("Reason: allowed by rule 1, made by browser on").waitFor();
+    await page.getByText("Reason: allowed by rule 1, made by Chrome on Linux on").waitFor();
     await page.getByRole("button", { name: "Details" }).click();
     const details = page.getByRole("complementary", { name: "Details" });
     await details.getByText("Allow git log * with any arguments").waitFor();

@@ -76,12 +76,17 @@ export class Server {
     });
   }
 
-  /** Creates a link that logs one browser in. */
-  link(...flags: string[]): string {
-    const out = execFileSync(program(), ["login", ...flags, "--data", join(this.dir, "data")], {
+  /** Runs a command of the program, and returns what it prints. */
+  command(...args: string[]): string {
+    return execFileSync(program(), [...args, "--data", join(this.dir, "data")], {
       encoding: "utf8",
       env: { ...process.env, HOME: this.dir },
     });
+  }
+
+  /** Creates a link that logs one browser in. */
+  link(...flags: string[]): string {
+    const out = this.command("login", ...flags);
     const link = /http\S+#c=\S+/.exec(out)?.[0];
     if (!link) throw new Error(`no link in: ${out}`);
     return link;

@@ -9,7 +9,7 @@ export function Login({ why }: { why?: string }) {
   return (
     <main className="flex h-full items-center justify-center overflow-y-auto p-6">
       <div className="w-full max-w-sm">
-        <img src="/icon.svg" alt="" width={32} height={32} />
+        <img src="icon.svg" alt="" width={32} height={32} />
         <h1 className="mt-4 text-xl font-semibold tracking-tight">This browser is not logged in</h1>
         {why && (
           <p role="alert" className="mt-2 rounded-md bg-panel px-3 py-2">

@@ -30,6 +30,8 @@ export function commands(current: string | undefined, onKeys: () => void): Comma
     out.push({ id: "search", name: "Search sessions and conversations", key: "/", run: focus("filter") });
   const colours = "button[aria-label^='Colours']";
   if (there(colours)) out.push({ id: "colours", name: "Change the colours", run: press(colours) });
+  const devices = "button[aria-label='Devices']";
+  if (there(devices)) out.push({ id: "devices", name: "Devices that are logged in", run: press(devices) });
   out.push({ id: "keys", name: "Keyboard shortcuts", key: "?", run: onKeys });
   return out;
 }

@@ -5,6 +5,7 @@ import { useEffect } from "react";
 import { useStore } from "../model/store";
 import { needsYou } from "../sessions/groups";
 import { plain } from "../text/visible";
+import { base } from "../wire/base";
 
 /** Keeps title and icon up to date. `id` is the session on the screen. */
 export function useTab(id: string | undefined) {
@@ -27,7 +28,7 @@ export function titleOf(count: number, title?: string): string {
   return `${count > 0 ? `(${count}) ` : ""}Runnel${name}`;
 }
 
-const file = "/icon.svg";
+const file = `${base}/icon.svg`;
 
 function setIcon(count: number) {
   const link = document.querySelector<HTMLLinkElement>("link[rel=icon]");

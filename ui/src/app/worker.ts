@@ -2,6 +2,7 @@
 // show.
 
 import { go, parseRoute } from "../model/routes";
+import { base } from "../wire/base";
 import type { Notice, ToPage, ToWorker } from "../worker/messages";
 
 // The address of the worker's script, and its scope. No page has an address
@@ -9,7 +10,7 @@ import type { Notice, ToPage, ToWorker } from "../worker/messages";
 // script again without asking the page, also while another program uses the
 // server's address. A worker of that program must not receive the requests of
 // a page that stays open.
-const file = "/sw.js";
+const file = `${base}/sw.js`;
 
 interface Policy {
   createScriptURL(url: string): string;
@@ -95,7 +96,7 @@ export async function showNotice(n: Notice) {
   const active = (await inTime())?.active;
   if (active) return active.postMessage({ notice: n } satisfies ToWorker);
   if (watched()) return;
-  const shown = new Notification(n.title, { body: n.body, tag: n.kind, icon: "/icon-192.png" });
+  const shown = new Notification(n.title, { body: n.body, tag: n.kind, icon: `${base}/icon-192.png` });
   shown.onclick = () => {
     shown.close();
     window.focus();

@@ -1,7 +1,9 @@
 // Values stored in this browser. The page also works without them, because
 // private windows may refuse storage.
 
-const name = (key: string) => `runnel.${key}`;
+import { base } from "../wire/base";
+
+const name = (key: string) => `runnel${base}.${key}`;
 
 export function load<T>(key: string, otherwise: T): T {
   try {

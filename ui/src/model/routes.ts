@@ -1,10 +1,11 @@
-// Routes in the address bar: "/" is the composer of a new session, with what
+// Routes in the address bar, below the path of the page: "/" is the composer of a new session, with what
 // waits and runs; "?new" is the same for a person who wants to write at once.
 // "?list" is the list of sessions on a phone, "?session=ID" a session, and
 // "&item=ID" one of its items. All load the same document, so a reload works on
 // any server.
 
 import { useSyncExternalStore } from "react";
+import { base } from "../wire/base";
 
 export type Route =
   | { at: "home" }
@@ -21,8 +22,8 @@ export function parseRoute(search: string): Route {
 
 export function pathOf(r: Route): string {
   if (r.at === "session")
-    return `/?session=${encodeURIComponent(r.id)}${r.item ? `&item=${encodeURIComponent(r.item)}` : ""}`;
-  return r.at === "home" ? "/" : `/?${r.at}`;
+    return `${base}/?session=${encodeURIComponent(r.id)}${r.item ? `&item=${encodeURIComponent(r.item)}` : ""}`;
+  return r.at === "home" ? `${base}/` : `${base}/?${r.at}`;
 }
 
 const listeners = new Set<() => void>();

@@ -2,6 +2,7 @@
 // selectors.
 
 import { create } from "zustand";
+import { base } from "../wire/base";
 import { ApiError, api } from "../wire/http";
 import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
@@ -53,7 +54,7 @@ const kept = 4; // number of transcripts kept, of the sessions opened last
 
 let shown: string | undefined; // id of the session on the screen
 
-const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/ws`, {
+const link = new Link(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${base}/api/ws`, {
   frames: take,
   status: (status) => {
     proofHolds(status === "open");

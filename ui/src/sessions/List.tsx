@@ -1,10 +1,10 @@
-import { Archive, Bell, ChevronRight, Moon, Plus, Sun, SunMoon } from "lucide-react";
+import { Archive, Bell, ChevronRight, MonitorSmartphone, Moon, Plus, Sun, SunMoon } from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { part } from "../app/parts";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { load, save } from "../model/keep";
-import { go } from "../model/routes";
+import { go, pathOf } from "../model/routes";
 import { describeAsked } from "../model/rows";
 import { unseen } from "../model/seen";
 import { useAgentName, useStore } from "../model/store";
@@ -16,6 +16,7 @@ import { Found } from "./Found";
 import { type Group, groups } from "./groups";
 import { markOf, StateMark } from "./StateMark";
 
+const Devices = part(() => import("../app/Devices").then((m) => m.Devices));
 const Notifications = part(() => import("../app/Notifications").then((m) => m.Notifications));
 
 const mostFolded = 200; // folders that this browser remembers as folded
@@ -48,9 +49,10 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
     >
       <div className="flex items-center gap-1 px-3 pt-3 pb-2">
         <span className="mr-auto flex items-center gap-2 text-lg font-semibold tracking-tight">
-          <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
+          <img src="icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
+        <Logins />
         <Notices />
         <button
           type="button"
@@ -194,7 +196,7 @@ export const SessionRow = memo(function SessionRow({
     <li className="lazy-row">
       <a
         ref={row}
-        href={`/?session=${encodeURIComponent(s.sessionId)}`}
+        href={pathOf({ at: "session", id: s.sessionId })}
         aria-current={current ? "page" : undefined}
         data-session={s.sessionId}
         onClick={(e) => {
@@ -233,6 +235,24 @@ function ListShape() {
         </div>
       ))}
     </div>
+  );
+}
+
+function Logins() {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <button
+        type="button"
+        className="quiet"
+        onClick={() => setOpen(true)}
+        aria-label="Devices"
+        title="Devices"
+      >
+        <MonitorSmartphone size={15} aria-hidden />
+      </button>
+      {open && <Devices onClose={() => setOpen(false)} />}
+    </>
   );
 }
 

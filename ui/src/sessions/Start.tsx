@@ -242,7 +242,7 @@ function PhoneHeader() {
   return (
     <header className="flex min-h-12 shrink-0 items-center border-b px-4 pt-[env(safe-area-inset-top)] wide:hidden">
       <span className="mr-auto flex items-center gap-2 text-lg font-semibold tracking-tight">
-        <img src="/icon.svg" alt="" width={18} height={18} /> Runnel
+        <img src="icon.svg" alt="" width={18} height={18} /> Runnel
       </span>
       <button type="button" className="quiet" onClick={() => go({ at: "list" })}>
         <ListIcon size={16} aria-hidden /> Sessions

@@ -1288,6 +1288,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/tokens/{id}/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rename a credential
+         * @description Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+         */
+        post: operations["renameToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tokens/{id}/revoke": {
         parameters: {
             query?: never;
@@ -1416,7 +1436,7 @@ export interface components {
          * @description What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
          * @enum {string}
          */
-        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "request_refused" | "audit_damaged" | "audit_dropped";
+        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "request_refused" | "audit_damaged" | "audit_dropped";
         /**
          * @description What the session does now. waiting: the agent waits for an answer to an approval.
          * @enum {string}
@@ -1797,6 +1817,8 @@ export interface components {
         CodeAnswer: {
             /** @description One-time code for the fragment of the login link. It expires after one minute. */
             code: string;
+            /** @description Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now. */
+            networkUrl?: string;
             /** @description Address of the page. The login link is URL/#c=CODE. */
             url: string;
         };
@@ -2864,6 +2886,8 @@ export interface components {
          */
         Match: "yes" | "no" | "unclear";
         MeAnswer: {
+            /** @description Id of the credential, as in the list of credentials. Absent for a caller on the server's own socket. */
+            id?: string;
             /**
              * @description api: a token. browser: a login of the page. local: a caller on the server's own socket.
              * @enum {string}
@@ -4737,6 +4761,10 @@ export interface components {
             id: string;
             /** @description The token. The server never returns it again. */
             token: string;
+        };
+        TokenNameRequest: {
+            /** @description New name for people: one line of 1 to 100 bytes, without invisible characters. */
+            name: string;
         };
         TokenRequest: {
             /**
@@ -13834,6 +13862,134 @@ export interface operations {
             };
             /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Timeout: INVALID_REQUEST */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Request Entity Too Large: PAYLOAD_TOO_LARGE */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unsupported Media Type: INVALID_REQUEST */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    renameToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the credential. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenNameRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Token"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: INVALID_REQUEST */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -3,7 +3,9 @@
 
 import type { NoticeKind } from "../worker/messages";
 import { alone } from "./alone";
+import { base } from "./base";
 import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
+import { type Device, parseDevices } from "./devices";
 import { ApiError } from "./error";
 import { parseCompletion, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
@@ -112,7 +114,7 @@ async function request(
   if (body !== undefined) headers["Content-Type"] = file ? "application/octet-stream" : "application/json";
   let res: Response;
   try {
-    res = await fetch(path, {
+    res = await fetch(base + path, {
       method,
       body,
       headers,
@@ -191,6 +193,14 @@ export const api = {
     keepLogin({ id, key, proofKey });
   },
   me: () => call("GET", "/api/me"),
+  devices: async (): Promise<Device[]> => parseDevices(await call("GET", "/api/tokens")),
+  /** Returns the id of this browser's own login. */
+  ownDevice: async (): Promise<string | undefined> => {
+    const v = (await call("GET", "/api/me")) as { id?: unknown };
+    return typeof v.id === "string" ? v.id : undefined;
+  },
+  renameDevice: (id: string, name: string) => post(`/api/tokens/${encodeURIComponent(id)}/rename`, { name }),
+  revokeDevice: (id: string) => post(`/api/tokens/${encodeURIComponent(id)}/revoke`, {}),
   push: async (): Promise<PushState> => parsePush(await call("GET", "/api/push")),
   subscribePush: async (
     endpoint: string,

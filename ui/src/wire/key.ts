@@ -3,14 +3,17 @@
 // worthless. Only pages of this origin can read the key, and it is sent only to
 // the server.
 
+import { base } from "./base";
+
 export interface Login {
   id: string; // id of the credential
   key: string;
   proofKey: string; // key with which the server proves its identity, in hexadecimal
 }
 
-const keyName = "runnel.key";
-const proofName = "runnel.proof"; // stores id and key of the proof
+// Two servers below paths of one host have the same storage.
+const keyName = `runnel${base}.key`;
+const proofName = `runnel${base}.proof`; // stores id and key of the proof
 
 let mine: Login | undefined; // fallback without storage, until the page is closed
 

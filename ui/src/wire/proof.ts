@@ -3,6 +3,7 @@
 // that it knows this browser's login. A proof is valid while the tab's socket
 // is open, and otherwise only for the requests that wait for it.
 
+import { base } from "./base";
 import { ApiError } from "./error";
 import { login } from "./key";
 
@@ -40,7 +41,7 @@ async function ask() {
   let res: Response;
   let answer: { proof?: unknown } | undefined;
   try {
-    res = await fetch("/api/login/proof", {
+    res = await fetch(`${base}/api/login/proof`, {
       method: "POST",
       credentials: "omit",
       headers: { "Content-Type": "application/json" },

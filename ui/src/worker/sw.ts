@@ -5,7 +5,8 @@ import type { Notice, NoticeKind, ToPage, ToWorker } from "./messages";
 
 declare const self: ServiceWorkerGlobalScope;
 
-const file = "/sw.js"; // our only scope; no page has an address that begins with it
+const file = self.location.pathname; // our only scope; no page has an address that begins with it
+const base = file.replace(/\/[^/]*$/, ""); // path of the page, as in wire/base.ts
 
 let replaces = false; // another worker had the same scope before
 
@@ -54,8 +55,8 @@ type Options = NotificationOptions & { renotify?: boolean };
 
 const notify = (title: string, options: Options) =>
   self.registration.showNotification(title, {
-    icon: "/icon-192.png",
-    badge: "/icon-192.png",
+    icon: `${base}/icon-192.png`,
+    badge: `${base}/icon-192.png`,
     ...options,
   } as NotificationOptions);
 
@@ -78,7 +79,7 @@ self.addEventListener("push", (e) => {
     const [before] = await self.registration.getNotifications({ tag });
     // A tab may have shown a notice with the session's title already.
     if (before) await notify(before.title, { body: before.body, tag, data: before.data, silent: true });
-    else await notify(texts[tag], { tag, data: "/" });
+    else await notify(texts[tag], { tag, data: `${base}/` });
   };
   e.waitUntil(received());
 });
@@ -86,7 +87,7 @@ self.addEventListener("push", (e) => {
 self.addEventListener("notificationclick", (e) => {
   e.notification.close();
   const open = async () => {
-    const to = typeof e.notification.data === "string" ? e.notification.data : "/";
+    const to = typeof e.notification.data === "string" ? e.notification.data : `${base}/`;
     const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
     const page = pages.find((p) => p.visibilityState === "visible") ?? pages[0];
     if (!page) return void (await self.clients.openWindow(to));

@@ -24,6 +24,7 @@ const (
 	ActionAuditDamaged           Action = "audit_damaged"
 	ActionAuditDropped           Action = "audit_dropped"
 	ActionCaptureChanged         Action = "capture_changed"
+	ActionCredentialRenamed      Action = "credential_renamed"
 	ActionCredentialRevoked      Action = "credential_revoked"
 	ActionLogin                  Action = "login"
 	ActionLoginCodeCreated       Action = "login_code_created"
@@ -49,6 +50,8 @@ func (e Action) Valid() bool {
 	case ActionAuditDropped:
 		return true
 	case ActionCaptureChanged:
+		return true
+	case ActionCredentialRenamed:
 		return true
 	case ActionCredentialRevoked:
 		return true
@@ -2805,6 +2808,9 @@ type CodeAnswer struct {
 	// Code One-time code for the fragment of the login link. It expires after one minute.
 	Code string `json:"code"`
 
+	// NetworkUrl Address of the page for other devices of the local network. The same code works there instead. Absent: the server is not started with --lan, or the machine has no private address now.
+	NetworkUrl *string `json:"networkUrl,omitempty"`
+
 	// Url Address of the page. The login link is URL/#c=CODE.
 	Url string `json:"url"`
 }
@@ -4039,6 +4045,9 @@ type Match string
 
 // MeAnswer defines model for MeAnswer.
 type MeAnswer struct {
+	// Id Id of the credential, as in the list of credentials. Absent for a caller on the server's own socket.
+	Id *string `json:"id,omitempty"`
+
 	// Kind api: a token. browser: a login of the page. local: a caller on the server's own socket.
 	Kind MeAnswerKind `json:"kind"`
 
@@ -5762,6 +5771,12 @@ type TokenAnswer struct {
 	Token string `json:"token"`
 }
 
+// TokenNameRequest defines model for TokenNameRequest.
+type TokenNameRequest struct {
+	// Name New name for people: one line of 1 to 100 bytes, without invisible characters.
+	Name string `json:"name"`
+}
+
 // TokenRequest defines model for TokenRequest.
 type TokenRequest struct {
 	// LifeDays Lifetime in days, 0 to 3650. Default: 0, which means until the token is revoked.
@@ -6738,6 +6753,9 @@ type SendPromptJSONRequestBody = SendRequest
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenRequest
+
+// RenameTokenJSONRequestBody defines body for RenameToken for application/json ContentType.
+type RenameTokenJSONRequestBody = TokenNameRequest
 
 // RevokeTokenJSONRequestBody defines body for RevokeToken for application/json ContentType.
 type RevokeTokenJSONRequestBody = Empty
@@ -10252,6 +10270,24 @@ type ClientInterface interface {
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateToken(ctx context.Context, body CreateTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RenameTokenWithBody Rename a credential
+	//
+	// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+	RenameTokenWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RenameToken Rename a credential
+	//
+	// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+	RenameToken(ctx context.Context, id string, body RenameTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RevokeTokenWithBody Revoke a credential
 	//
 	// Requires the scope admin. Also revokes every credential that it created, and ends the streams that were opened with any of them.
@@ -12171,6 +12207,44 @@ func (c *Client) CreateTokenWithBody(ctx context.Context, contentType string, bo
 // Corresponds with POST /api/tokens (the `CreateToken` operationId).
 func (c *Client) CreateToken(ctx context.Context, body CreateTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateTokenRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenameTokenWithBody Rename a credential
+//
+// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+func (c *Client) RenameTokenWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenameTokenRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RenameToken Rename a credential
+//
+// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+func (c *Client) RenameToken(ctx context.Context, id string, body RenameTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRenameTokenRequest(c.Server, id, body)
 	if err != nil {
 		return nil, err
 	}
@@ -16035,6 +16109,53 @@ func NewCreateTokenRequestWithBody(server string, contentType string, body io.Re
 	return req, nil
 }
 
+// NewRenameTokenRequest calls the generic RenameToken builder with application/json body
+func NewRenameTokenRequest(server string, id string, body RenameTokenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRenameTokenRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewRenameTokenRequestWithBody constructs an http.Request for the RenameToken method, with any body, and a specified content type
+func NewRenameTokenRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/tokens/%s/rename", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewRevokeTokenRequest calls the generic RevokeToken builder with application/json body
 func NewRevokeTokenRequest(server string, id string, body RevokeTokenJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -17311,6 +17432,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/tokens (the `CreateToken` operationId).
 	CreateTokenWithResponse(ctx context.Context, body CreateTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateTokenResponse, error)
+
+	// RenameTokenWithBodyWithResponse Rename a credential
+	//
+	// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+	RenameTokenWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenameTokenResponse, error)
+
+	// RenameTokenWithResponse Rename a credential
+	//
+	// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+	RenameTokenWithResponse(ctx context.Context, id string, body RenameTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*RenameTokenResponse, error)
 
 	// RevokeTokenWithBodyWithResponse Revoke a credential
 	//
@@ -25997,6 +26136,131 @@ func (r CreateTokenResponse) ContentType() string {
 	return ""
 }
 
+// RenameTokenResponse429Headers the declared response headers of an HTTP 429 response for RenameToken
+type RenameTokenResponse429Headers struct {
+	RetryAfter *int
+}
+
+type RenameTokenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Token
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RenameTokenResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RenameTokenResponse) GetJSON200() *Token {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RenameTokenResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RenameTokenResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RenameTokenResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RenameTokenResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r RenameTokenResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RenameTokenResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RenameTokenResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RenameTokenResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RenameTokenResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RenameTokenResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RenameTokenResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RenameTokenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RenameTokenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RenameTokenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RenameTokenResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RevokeTokenResponse429Headers the declared response headers of an HTTP 429 response for RevokeToken
 type RevokeTokenResponse429Headers struct {
 	RetryAfter *int
@@ -28136,6 +28400,36 @@ func (c *ClientWithResponses) CreateTokenWithResponse(ctx context.Context, body 
 		return nil, err
 	}
 	return ParseCreateTokenResponse(rsp)
+}
+
+// RenameTokenWithBodyWithResponse Rename a credential
+//
+// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+func (c *ClientWithResponses) RenameTokenWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RenameTokenResponse, error) {
+	rsp, err := c.RenameTokenWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenameTokenResponse(rsp)
+}
+
+// RenameTokenWithResponse Rename a credential
+//
+// Requires the scope admin. For instance a login of the page, which begins with a name made from the browser's User-Agent.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/tokens/{id}/rename (the `RenameToken` operationId).
+func (c *ClientWithResponses) RenameTokenWithResponse(ctx context.Context, id string, body RenameTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*RenameTokenResponse, error) {
+	rsp, err := c.RenameToken(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRenameTokenResponse(rsp)
 }
 
 // RevokeTokenWithBodyWithResponse Revoke a credential
@@ -36206,6 +36500,122 @@ func ParseCreateTokenResponse(rsp *http.Response) (*CreateTokenResponse, error) 
 	switch {
 	case rsp.StatusCode == 429:
 		var headers CreateTokenResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRenameTokenResponse parses an HTTP response from a RenameTokenWithResponse call
+func ParseRenameTokenResponse(rsp *http.Response) (*RenameTokenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RenameTokenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Token
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RenameTokenResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
