@@ -31,6 +31,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testprogram.Main(m)) }
 
+// built skips a test of the built program with -short.
+func built(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+}
+
 // waitTimeout ends a test that fails.
 const waitTimeout = 2 * time.Minute
 

@@ -27,6 +27,7 @@ import (
 // no private address.
 func onNetwork(t *testing.T) *testprogram.Server {
 	t.Helper()
+	built(t)
 	if addrs, err := lan.Addresses(); err != nil || len(addrs) == 0 {
 		t.Skipf("this machine has no private address: %v, %v", addrs, err)
 	}

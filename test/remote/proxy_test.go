@@ -120,6 +120,7 @@ func run(t *testing.T, ready string, env []string, name string, args ...string) 
 // needed skips the test if a program is missing. make test-binary installs it.
 func needed(t *testing.T, name string) {
 	t.Helper()
+	built(t)
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("%s is not installed; .ci/need %s installs it", name, name)
 	}
