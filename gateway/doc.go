@@ -28,6 +28,7 @@
 //   - roster: keeps the entries of the session list in memory
 //   - feed: numbers changes for watchers of the session list
 //   - indexer: adds finished items to the search index
+//   - natives: adds the stored conversations that are no sessions to that index
 //   - projects, uploads: directories and files that clients name
 //
 // Each open session has an entry, with a governor that enforces its profile.
