@@ -68,6 +68,8 @@ export function Found({ typed }: { typed: string }) {
     setOpening(true);
     await attempt(async () => {
       const id = await load(hit);
+      const same = (h: SearchHit) => h.cliType === hit.cliType && h.agentSessionId === hit.agentSessionId;
+      setPage((p) => p && { ...p, hits: p.hits.map((h) => (same(h) ? { ...h, sessionId: id } : h)) });
       go({ at: "session", id, item: hit.itemId });
     });
     setOpening(false);
