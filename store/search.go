@@ -23,6 +23,8 @@ type SearchIndex interface {
 	Forget(ctx context.Context, sessions ...string) error
 	// Search returns the items that q selects, newest first.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
+	// Size returns the size of the files of the index, in bytes.
+	Size() int64
 	// Close releases the files of the index.
 	Close() error
 }

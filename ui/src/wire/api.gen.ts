@@ -2105,6 +2105,11 @@ export interface components {
             freedBytes: number;
             /**
              * Format: int64
+             * @description Size of the search index and of the index of stored conversations. They are made from the sessions and the agents' files, and are not part of storedBytes.
+             */
+            indexBytes?: number;
+            /**
+             * Format: int64
              * @description Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
              */
             maxBytes?: number;

@@ -3152,6 +3152,9 @@ type Expiry struct {
 	// FreedBytes Approximate size of the sessions that are deleted.
 	FreedBytes int64 `json:"freedBytes"`
 
+	// IndexBytes Size of the search index and of the index of stored conversations. They are made from the sessions and the agents' files, and are not part of storedBytes.
+	IndexBytes *int64 `json:"indexBytes,omitempty"`
+
 	// MaxBytes Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 
