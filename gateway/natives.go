@@ -49,9 +49,9 @@ const (
 	// bytes. The translators keep a whole conversation in memory.
 	maxNative = 32 << 20
 	// After a conversation was read, natives pauses this many times as long as
-	// that took: a fifth of the time goes to reading, a hundredth while a
+	// that took: a tenth of the time goes to reading, a hundredth while a
 	// session has a turn.
-	nativesIdleShare = 4
+	nativesIdleShare = 9
 	nativesTurnShare = 99
 	// A conversation that changes all the time is read again after
 	// nativesAgain times as long as the reading took.
@@ -158,7 +158,7 @@ func (n *natives) pass() error {
 // compare returns the conversations that natives must read, newest first, and
 // the names of those in the index that no agent has any more.
 func (n *natives) compare() (todo []conversations.Stored, gone []string, err error) {
-	list, incomplete, err := n.stored.Stored(n.ctx)
+	list, incomplete, err := n.stored.Stored(n.ctx, func(cliType string) bool { return n.reader(cliType) != nil })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -176,7 +176,7 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 		key := keyOf(c.Conversation)
 		pos, known := at[key]
 		delete(at, key)
-		if _, wait := n.later[key]; wait || known && pos.State == c.State || n.reader(c.CLIType) == nil {
+		if _, wait := n.later[key]; wait || known && pos.State == c.State {
 			continue
 		}
 		todo = append(todo, c)
@@ -193,7 +193,8 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 // from files, or nil if none does.
 func (n *natives) reader(cliType string) runnel.Historian {
 	p := n.importer.opener.providers.Named(cliType)
-	if _, files := p.(runnel.FileHistorian); !files {
+	_, files := p.(runnel.FileHistorian)
+	if _, lists := p.(runnel.Summarizer); !files || !lists {
 		return nil
 	}
 	h, _ := p.(runnel.Historian)

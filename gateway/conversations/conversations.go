@@ -104,7 +104,7 @@ type Query struct {
 	After      string // Page.Next of the page before; "" for the first page
 	Limit      int    // at least 1
 
-	files bool // only conversations in files
+	only func(cliType string) bool // selects kinds of agents. Default: all
 }
 
 // A Page is a part of the list.

@@ -75,7 +75,7 @@ func Owner(p runnel.Provider) string {
 
 // concerns reports whether the source may have conversations that q selects.
 func (s *source) concerns(q Query) bool {
-	return (q.CLIType == "" || q.CLIType == s.cliType) && (s.files != nil || !q.files)
+	return (q.CLIType == "" || q.CLIType == s.cliType) && (q.only == nil || q.only(s.cliType))
 }
 
 // due reports whether the source must be read again before q is answered.

@@ -17,12 +17,13 @@ type Stored struct {
 	State string
 }
 
-// Stored looks for changed files, waits until they are summarized, and returns
-// the conversations that agents store in files, newest change first. It starts
-// no agent. incomplete has the CLITypes of the agents of which conversations
-// may be missing, because their files could not be listed or are too many.
-func (x *Index) Stored(ctx context.Context) (list []Stored, incomplete map[string]bool, err error) {
-	for _, done := range x.refresh(Query{files: true}) {
+// Stored looks for changed files of the kinds of agents that want selects, waits
+// until they are summarized, and returns the conversations in these files,
+// newest change first. want is called with mu held. incomplete has the CLITypes
+// of the selected agents of which conversations may be missing, because their
+// files could not be listed or are too many.
+func (x *Index) Stored(ctx context.Context, want func(cliType string) bool) (list []Stored, incomplete map[string]bool, err error) {
+	for _, done := range x.refresh(Query{only: want}) {
 		select {
 		case <-done:
 		case <-ctx.Done():
@@ -33,7 +34,7 @@ func (x *Index) Stored(ctx context.Context) (list []Stored, incomplete map[strin
 	defer x.mu.Unlock()
 	incomplete = make(map[string]bool)
 	for _, s := range x.sources {
-		if s.files == nil {
+		if s.files == nil || !want(s.cliType) {
 			continue
 		}
 		if !s.complete {
