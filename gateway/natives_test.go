@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -237,5 +238,38 @@ func TestConversationsThatDisappearLeaveTheSearchIndex(t *testing.T) {
 	g = d.open(t, x.use)
 	for x.natives(t) != "" {
 		<-x.changes
+	}
+}
+
+// The disk may be full, or the server killed, while a conversation is added:
+// every item is found once later.
+func TestConversationsAreIndexedCompletelyAfterAnError(t *testing.T) {
+	d, x, p := newDisk(t), searchIn(t, t.TempDir()), newFiling()
+	var texts, want []string
+	for i := range indexItems {
+		texts = append(texts, fmt.Sprint("zebra ", i))
+		want = append([]string{fmt.Sprint("prompt: zebra ", i)}, want...)
+	}
+	p.put("one", d.dir, texts...)
+	calls, failed := 0, make(chan struct{})
+	x.fail = func() error {
+		if calls++; calls == 2 { // the first transaction has a part
+			close(failed)
+			return errors.New("the disk is full")
+		}
+		return nil
+	}
+	g := openNatives(t, d, x, p)
+	defer func() { closeIt(t, g) }()
+	<-failed
+	closeIt(t, g)
+	at, err := x.Indexed(t.Context())
+	if err != nil || at["script:one"].State != partlyIndexed {
+		t.Errorf("after the error: %+v, %v", at, err)
+	}
+	g = openNatives(t, d, x, p)
+	x.finds(t, g, t.Context(), SearchQuery{Text: "zebra", Kinds: promptKind}, want...)
+	if p.reads["one"] != 2 {
+		t.Errorf("%d reads", p.reads["one"])
 	}
 }
