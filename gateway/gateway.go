@@ -69,6 +69,11 @@ type Config struct {
 	// gateway does not close it. Default: none, and nothing is found.
 	Search store.SearchIndex
 
+	// KeepUnknown is how many messages of each unknown type of each agent are
+	// kept, without known secrets, in UnknownFile; at most MaxKeepUnknown.
+	// Default: none, and the file is deleted.
+	KeepUnknown int
+
 	Limits Limits // Default: none
 
 	Retention RetentionPolicy // which sessions are deleted, once an hour. Default: none
@@ -193,7 +198,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules, checkpoints: g.checkpoints,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
-		captures: newCaptures(cfg.DataDir, cfg.Logger),
+		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
