@@ -39,8 +39,9 @@ const OtherType = "other"
 
 // CountUnknown counts a message whose type the agent's provider does not know.
 // It keeps only letters, digits and the characters "/_-.:$" of the type, at
-// most 64 of them, so that the type contains no text of a conversation.
-func (c *Counters) CountUnknown(typ string) {
+// most 64 of them, so that the type contains no text of a conversation. It
+// returns the type under which it counted the message.
+func (c *Counters) CountUnknown(typ string) string {
 	typ = strings.Map(func(r rune) rune {
 		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/_-.:$", r)) {
 			return r
@@ -57,6 +58,7 @@ func (c *Counters) CountUnknown(typ string) {
 		c.unknown = make(map[string]int64)
 	}
 	c.unknown[typ]++
+	return typ
 }
 
 // Unknown returns how often each type of message occurred that the agent's

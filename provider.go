@@ -357,6 +357,11 @@ type Options struct {
 	Filter                func(opt Options) Filter   `json:"-"` // returns the Filter of one agent's events. Default: none
 	Counters              *Counters                  `json:"-"` // count agent output that is not logged. Default: not counted
 	Warn                  func(code, message string) `json:"-"` // called for dangerous settings. Default: none
+
+	// Unknown receives each raw line with a message of a type that the agent's
+	// provider does not know, as in Counters, while the agent's output is read.
+	// The slice is reused. Default: none.
+	Unknown func(typ string, line []byte) `json:"-"`
 }
 
 // ThinkingDisplay says how an agent shows the reasoning of its model.

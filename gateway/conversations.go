@@ -2,9 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -27,8 +24,10 @@ func openConversations(cfg Config) *conversations.Index {
 		file = filepath.Join(cfg.DataDir, ConversationsFile)
 	}
 	if !cfg.Conversations {
-		if err := os.Remove(file); file != "" && err != nil && !errors.Is(err, fs.ErrNotExist) {
-			cfg.Logger.Warn("the index of conversations cannot be deleted", "error", err)
+		if file != "" {
+			if err := conversations.Remove(file); err != nil {
+				cfg.Logger.Warn("the index of conversations cannot be deleted", "error", err)
+			}
 		}
 		return nil
 	}

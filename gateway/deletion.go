@@ -90,7 +90,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
 	}
-	if err := h.g.opener.captures.remove(id); err != nil { // its file is removed when the server starts again
+	if err := errors.Join(h.g.opener.unknowns.remove(id), h.g.opener.captures.remove(id)); err != nil { // the files are removed when the server starts again
 		return d, err
 	}
 	return d, nil

@@ -28,6 +28,8 @@
 //   - roster: keeps the entries of the session list in memory
 //   - feed: numbers changes for watchers of the session list
 //   - indexer: adds finished items to the search index
+//   - unknowns: keeps messages of agents of unknown types
+//   - natives: adds the stored conversations that are no sessions to that index
 //   - projects, uploads: directories and files that clients name
 //
 // Each open session has an entry, with a governor that enforces its profile.
@@ -61,8 +63,8 @@
 //  8. entry.mu: held briefly.
 //  9. capture.mu, checkpoints.mu, deletionHook.mu, feed.mu, follows.mu,
 //     governor.mu, limiter.mu, recordWriter.mu, roster.mu, rulebook.mu,
-//     tally.mu, tapFilter.mu and writers.mu: no other lock is taken while one
-//     of them is held.
+//     tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other lock is
+//     taken while one of them is held.
 //
 // Only the locks 1 to 5 are held during a call to a session, the log, the
 // catalogue or an agent.

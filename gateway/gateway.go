@@ -61,12 +61,18 @@ type Config struct {
 	GovernedDelegation bool
 
 	// Conversations lists the conversations that agents have stored; see
-	// [ConversationsOf]. Default: none are listed.
+	// [ConversationsOf]. With Search, it also indexes their items if they can be
+	// read from files. Default: none are listed.
 	Conversations bool
 
 	// Search is the index that [SearchOf] searches. It must belong to Log. The
 	// gateway does not close it. Default: none, and nothing is found.
 	Search store.SearchIndex
+
+	// KeepUnknown is how many messages of each unknown type of each agent are
+	// kept, without known secrets, in UnknownFile; at most MaxKeepUnknown.
+	// Default: none, and the file is deleted.
+	KeepUnknown int
 
 	Limits Limits // Default: none
 
@@ -120,8 +126,9 @@ func (c *Config) setDefaults() error {
 // writes checkpoints of long turns (checkpoints), one closes idle sessions
 // (reaper), one prewarms agents (prewarm.Pool), one adds items to the search
 // index (indexer) and one searches for conversations that other processes write
-// (follows). With Config.Retention, a seventh one deletes old sessions
-// (Retention). Short-lived goroutines count uses of rules, open and close
+// (follows). With Config.Retention, another one deletes old sessions
+// (Retention), and with Config.Conversations, another one adds conversations
+// that are no sessions to the search index (natives). Short-lived goroutines count uses of rules, open and close
 // sessions, copy and list conversations, start the turns of queued prompts and
 // probe agents. Close waits for all of them.
 type Gateway struct {
@@ -145,6 +152,7 @@ type Gateway struct {
 	roster      *roster
 	expired     deletionHook
 	indexer     *indexer // nil if Config.Search is not set
+	natives     *natives // nil if Config.Search or Config.Conversations is not set
 	git         *changes.Git
 	writers     *writers
 	follows     *follows
@@ -190,7 +198,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		policy: policy.Sources{DenyRules: g.rules.denies, AllowRules: g.rules.allows}, rules: g.rules, checkpoints: g.checkpoints,
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
-		captures: newCaptures(cfg.DataDir, cfg.Logger),
+		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)

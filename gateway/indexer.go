@@ -27,6 +27,7 @@ type indexer struct {
 	ctx       context.Context
 	logger    *slog.Logger
 	working   func() bool // whether a session has a turn
+	natives   bool        // the index also has conversations that are no sessions; natives adds them
 
 	behind atomic.Bool // sessions that changed before the start may be missing from the index
 
@@ -64,10 +65,11 @@ func (g *Gateway) startIndexer() {
 	}
 	g.indexer = &indexer{
 		index: g.cfg.Search, catalogue: g.cfg.Catalogue, log: g.cfg.Log, feed: g.feed,
-		dir: g.cfg.DataDir, ctx: g.ctx, logger: g.cfg.Logger, version: -1, working: g.sessions.working,
+		dir: g.cfg.DataDir, ctx: g.ctx, logger: g.cfg.Logger, version: -1, working: g.sessions.working, natives: g.stored != nil,
 	}
 	g.indexer.behind.Store(true)
 	g.work.Go(g.indexer.run)
+	g.startNatives()
 }
 
 // run indexes until the context ends.
@@ -160,6 +162,9 @@ func (x *indexer) compare() error {
 	x.at, x.read, x.version, x.backlog = make(map[string]int64), make(map[string]int64), version, nil
 	x.changed, x.deleted = make(map[string]struct{}), make(map[string]struct{})
 	for id, p := range at {
+		if x.natives && isNative(id) {
+			continue
+		}
 		x.at[id] = p.Seq
 		x.deleted[id] = struct{}{}
 	}

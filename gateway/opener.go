@@ -32,6 +32,7 @@ type opener struct {
 	counters  map[string]*runnel.Counters // by name of the provider
 	tally     *tally
 	captures  *captures
+	unknowns  *unknowns
 
 	checkpoints *checkpoints
 }

@@ -39,6 +39,7 @@ func (r *recovery) run(ctx context.Context) error {
 		}
 	}
 	r.opener.captures.prune(ctx, r.cfg.Catalogue)
+	r.opener.unknowns.prune(ctx, r.cfg.Catalogue)
 	waiting, err := r.queue.recover(ctx, r.cfg.Log) // must precede the opening of sessions, which count their queued prompts
 	if err != nil {
 		return err

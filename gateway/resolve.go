@@ -102,7 +102,7 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 // provider.
 func (o *opener) equipped(opt runnel.Options, provider, id string) runnel.Options {
 	opt.Takeover, opt.Counters = o.takeover(id), o.counters[provider]
-	return o.captures.equip(opt, id)
+	return o.captures.equip(o.unknowns.equip(opt, provider, id), id)
 }
 
 func modeOf(opt runnel.Options) runnel.PermissionMode {

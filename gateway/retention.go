@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +50,7 @@ type Expiry struct {
 	OlderThan   string    `json:"olderThan,omitempty" doc:"Sessions that were not active for this long are deleted, such as 720h0m0s. Absent: none."`
 	MaxBytes    int64     `json:"maxBytes,omitempty" doc:"Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit."`
 	StoredBytes int64     `json:"storedBytes" doc:"Approximate size of the events and debug captures of all sessions."`
+	IndexBytes  int64     `json:"indexBytes,omitempty" doc:"Size of the search index and of the index of stored conversations. They are made from the sessions and the agents' files, and are not part of storedBytes."`
 	FreedBytes  int64     `json:"freedBytes" doc:"Approximate size of the sessions that are deleted."`
 	Count       int       `json:"count" doc:"Number of sessions that are deleted."`
 	Sessions    []Expired `json:"sessions" doc:"The sessions that are deleted, oldest activity first: at most the first 1000."`
@@ -147,7 +150,7 @@ func (r Retention) stillExpired(ctx context.Context, s Expired) error {
 
 // plan returns the sessions that p selects, oldest activity first.
 func (r Retention) plan(ctx context.Context, p RetentionPolicy, now time.Time) (Expiry, []Expired, error) {
-	x := Expiry{MaxBytes: p.Bytes, Sessions: []Expired{}}
+	x := Expiry{MaxBytes: p.Bytes, Sessions: []Expired{}, IndexBytes: r.indexes()}
 	if p.Age > 0 {
 		x.OlderThan = p.Age.String()
 	}
@@ -190,6 +193,19 @@ func (r Retention) plan(ctx context.Context, p RetentionPolicy, now time.Time) (
 		all = append(all, Expired{rec.ID, rec.ProjectDir, title, activeAt(rec), sizes[rec.ID], reason, activeAt(rec)})
 	}
 	return x, all, nil
+}
+
+// indexes returns the size of the files that the server can make again.
+func (r Retention) indexes() (size int64) {
+	if r.g.cfg.Search != nil {
+		size = r.g.cfg.Search.Size()
+	}
+	if r.g.cfg.DataDir != "" {
+		if st, err := os.Stat(filepath.Join(r.g.cfg.DataDir, ConversationsFile)); err == nil {
+			size += st.Size()
+		}
+	}
+	return size
 }
 
 // activeAt returns the time of a session's last activity.

@@ -2,10 +2,14 @@ package gateway
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/gateway/conversations"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -30,15 +34,17 @@ type SearchPage struct {
 	Disabled bool        `json:"disabled,omitempty" doc:"Whether the server finds nothing, because its setting search is false or it could not open its search index."`
 }
 
-// A SearchHit is an item that matches a query.
+// A SearchHit is an item that matches a query. It belongs to a session, or to a
+// stored conversation that is no session yet.
 type SearchHit struct {
-	SessionID  string           `json:"sessionId"`
-	Title      string           `json:"title" doc:"Title of the session."`
+	SessionID  string           `json:"sessionId,omitempty" doc:"Id of the session. Absent if the item belongs to a conversation that an agent has stored and that is no session yet: POST /api/session/{cliType}:{agentSessionId}/load makes it one, with the same itemId."`
+	AgentID    string           `json:"agentSessionId,omitempty" doc:"The agent's own id of the conversation. Only without sessionId."`
+	Title      string           `json:"title" doc:"Title of the session or the conversation."`
 	CLIType    string           `json:"cliType"`
 	ProjectDir string           `json:"projectDir" doc:"Absolute path of the directory that the agent works in."`
 	TurnID     string           `json:"turnId,omitempty"`
 	ItemID     string           `json:"itemId" doc:"Id of the item, as in its upserts. The output of a tool call belongs to the item of the call."`
-	Seq        int64            `json:"seq" doc:"Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item."`
+	Seq        int64            `json:"seq,omitempty" doc:"Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item. Absent without sessionId."`
 	Kind       store.SearchKind `json:"kind" enum:"prompt,answer,command,diff" doc:"prompt: a message of the user. answer: a message of the agent. command: a tool call or its output. diff: changes to files."`
 	At         time.Time        `json:"at" doc:"When the item was completed, to the millisecond."`
 	Snippet    []SnippetPart    `json:"snippet" doc:"Text around the first match, on one line of at most about 240 bytes: the texts of all parts, one after another."`
@@ -50,7 +56,8 @@ type SnippetPart struct {
 	Match bool   `json:"match,omitempty" doc:"Whether this part matches the query."`
 }
 
-// Search finds items of the sessions of a Gateway.
+// Search finds items of the sessions of a Gateway, and of the conversations that
+// its agents have stored.
 type Search struct{ g *Gateway }
 
 // SearchOf returns the search in the sessions of g.
@@ -65,8 +72,9 @@ const searchPages = 5
 const searchTime = 10 * time.Second
 
 // Query returns the items that q selects, newest first. Also dead and archived
-// sessions are searched. If ctx is from [WithProject], only sessions of that
-// project are.
+// sessions are searched, and the conversations that agents have stored in files.
+// If ctx is from [WithProject], only sessions and conversations of that project
+// are.
 func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 	page := SearchPage{Hits: []SearchHit{}}
 	if s.g.indexer == nil {
@@ -83,6 +91,10 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 		return page, nil
 	}
 	page.Indexing = s.g.indexer.behind.Load()
+	if n := s.g.natives; n != nil {
+		page.Indexing = page.Indexing || n.behind.Load()
+		n.asked.Send() // for the next search: files may have changed
+	}
 	sessions := make(map[string]*Status)
 	limited, stop := context.WithTimeout(ctx, searchTime)
 	defer stop()
@@ -97,7 +109,17 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 		if err != nil {
 			return SearchPage{}, storeError(err)
 		}
+		natives, err := s.natives(ctx, found.Found)
+		if err != nil {
+			return SearchPage{}, err
+		}
 		for _, it := range found.Found {
+			if isNative(it.Session) {
+				if c, ok := natives[it.Session]; ok && f.inProject(projectID(c.ProjectDir), c.ProjectDir) {
+					page.addNative(c, it)
+				}
+				continue
+			}
 			st, err := s.session(ctx, sessions, it.Session)
 			if err != nil {
 				return SearchPage{}, err
@@ -116,22 +138,56 @@ func (s Search) Query(ctx context.Context, q SearchQuery) (SearchPage, error) {
 	return page, nil
 }
 
-// add adds an item. The page has an item once, even if both its call and its
-// output match.
+// add adds an item of a session.
 func (p *SearchPage) add(st Status, it store.SearchFound) {
-	for _, h := range p.Hits {
-		if h.SessionID == it.Session && h.ItemID == it.Item && h.Kind == it.Kind {
-			return
-		}
-	}
-	h := SearchHit{
-		SessionID: it.Session, Title: st.Title, CLIType: st.CLIType, ProjectDir: st.ProjectDir,
-		TurnID: it.Turn, ItemID: it.Item, Seq: it.Seq, Kind: it.Kind, At: it.At, Snippet: []SnippetPart{},
+	p.put(SearchHit{SessionID: it.Session, Title: st.Title, CLIType: st.CLIType, ProjectDir: st.ProjectDir, Seq: it.Seq}, it)
+}
+
+// addNative adds an item of a conversation that is no session.
+func (p *SearchPage) addNative(c conversations.Conversation, it store.SearchFound) {
+	p.put(SearchHit{AgentID: c.AgentSessionID, Title: c.Title, CLIType: c.CLIType, ProjectDir: c.ProjectDir}, it)
+}
+
+// put adds an item to the page. The page has an item once, even if both its
+// call and its output match.
+func (p *SearchPage) put(h SearchHit, it store.SearchFound) {
+	h.TurnID, h.ItemID, h.Kind, h.At, h.Snippet = it.Turn, it.Item, it.Kind, it.At, []SnippetPart{}
+	if slices.ContainsFunc(p.Hits, func(o SearchHit) bool {
+		return o.SessionID == h.SessionID && o.AgentID == h.AgentID && o.CLIType == h.CLIType && o.ItemID == h.ItemID && o.Kind == h.Kind
+	}) {
+		return
 	}
 	for _, part := range it.Snippet {
 		h.Snippet = append(h.Snippet, SnippetPart(part))
 	}
 	p.Hits = append(p.Hits, h)
+}
+
+// natives returns the conversations among found that are still stored and that
+// no session continues, by their names in the index.
+func (s Search) natives(ctx context.Context, found []store.SearchFound) (map[string]conversations.Conversation, error) {
+	if s.g.natives == nil {
+		return nil, nil
+	}
+	var keys []conversations.Key
+	for _, it := range found {
+		if cli, id, ok := strings.Cut(it.Session, ":"); ok {
+			keys = append(keys, conversations.Key{CLIType: cli, AgentSessionID: id})
+		}
+	}
+	known := s.g.stored.Known(keys...)
+	list := slices.Collect(maps.Values(known))
+	continued, err := ConversationsOf(s.g).continued(ctx, list, "")
+	if err != nil {
+		return nil, storeError(err)
+	}
+	natives := make(map[string]conversations.Conversation, len(list))
+	for _, c := range list {
+		if _, is := continued[keyOf(c)]; !is {
+			natives[keyOf(c)] = c
+		}
+	}
+	return natives, nil
 }
 
 // session returns the record of a session, or nil if it was deleted. It caches

@@ -22,7 +22,7 @@ const (
 func (s *sessions) searchRoutes() []route {
 	return []route{
 		handle(route{path: "/api/search", scope: auth.Read, bound: true, name: "search",
-			summary: "Search the items of all sessions", about: "Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.",
+			summary: "Search the items of all sessions", about: "Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.",
 			params: []param{
 				{name: "q", required: true, doc: `Words that the item contains, in any order: at most 32 in 1000 bytes. Quotation marks enclose a phrase. A final * finds all words that begin like this one, if it has at least two letters. Punctuation separates words, and a word that contains it is a phrase. Chinese, Japanese and Korean text is found as it is written.`},
 				{name: "kind", doc: "Kinds of items, separated by commas: prompt, answer, command (tool calls and their outputs), diff (changes to files). Default: all kinds."},

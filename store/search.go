@@ -15,13 +15,16 @@ type SearchIndex interface {
 	// positions after and seq, and moves the position of the session to seq. It
 	// does both or nothing. It returns ErrConflict if the index does not have
 	// the session up to after, 0 for a new session. If s has a State, AddItems
-	// skips the items that the index has, and seq may be any.
+	// skips the items that the index has, by their Item, Kind and Seq, and seq
+	// may be any.
 	AddItems(ctx context.Context, s SearchSession, after, seq int64, items ...SearchItem) error
 	// Forget removes sessions. When it returns nil, no file of the index holds
 	// any of their text.
 	Forget(ctx context.Context, sessions ...string) error
 	// Search returns the items that q selects, newest first.
 	Search(ctx context.Context, q SearchQuery) (SearchPage, error)
+	// Size returns the size of the files of the index, in bytes.
+	Size() int64
 	// Close releases the files of the index.
 	Close() error
 }
@@ -61,7 +64,7 @@ type SearchPosition struct {
 type SearchItem struct {
 	Item string // id of the item that a client shows
 	Turn string
-	Seq  int64 // position of the event that completed the item
+	Seq  int64 // position of the event that completed the item; without a log, a number of the part
 	Kind SearchKind
 	At   time.Time
 	Text string

@@ -26,8 +26,8 @@ acknowledged before the command started.
 
 Uploads matter for queued prompts only: prompts that were already sent do not
 need them, and the server deletes each upload after 24 hours. A backup contains
-no debug captures, and no index of agents' conversations, which the server
-makes again.
+no debug captures, no search index and no index of agents' conversations. The
+server makes both indexes again.
 
 Definitions of MCP servers can contain credentials, so the server encrypts them
 with the key in the file of 'runnel serve --key-file'. Keep a copy of that file
@@ -106,11 +106,11 @@ func (a *app) compactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Make the database of a stopped server as small as possible",
-		Long: `Rewrite the database without free space, while no server runs. The command first
-removes the pieces of finished items, which the items repeat, and the rest of
-deleted sessions. It deletes nothing that a client can read. It needs as much
-free disk space as the database has content; if the space does not suffice, the
-database stays as it is.
+		Long: `Rewrite the database and the search index without free space, while no server
+runs. The command first removes the pieces of finished items, which the items
+repeat, and the rest of deleted sessions. It deletes nothing that a client can
+read. It needs as much free disk space as the larger of the two has content; a
+file for which the space does not suffice stays as it is.
 
 A running server does the same in the background, in small steps, except that
 it leaves up to an eighth of the database free for new events.`,

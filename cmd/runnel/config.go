@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/profile"
@@ -63,6 +64,7 @@ type config struct {
 
 	ListConversations bool `koanf:"list-conversations"`
 	Search            bool `koanf:"search"`
+	KeepUnknown       int  `koanf:"keep-unknown"`
 
 	Push string `koanf:"push"`
 
@@ -123,6 +125,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.String("stream-family", "", "`FAMILY` of messages on a WebSocket without session:hello: upsert-v1 or events-v1; default: upsert-v1")
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	fl.Bool("search", true, "keep a full-text index of all sessions, so that they can be searched; false: delete the index")
+	fl.Int("keep-unknown", 0, "keep the first `N` messages of each type that runnel does not know, without known secrets, for 'runnel doctor --protocol'; at most 20; 0: none")
 	fl.String("push", pushOn, "notes to browsers through their push services: `on`, if somebody switches them on in the page; off; or loopback, which accepts a push service on this machine, for tests")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
@@ -298,6 +301,8 @@ func (c *config) check() error {
 		return usage("prewarm-age: must be longer than 0, such as 10m")
 	case c.RetentionAge < 0 || c.RetentionAge > 0 && c.RetentionAge < time.Hour:
 		return usage("retention-age: %s is too short; want an hour or more, or 0 to delete no session by its age", c.RetentionAge)
+	case c.KeepUnknown < 0 || c.KeepUnknown > gateway.MaxKeepUnknown:
+		return usage("keep-unknown: %d is invalid; give a number from 0, which keeps none, to %d", c.KeepUnknown, gateway.MaxKeepUnknown)
 	case c.RetentionMiB < 0:
 		return usage("retention-mib: %d is negative; 0 deletes no session by its size", c.RetentionMiB)
 	case c.ApprovalTimeout < 0:

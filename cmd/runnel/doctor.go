@@ -84,7 +84,7 @@ with less protection or fewer functions.`,
 		},
 	}
 	serveFlags(cmd.Flags())
-	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "retention-age", "retention-mib", "stream-family", "list-conversations", "search", "push", "log-level", "log-format", "cors-origins", trustedKey} {
+	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "retention-age", "retention-mib", "stream-family", "list-conversations", "search", "keep-unknown", "push", "log-level", "log-format", "cors-origins", trustedKey} {
 		_ = cmd.Flags().MarkHidden(name) // accepted, so that a user can check a whole serve command line
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/termtext"
 )
 
@@ -34,7 +36,16 @@ func (a *app) examineProtocol(ctx context.Context, c config) (*diagnosis, error)
 		d.add(finding{"protocol", agent, warning, fmt.Sprintf("%s unknown messages of type %s since the server started", n, typ),
 			"update runnel, or report the type and the agent's version; 'runnel sessions capture --on ID' keeps the messages of a session, without known secrets"})
 	}
-	if len(d.Findings) == 0 {
+	unknown := len(d.Findings)
+	kept, err := gateway.ReadUnknown(c.Data)
+	if err != nil {
+		d.add(finding{"protocol", "messages", warning, "the kept messages cannot be read: " + oneLine(termtext.Clean(err.Error()), 200), ""})
+	}
+	for _, m := range kept {
+		d.add(finding{"protocol", oneLine(termtext.Clean(m.Agent), 80), fine, fmt.Sprintf("kept message of type %s, from session %s at %s: %s",
+			oneLine(termtext.Clean(m.Type), 80), oneLine(termtext.Clean(m.SessionID), 80), m.At.Format(time.RFC3339), termtext.Clean(strings.TrimSpace(m.Line))), ""})
+	}
+	if unknown == 0 {
 		d.add(finding{"protocol", "messages", fine, "the server has received no message of an unknown type since it started", ""})
 	}
 	return d, nil
@@ -44,4 +55,6 @@ func (a *app) examineProtocol(ctx context.Context, c config) (*diagnosis, error)
 var protocolHelp = strings.TrimSpace(`
 With --protocol, the command only lists the types of messages of agents that the
 running server has received and does not know. A new version of an agent may
-have added them. Runnel skips such messages, and the turn continues.`)
+have added them. Runnel skips such messages, and the turn continues. With the setting
+keep-unknown, the server keeps the first messages of each type, and the command
+prints them.`)

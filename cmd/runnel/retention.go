@@ -79,6 +79,9 @@ deleted because of its size. The agents' own transcripts stay.`,
 }
 
 func (a *app) printExpiry(x gateway.Expiry, applied bool) error {
+	if x.IndexBytes > 0 {
+		defer a.stderrf("The indexes of the search and of stored conversations have %d bytes more.", x.IndexBytes)
+	}
 	switch {
 	case x.OlderThan == "" && x.MaxBytes == 0:
 		a.stderrf("No session is deleted: retention-age and retention-mib are not set. All sessions together have about %d bytes.", x.StoredBytes)

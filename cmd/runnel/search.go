@@ -43,9 +43,10 @@ func (a *app) searchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search WORD...",
 		Short: "Search prompts, answers, commands and diffs of all sessions",
-		Long: `Search the items of all sessions, also of ended and archived ones, and print the
-newest first: prompts, answers, tool calls with their outputs, and changes to
-files. An item must contain all words. Quotation marks enclose a phrase, and a
+		Long: `Search the items of all sessions, also of ended and archived ones, and of the
+conversations that agents have stored in files, for example from a terminal, and
+print the newest first: prompts, answers, tool calls with their outputs, and
+changes to files. A conversation that is no session is named AGENT:ID. An item must contain all words. Quotation marks enclose a phrase, and a
 final * finds all words that begin like this one. Case and accents do not
 matter. It needs the running server.`,
 		Example: `  runnel search login redirect
@@ -165,7 +166,11 @@ func (a *app) printHits(page gateway.SearchPage) error {
 			}
 			b.WriteString(text)
 		}
-		_, err := fmt.Fprintf(a.out, "%s  %-7s  %s  %s  %s\n    %s\n", cell(h.SessionID), cell(string(h.Kind)), when(h.At), cell(h.ProjectDir), cell(oneLine(h.Title, 60)), b.String())
+		id := h.SessionID
+		if id == "" {
+			id = h.CLIType + ":" + h.AgentID
+		}
+		_, err := fmt.Fprintf(a.out, "%s  %-7s  %s  %s  %s\n    %s\n", cell(id), cell(string(h.Kind)), when(h.At), cell(h.ProjectDir), cell(oneLine(h.Title, 60)), b.String())
 		if err != nil {
 			return err
 		}

@@ -103,6 +103,8 @@ type Query struct {
 	ProjectDir string // as the agent stored it; "" for all
 	After      string // Page.Next of the page before; "" for the first page
 	Limit      int    // at least 1
+
+	only func(cliType string) bool // selects kinds of agents. Default: all
 }
 
 // A Page is a part of the list.
@@ -202,13 +204,13 @@ func (x *Index) await(ctx context.Context, running []<-chan struct{}) error {
 
 // update runs one source, and stores the index if it has changed much.
 func (x *Index) update(s *source, done chan struct{}) {
-	err := s.update(x.ctx, x)
-	if err != nil && x.ctx.Err() == nil {
+	complete, err := s.update(x.ctx, x)
+	if err != nil && x.ctx.Err() == nil && !s.failed { // failed belongs to the running update
 		x.cfg.Logger.Warn("the stored conversations of an agent cannot be listed", "agent", s.cliType, "error", x.cfg.Redact(runnel.Safe(err).Message))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s.running, s.ended = nil, time.Now()
+	s.running, s.ended, s.complete, s.failed = nil, time.Now(), complete && err == nil, err != nil
 	busy := slices.ContainsFunc(x.sources, func(s *source) bool { return s.running != nil })
 	if !busy && time.Since(x.saved) > saveEvery {
 		x.save()

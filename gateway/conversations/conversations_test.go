@@ -204,6 +204,36 @@ func TestDamagedIndexIsBuiltAgain(t *testing.T) {
 	}
 }
 
+func TestUnfinishedIndexOfAKilledProcessIsRemoved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "index")
+	killed, running := file+".1.tmp", file+".2.tmp"
+	for _, name := range []string{killed, running} {
+		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hour := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(killed, hour, hour); err != nil {
+		t.Fatal(err)
+	}
+	a := new(agent)
+	a.put("/p/a", 1)
+	x := open(t, Config{Providers: []runnel.Provider{a}, File: file})
+	ids(t, x, Query{})
+	x.Close()
+	left, err := filepath.Glob(file + "*")
+	equal(t, "files", left, file, running)
+	if err != nil {
+		t.Error(err)
+	}
+	err = errors.Join(Remove(file), Remove(file))
+	left, _ = filepath.Glob(file + "*")
+	equal(t, "files after the removal", left)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestIndexThatCannotBeStoredIsStillListed(t *testing.T) {
 	a := new(agent)
 	a.put("/p/a", 1)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/private"
@@ -100,11 +101,49 @@ func (x *Index) save() {
 		return
 	}
 	x.saved = time.Now() // an error is not repeated at once, either
+	removeLeftovers(x.cfg.File)
 	if err := x.write(); err != nil {
 		x.cfg.Logger.Warn("the index of conversations cannot be stored", "error", err)
 		return
 	}
 	x.dirty = false
+}
+
+// leftoverAge is the age at which an unfinished index belongs to a process that
+// was killed. Writing the largest index takes seconds.
+const leftoverAge = 10 * time.Minute
+
+// leftovers returns the paths of the unfinished indexes beside a stored index,
+// except those that a running process may still write.
+func leftovers(file string, running func(fs.FileInfo) bool) (paths []string) {
+	entries, _ := os.ReadDir(filepath.Dir(file)) // without the folder, there are none
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), filepath.Base(file)+".") || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if st, err := e.Info(); err == nil && !running(st) {
+			paths = append(paths, filepath.Join(filepath.Dir(file), e.Name()))
+		}
+	}
+	return paths
+}
+
+// removeLeftovers removes the unfinished indexes of killed processes.
+func removeLeftovers(file string) {
+	for _, path := range leftovers(file, func(st fs.FileInfo) bool { return time.Since(st.ModTime()) < leftoverAge }) {
+		_ = os.Remove(path)
+	}
+}
+
+// Remove removes a stored index, which no Index uses.
+func Remove(file string) error {
+	var errs []error
+	for _, path := range append(leftovers(file, func(fs.FileInfo) bool { return false }), file) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (x *Index) write() (err error) {

@@ -27,6 +27,10 @@ type source struct {
 	listed  []Conversation   // by agent
 	running chan struct{}    // closed when the running update ends; nil if none runs
 	ended   time.Time        // end of the last update
+
+	complete bool // the last update read all files
+	failed   bool // the last update returned an error, which was logged
+	full     bool // it was logged that the agent has too many conversations
 }
 
 // An entry has the facts about one state of a file.
@@ -70,7 +74,9 @@ func Owner(p runnel.Provider) string {
 }
 
 // concerns reports whether the source may have conversations that q selects.
-func (s *source) concerns(q Query) bool { return q.CLIType == "" || q.CLIType == s.cliType }
+func (s *source) concerns(q Query) bool {
+	return (q.CLIType == "" || q.CLIType == s.cliType) && (q.only == nil || q.only(s.cliType))
+}
 
 // due reports whether the source must be read again before q is answered.
 // Asking an agent starts the agent, so this happens less often.
@@ -78,28 +84,32 @@ func (s *source) due(q Query) bool {
 	return q.After == "" && (s.files != nil || time.Since(s.ended) > askEvery)
 }
 
-func (s *source) update(ctx context.Context, x *Index) error {
+// update reads what has changed. complete reports whether the index now has all
+// conversations of the source.
+func (s *source) update(ctx context.Context, x *Index) (complete bool, err error) {
 	if s.files != nil {
 		return s.walk(ctx, x)
 	}
-	return s.ask(ctx, x)
+	return true, s.ask(ctx, x)
 }
 
 // walk summarizes the files that have changed, newest first.
-func (s *source) walk(ctx context.Context, x *Index) error {
+func (s *source) walk(ctx context.Context, x *Index) (complete bool, err error) {
 	var changed []runnel.StoredFile
 	found := make(map[string]bool)
 	x.mu.Lock()
 	known := s.entries // other goroutines do not write it while this update runs
 	x.mu.Unlock()
+	complete = true
 	paths, size := 0, 0
 	for f, err := range s.files.StoredFiles(ctx) {
 		if err != nil {
-			return err
+			return false, err
 		}
 		f.Title = x.cfg.Redact(f.Title)
 		if paths += len(f.Path) + len(f.Title); len(found) == maxFiles || paths > maxBytes {
 			x.tooMany(s)
+			complete = false
 			break
 		}
 		found[f.Path] = true
@@ -113,11 +123,12 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 	slices.SortFunc(changed, func(a, b runnel.StoredFile) int { return b.ModTime.Compare(a.ModTime) })
 	for _, f := range changed {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		e := entry{state: stateOf(f)}
 		c, err := s.files.Summarize(ctx, f)
 		if runnel.CodeOf(err) == runnel.AgentError {
+			complete = false
 			continue // the next update reads it again
 		}
 		ok := err == nil
@@ -126,7 +137,7 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 		}
 		if size += e.conversation.weight(); size > maxBytes {
 			x.tooMany(s)
-			return nil
+			return false, nil
 		}
 		e.none = !ok
 		x.mu.Lock()
@@ -137,11 +148,18 @@ func (s *source) walk(ctx context.Context, x *Index) error {
 		x.list, x.dirty = nil, true
 		x.mu.Unlock()
 	}
-	return nil
+	return complete, nil
 }
 
-// tooMany logs that an agent has more conversations than the index holds.
+// tooMany logs, once, that an agent has more conversations than the index holds.
 func (x *Index) tooMany(s *source) {
+	x.mu.Lock()
+	logged := s.full
+	s.full = true
+	x.mu.Unlock()
+	if logged {
+		return
+	}
 	x.cfg.Logger.Warn("an agent has stored too many conversations; the others are not listed", "agent", s.cliType, "conversations", maxFiles, "bytes", maxBytes)
 }
 

@@ -119,6 +119,7 @@ type Conn struct {
 	ready   []event.Event            // used by Next only
 	starts  time.Duration            // maximum duration of a handshake
 	counts  *runnel.Counters
+	unknown func(typ string, line []byte) // nil: nobody keeps these lines
 
 	mu    sync.Mutex // guards the following fields and the order of lines
 	tr    Translator
@@ -130,7 +131,7 @@ type Conn struct {
 // New returns a Conn with a running process. The caller may use tr within Do
 // only.
 func New(p supervisor.Agent, agent Agent, tr Translator, opt runnel.Options) *Conn {
-	c := &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tapping: opt.Tapping, tapAll: opt.Tapping == nil, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters))}
+	c := &Conn{process: p, agent: agent, lines: jsonl.NewReader(p.Stdout(), 0), tap: opt.Tap, tapping: opt.Tapping, tapAll: opt.Tapping == nil, tr: tr, starts: startTime, counts: cmp.Or(opt.Counters, new(runnel.Counters)), unknown: opt.Unknown}
 	switch {
 	case c.tap == nil:
 		c.tap, c.tapping = func(runnel.Dir, []byte) {}, func() bool { return false }
@@ -238,7 +239,9 @@ func (c *Conn) translate(line []byte) []event.Event {
 	if n := moreMessages - messages; n > 0 { // sessions share the counters, so most lines do not touch them
 		c.counts.Messages.Add(int64(n))
 		for _, typ := range c.tr.Unknown() {
-			c.counts.CountUnknown(typ)
+			if typ = c.counts.CountUnknown(typ); c.unknown != nil {
+				c.unknown(typ, line)
+			}
 		}
 	}
 	if n := moreLines - lines; n > 0 {

@@ -188,6 +188,16 @@ func RemoveSearch(dir string) error {
 	return errors.Join(errs...)
 }
 
+// Size returns the size of the files of the index, in bytes.
+func (x *SearchIndex) Size() (size int64) {
+	for _, suffix := range []string{"", "-wal"} {
+		if st, err := os.Stat(x.path + suffix); err == nil {
+			size += st.Size()
+		}
+	}
+	return size
+}
+
 // Close implements [store.SearchIndex].
 func (x *SearchIndex) Close() error {
 	x.writing.Lock()

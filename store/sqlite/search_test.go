@@ -209,6 +209,16 @@ func TestSearchSkipsKnownItemsOfAStoredConversation(t *testing.T) {
 	if err := add(2, "2", "word a", "word b", "word c"); err != nil {
 		t.Fatal(err)
 	}
+	twice := []store.SearchItem{
+		{Item: "call", Seq: 0, Kind: store.SearchCommand, Text: "the call", At: searchStart},
+		{Item: "call", Seq: 1, Kind: store.SearchCommand, Text: "the output", At: searchStart},
+	}
+	for range 2 {
+		if err := x.AddItems(t.Context(), store.SearchSession{ID: "codex:d", CLIType: "codex", State: "1"}, 0, 0, twice...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFound(t, x, store.SearchQuery{Text: "the"}, "[the] output", "[the] call")
 	if err := add(2, "3"); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("from another position: %v", err)
 	}

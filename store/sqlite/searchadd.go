@@ -22,7 +22,7 @@ func (x *SearchIndex) AddItems(ctx context.Context, s store.SearchSession, after
 		if err != nil || len(items) == 0 {
 			return err
 		}
-		has, err := tx.PrepareContext(ctx, "SELECT EXISTS (SELECT 1 FROM items WHERE session = ? AND item = ? AND kind = ?)")
+		has, err := tx.PrepareContext(ctx, "SELECT EXISTS (SELECT 1 FROM items WHERE session = ? AND item = ? AND kind = ? AND seq = ?)")
 		if err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (x *SearchIndex) AddItems(ctx context.Context, s store.SearchSession, after
 		for _, it := range items {
 			if s.State != "" {
 				var known bool
-				if err := has.QueryRowContext(ctx, key, it.Item, string(it.Kind)).Scan(&known); err != nil {
+				if err := has.QueryRowContext(ctx, key, it.Item, string(it.Kind), it.Seq).Scan(&known); err != nil {
 					return err
 				}
 				if known {

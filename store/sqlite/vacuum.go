@@ -29,6 +29,9 @@ func CompactDir(ctx context.Context, cfg Config) (before, after int64, err error
 	if err == nil {
 		err = vacuum(ctx, cfg.Dir)
 	}
+	if err == nil {
+		err = vacuumSearch(ctx, cfg.Dir)
+	}
 	if after, e := sizeOf(cfg.Dir); e == nil {
 		return before, after, unavailable(err)
 	}
@@ -58,9 +61,46 @@ func vacuum(ctx context.Context, dir string) error {
 	return errors.Join(err, db.Close())
 }
 
-// sizeOf returns the size of the database in dir and of its write-ahead log.
+// vacuumSearch rewrites the search index in dir, which no SearchIndex has open.
+// It leaves an index unchanged that the next server makes again, because it is
+// missing, damaged or of another version.
+func vacuumSearch(ctx context.Context, dir string) error {
+	l, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	path, err := filepath.Abs(filepath.Join(dir, searchFile))
+	if err != nil {
+		return err
+	}
+	if st, err := os.Lstat(path); err != nil || !st.Mode().IsRegular() {
+		return nil //nolint:nilerr // there is nothing to rewrite
+	}
+	db, err := openDB(path, "", searchWriterPragmas)
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	var version int
+	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	if err == nil && version == searchVersion {
+		for _, text := range []string{"INSERT INTO texts (texts) VALUES ('optimize')", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
+			if err == nil {
+				_, err = db.ExecContext(ctx, text)
+			}
+		}
+	}
+	if corrupt(err) {
+		err = nil
+	}
+	return errors.Join(err, db.Close())
+}
+
+// sizeOf returns the size of the database in dir, of the search index and of
+// their write-ahead logs.
 func sizeOf(dir string) (size int64, err error) {
-	for _, name := range []string{"runnel.db", "runnel.db-wal"} {
+	for _, name := range []string{"runnel.db", "runnel.db-wal", searchFile, searchFile + "-wal"} {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err == nil {
 			size += st.Size()

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // fillDeltas appends a finished turn whose deltas have much text.
@@ -79,5 +81,47 @@ func TestCompactDirReturnsSpaceAndLosesNothing(t *testing.T) {
 	}
 	if _, _, err := CompactDir(t.Context(), Config{Dir: dir}); runnel.CodeOf(err) != runnel.StoreUnavailable {
 		t.Errorf("while a server uses the directory: %v", err)
+	}
+}
+
+func TestCompactDirReturnsTheSpaceOfTheSearchIndex(t *testing.T) {
+	dir := ownDir(t)
+	if err := openTest(t, dir, small).Close(); err != nil {
+		t.Fatal(err)
+	}
+	x := openSearch(t, dir, "log")
+	s := store.SearchSession{ID: "a", CLIType: "script"}
+	for i := range 200 {
+		it := store.SearchItem{Item: fmt.Sprint(i), Kind: store.SearchAnswer, Text: fmt.Sprint("word", i, strings.Repeat(" filler", 500)), At: searchStart}
+		if err := x.AddItems(t.Context(), s, int64(i), int64(i+1), it); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, after, err := CompactDir(t.Context(), Config{Dir: dir})
+	if err != nil || before-after < 100<<10 {
+		t.Errorf("from %d to %d bytes, %v", before, after, err)
+	}
+	x = openSearch(t, dir, "log")
+	wantFound(t, x, store.SearchQuery{Text: "word7"}, "[word7]"+strings.Repeat(" filler", 33)+"…")
+	if size := x.Size(); size < 100<<10 || size > after {
+		t.Errorf("the index has %d of %d bytes", size, after)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// A damaged index is left to the server, which makes it again.
+	damaged := bytes.Repeat([]byte("damaged "), 1000)
+	if err := os.WriteFile(filepath.Join(dir, searchFile), damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := CompactDir(t.Context(), Config{Dir: dir}); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, searchFile)); err != nil || !bytes.Equal(got, damaged) {
+		t.Errorf("the damaged index was changed (%v)", err)
 	}
 }

@@ -54,6 +54,44 @@ describe.skipIf(skip)("conversations elsewhere", () => {
     }
   });
 
+  it("are found by what they contain, and open at the item", async () => {
+    const server = await Server.start();
+    const { context, watch } = await newContext(browser, server);
+    try {
+      store(server);
+      const page = await context.newPage();
+      await page.goto(server.link());
+      const field = page.getByRole("searchbox", { name: "Search sessions" });
+      const hit = page.locator("button[data-hit]");
+      await field.fill("second turn");
+      await page.getByRole("combobox", { name: "Kind of item" }).selectOption("answer");
+      // The server looks for changed files after each search.
+      const found = page.getByRole("region", { name: "Found in conversations" });
+      while (!(await hit.first().isVisible())) {
+        await field.fill("");
+        await found.waitFor({ state: "detached" });
+        await field.fill("second turn");
+        await found.locator("[data-hit], p:not(:empty)").first().waitFor();
+      }
+      expect(await hit.count()).toBe(1);
+      await expectAccessible(page);
+      await page.getByRole("combobox", { name: "Time" }).selectOption("1");
+      await hit.waitFor({ state: "detached" });
+      await page.getByRole("combobox", { name: "Time" }).selectOption("");
+      await hit.focus();
+      await page.keyboard.press("Enter");
+      const row = page.locator("[aria-current=location]");
+      await row.waitFor();
+      expect(await row.textContent()).toContain("Second turn.");
+      await page.waitForURL(/session=.*&item=/);
+      await page.locator("a[data-hit]").waitFor(); // now an item of the session
+      expectQuiet(watch);
+    } finally {
+      await context.close();
+      await server.close();
+    }
+  });
+
   it("are not listed if the setting is off", async () => {
     const server = await Server.start({ RUNNEL_LIST_CONVERSATIONS: "false" });
     const { context, watch } = await newContext(browser, server);

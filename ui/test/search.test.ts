@@ -3,7 +3,7 @@
 import { expect, it } from "vitest";
 import { parseRoute, pathOf } from "../src/model/routes";
 import type { Row } from "../src/model/rows";
-import { queryOf } from "../src/sessions/Found";
+import { foldersOf, queryOf } from "../src/sessions/Found";
 import { rowOf } from "../src/stream/item";
 import { parseSearch } from "../src/wire/parse";
 
@@ -35,6 +35,8 @@ it("parses search results, and drops malformed ones", () => {
     hits: [
       {
         sessionId: "s",
+        agentSessionId: undefined,
+        cliType: "",
         itemId: "i",
         title: "t",
         projectDir: "",
@@ -48,6 +50,19 @@ it("parses search results, and drops malformed ones", () => {
     disabled: false,
   });
   expect(parseSearch(undefined).hits).toEqual([]);
+});
+
+it("parses hits in conversations that are no sessions", () => {
+  const hit = { cliType: "codex", agentSessionId: "a", itemId: "i" };
+  const hits = parseSearch({ hits: [hit, { ...hit, agentSessionId: "" }, { ...hit, cliType: 1 }] }).hits;
+  expect(hits).toMatchObject([{ sessionId: undefined, cliType: "codex", agentSessionId: "a" }]);
+});
+
+it("offers the folders of sessions, the last used first", () => {
+  const of = (projectDir: string, lastActiveAt: string) => ({ projectDir, lastActiveAt });
+  const sessions = [of("/a", "2026-01-01"), of("/b", "2026-01-03"), of("/a", "2026-01-02")];
+  expect(foldersOf(sessions, "")).toEqual(["/b", "/a"]);
+  expect(foldersOf(sessions, "/c")).toEqual(["/c", "/b", "/a"]);
 });
 
 it("finds the row of an item, also in a fold", () => {

@@ -67,7 +67,7 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
           <Plus size={14} aria-hidden /> New
         </button>
       </div>
-      {sessions.size > 0 && (
+      {(listed || sessions.size > 0) && (
         <div className="px-3 pb-2">
           <input
             id="filter"

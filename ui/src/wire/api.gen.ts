@@ -573,7 +573,7 @@ export interface paths {
         };
         /**
          * Search the items of all sessions
-         * @description Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+         * @description Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
          */
         get: operations["search"];
         put?: never;
@@ -2195,6 +2195,11 @@ export interface components {
              * @description Approximate size of the sessions that are deleted.
              */
             freedBytes: number;
+            /**
+             * Format: int64
+             * @description Size of the search index and of the index of stored conversations. They are made from the sessions and the agents' files, and are not part of storedBytes.
+             */
+            indexBytes?: number;
             /**
              * Format: int64
              * @description Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
@@ -3869,6 +3874,8 @@ export interface components {
          */
         Scope: "read" | "send" | "approve" | "admin";
         SearchHit: {
+            /** @description The agent's own id of the conversation. Only without sessionId. */
+            agentSessionId?: string;
             /**
              * Format: date-time
              * @description When the item was completed, to the millisecond.
@@ -3887,14 +3894,14 @@ export interface components {
             projectDir: string;
             /**
              * Format: int64
-             * @description Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item.
+             * @description Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item. Absent without sessionId.
              */
-            seq: number;
-            /** @description Id of the session. */
-            sessionId: string;
+            seq?: number;
+            /** @description Id of the session. Absent if the item belongs to a conversation that an agent has stored and that is no session yet: POST /api/session/{cliType}:{agentSessionId}/load makes it one, with the same itemId. */
+            sessionId?: string;
             /** @description Text around the first match, on one line of at most about 240 bytes: the texts of all parts, one after another. */
             snippet: components["schemas"]["SnippetPart"][];
-            /** @description Title of the session. */
+            /** @description Title of the session or the conversation. */
             title: string;
             /** @description Id of the turn. */
             turnId?: string;

@@ -31,7 +31,6 @@ import { parseQueuedPrompt } from "./queue";
 import type {
   Agent,
   Completion,
-  Conversation,
   ConversationPage,
   FileDiff,
   FolderStatus,
@@ -42,6 +41,7 @@ import type {
   QueuedPrompt,
   Rule,
   RuleFields,
+  SearchFilter,
   SearchPage,
   SessionStatus,
   SessionUsage,
@@ -240,7 +240,7 @@ export const api = {
       await call("GET", `/api/conversations${after ? `?after=${encodeURIComponent(after)}` : ""}`),
     ),
   /** Makes a stored conversation a session, and returns the session's id. */
-  async open(c: Conversation): Promise<string> {
+  async open(c: { cliType: string; agentSessionId: string }): Promise<string> {
     const v = (await post(`${session(`${c.cliType}:${c.agentSessionId}`)}/load`, {})) as {
       sessionId?: unknown;
     };
@@ -370,10 +370,16 @@ export const api = {
     const v = (await post(`${session(id)}/git/revert`, { path, seen, losesUnstaged })) as { kept?: unknown };
     return typeof v.kept === "string" ? v.kept : "";
   },
-  /** Finds items of all sessions. `before` is the next of the page before. */
-  search: async (q: string, kind: string, before?: string): Promise<SearchPage> => {
+  /**
+   * Finds items of all sessions and stored conversations. `before` is the next
+   * of the page before.
+   */
+  search: async (q: string, f: SearchFilter, before?: string): Promise<SearchPage> => {
     const p = new URLSearchParams({ q });
-    if (kind) p.set("kind", kind);
+    if (f.kind) p.set("kind", f.kind);
+    if (f.cliType) p.set("cliType", f.cliType);
+    if (f.projectDir) p.set("projectDir", f.projectDir);
+    if (f.days > 0) p.set("since", new Date(Date.now() - f.days * 86_400_000).toISOString());
     if (before) p.set("before", before);
     return parseSearch(await call("GET", `/api/search?${p}`));
   },

@@ -576,9 +576,14 @@ export function parseSearch(v: unknown): SearchPage {
 }
 
 function parseHit(v: unknown): SearchHit | undefined {
-  if (!isObj(v) || !str(v.sessionId) || !str(v.itemId)) return undefined;
+  if (!isObj(v) || !str(v.itemId)) return undefined;
+  const sessionId = optStr(v.sessionId) || undefined;
+  const agentSessionId = sessionId ? undefined : optStr(v.agentSessionId) || undefined;
+  if (!sessionId && !(agentSessionId && str(v.cliType))) return undefined;
   return {
-    sessionId: str(v.sessionId),
+    sessionId,
+    agentSessionId,
+    cliType: str(v.cliType),
     itemId: str(v.itemId),
     title: str(v.title),
     projectDir: str(v.projectDir),

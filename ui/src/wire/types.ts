@@ -205,9 +205,19 @@ export type Project = Schemas["Project"];
 /** The kind of an item that a search finds. */
 export type SearchKind = "prompt" | "answer" | "command" | "diff";
 
+/** What a search selects besides its words. An empty field selects everything. */
+export interface SearchFilter {
+  kind: SearchKind | "";
+  cliType: string;
+  projectDir: string;
+  days: number; // age of the oldest items; 0: any
+}
+
 /** An item that matches a search. */
 export interface SearchHit {
-  sessionId: string;
+  sessionId?: string; // absent for a stored conversation that is no session yet
+  agentSessionId?: string; // only without sessionId
+  cliType: string;
   itemId: string;
   title: string;
   projectDir: string;

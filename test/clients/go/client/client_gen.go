@@ -3248,6 +3248,9 @@ type Expiry struct {
 	// FreedBytes Approximate size of the sessions that are deleted.
 	FreedBytes int64 `json:"freedBytes"`
 
+	// IndexBytes Size of the search index and of the index of stored conversations. They are made from the sessions and the agents' files, and are not part of storedBytes.
+	IndexBytes *int64 `json:"indexBytes,omitempty"`
+
 	// MaxBytes Size of all sessions beyond which those with the oldest activity are deleted. Absent: no limit.
 	MaxBytes *int64 `json:"maxBytes,omitempty"`
 
@@ -5175,6 +5178,9 @@ type Scope string
 
 // SearchHit defines model for SearchHit.
 type SearchHit struct {
+	// AgentSessionId The agent's own id of the conversation. Only without sessionId.
+	AgentSessionId *string `json:"agentSessionId,omitempty"`
+
 	// At When the item was completed, to the millisecond.
 	At time.Time `json:"at"`
 
@@ -5190,16 +5196,16 @@ type SearchHit struct {
 	// ProjectDir Absolute path of the directory that the agent works in.
 	ProjectDir string `json:"projectDir"`
 
-	// Seq Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item.
-	Seq int64 `json:"seq"`
+	// Seq Position of the event that completed the item or its output. GET /api/session/{id}/items?before=SEQ+1 returns a page that contains the item. Absent without sessionId.
+	Seq *int64 `json:"seq,omitempty"`
 
-	// SessionId Id of the session.
-	SessionId string `json:"sessionId"`
+	// SessionId Id of the session. Absent if the item belongs to a conversation that an agent has stored and that is no session yet: POST /api/session/{cliType}:{agentSessionId}/load makes it one, with the same itemId.
+	SessionId *string `json:"sessionId,omitempty"`
 
 	// Snippet Text around the first match, on one line of at most about 240 bytes: the texts of all parts, one after another.
 	Snippet []SnippetPart `json:"snippet"`
 
-	// Title Title of the session.
+	// Title Title of the session or the conversation.
 	Title string `json:"title"`
 
 	// TurnId Id of the turn.
@@ -9785,7 +9791,7 @@ type ClientInterface interface {
 
 	// Search Search the items of all sessions
 	//
-	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 	//
 	// Corresponds with GET /api/search (the `Search` operationId).
 	Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11142,7 +11148,7 @@ func (c *Client) DeleteRule(ctx context.Context, id string, reqEditors ...Reques
 
 // Search Search the items of all sessions
 //
-// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 //
 // Corresponds with GET /api/search (the `Search` operationId).
 func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16904,7 +16910,7 @@ type ClientWithResponsesInterface interface {
 
 	// SearchWithResponse Search the items of all sessions
 	//
-	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+	// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27519,7 +27525,7 @@ func (c *ClientWithResponses) DeleteRuleWithResponse(ctx context.Context, id str
 
 // SearchWithResponse Search the items of all sessions
 //
-// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
+// Requires the scope read. Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.
 //
 // Returns a wrapper object for the known response body format(s).
 //
