@@ -122,7 +122,7 @@ func (x *indexer) round() error {
 		x.changed[id] = struct{}{}
 	}
 	x.version = version
-	for id := range x.changed {
+	for _, id := range slices.Sorted(maps.Keys(x.changed)) { // newer sessions have greater ids, and come first in results
 		if err := x.update(id, false); err != nil {
 			return err
 		}
