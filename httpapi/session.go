@@ -77,6 +77,7 @@ type sessions struct {
 
 	count     func(*http.Request) error // counts a request for files or changes
 	combining chan struct{}             // has an element for each request that combines changes
+	atOnce    atOnce                    // requests about changes
 }
 
 func (s *sessions) routes() []route {
