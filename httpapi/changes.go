@@ -81,7 +81,7 @@ const changeScope = auth.Approve
 func (s *sessions) changeRoutes() []route {
 	context := param{name: "context", number: true, doc: "Number of unchanged lines before and after each difference. Default: 3."}
 	refused := []runnel.Code{runnel.GitFailed, runnel.ChangesOutdated, runnel.Timeout}
-	return s.atOnce.limit([]route{
+	return inTurn(&s.atOnce, []route{
 		handle(route{path: "/api/session/{id}/changes", scope: auth.Read, name: "listChanges",
 			summary: "Get the changes that an agent made", about: "Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.",
 			params: []param{

@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/atonce"
 )
 
 // Numbers of completed paths.
@@ -30,7 +31,7 @@ type fileRoutes struct {
 	limits Limits
 	refuse func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
 	asked  budget                                               // requests, by credential
-	atOnce atOnce
+	atOnce atonce.Limit                                         // requests, by credential
 }
 
 func (f *fileRoutes) routes() []route {
@@ -40,7 +41,7 @@ func (f *fileRoutes) routes() []route {
 	}
 	const completes = "Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request."
 	named := param{name: "path", required: true, doc: "Path from the project's directory, with / between its elements."}
-	return f.atOnce.limit([]route{
+	return inTurn(&f.atOnce, []route{
 		handle(route{path: "/api/session/{id}/files", scope: auth.Read, name: "completeFiles",
 			summary: "Complete a path in a session's project", about: completes, params: completed}, limited(f, f.complete)),
 		handle(route{path: "/api/files", scope: auth.Send, bound: true, name: "completeProjectFiles",
