@@ -40,6 +40,7 @@ type rules struct {
 	held    []event.Event // facts that arrived before ResponseStart
 	items   map[string]*itemState
 	begun   []string // ids of all items, in the order they started
+	open    int      // number of items that have not ended
 	asked   []event.Approval
 	settled map[string]bool // ids of approvals that were asked and resolved
 	running map[string]bool // calls, by call id, that have no output yet and have not failed
@@ -224,6 +225,10 @@ func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
 	if !strings.HasPrefix(b.ItemID, r.turn+":") {
 		return r.refuse(ev.At, "item_start: itemId: does not begin with the id of its turn")
 	}
+	if r.open >= event.MaxOpenItems { // it is shown when it ends, if others have ended by then
+		return r.refuse(ev.At, "item_start: the turn has too many items that have not ended")
+	}
+	r.open++
 	r.items[b.ItemID] = &itemState{typ: b.ItemType, size: len(b.InitialContent), callID: b.CallID, parent: b.ParentCallID}
 	r.begun = append(r.begun, b.ItemID)
 	switch b.ItemType {
@@ -288,6 +293,7 @@ func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
 		return r.drop()
 	}
 	it.ended = true
+	r.open--
 	if _, done := ev.Body.(event.ItemDone); !done && it.typ == event.TypeFunctionCall {
 		delete(r.running, it.callID)
 	}

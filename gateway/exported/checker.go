@@ -18,6 +18,7 @@ type checker struct {
 	over    map[string]int // line of the end, by turn
 	items   int            // items and approvals of open turns
 	most    int            // maximum of items
+	running int            // items and approvals that have not ended
 }
 
 type turn struct {
@@ -53,12 +54,15 @@ func (c *checker) check(line int, ev event.Event) error {
 	if err != nil {
 		return err
 	}
-	before := t.size()
+	before, running := t.size(), t.running
 	if why := t.judge(line, ev); why != "" {
 		return refuse(line, "%s: %s", event.Type(ev.Body), why)
 	}
 	if c.items += t.size() - before; c.items > c.most {
 		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: the turns that have not ended here have more than %d items", line, c.most))
+	}
+	if c.running += t.running - running; c.running > event.MaxOpenItems {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: more than %d items have not ended here", line, event.MaxOpenItems))
 	}
 	if event.Ends(ev.Body) {
 		delete(c.open, ev.Turn)

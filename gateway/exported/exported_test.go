@@ -239,6 +239,16 @@ func TestItemsOfOpenTurnsAreBounded(t *testing.T) {
 	if err := check("u", event.ApprovalRequested{Approval: event.Approval{ID: "a"}}); runnel.CodeOf(err) != runnel.PayloadTooLarge {
 		t.Errorf("got %v", err)
 	}
+	log.most = maxItems
+	for i := range event.MaxOpenItems + 1 {
+		if err := check("u", event.ItemStart{ItemID: fmt.Sprint("u:x", i), ItemType: event.TypeMessage}); err != nil {
+			if runnel.CodeOf(err) != runnel.PayloadTooLarge {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("more items are open than a turn may have")
 }
 
 type rand struct{}

@@ -32,8 +32,8 @@ type openItem struct {
 
 // maxOpen is the maximum number of open items whose deltas are redacted. Each
 // needs more than a kilobyte. The deltas of further items are left out: readers
-// receive their text when they end.
-const maxOpen = 10_000
+// receive their text when they end. The bound of one turn is the same.
+const maxOpen = event.MaxOpenItems
 
 // Events returns a filter for one agent.
 func (r *Redactor) Events() *Events {
