@@ -87,3 +87,46 @@ func TestReplayOfABrokenSourceIsClosed(t *testing.T) {
 		t.Fatal(types, last)
 	}
 }
+
+// An agent may start any number of items and end none. An item beyond the bound
+// is shown when it ends.
+func TestOpenItemsOfATurnAreBounded(t *testing.T) {
+	id := func(i int) string { return fmt.Sprintf("T:1:%d", i) }
+	bodies := []event.Body{event.ResponseStart{ProviderID: "p", ModelID: "m"}}
+	for i := range event.MaxOpenItems + 1 {
+		bodies = append(bodies, event.ItemStart{ItemID: id(i), ItemType: event.TypeMessage})
+	}
+	last := id(event.MaxOpenItems)
+	said := event.Message{Content: "x", Origin: event.OriginAgent}
+	bodies = append(bodies, event.ItemDelta{ItemID: last, DeltaContent: "x"}, event.ItemDone{ItemID: id(0), FinalItem: said},
+		event.ItemDone{ItemID: last, FinalItem: said}, event.ResponseDone{Status: event.StatusCompleted})
+	open, ended, notices := map[string]bool{}, 0, 0
+	history := func(yield func(event.Event, error) bool) {
+		for i, b := range bodies {
+			if !yield(event.Event{At: time.Unix(int64(i), 0), Turn: "T", Body: b}, nil) {
+				return
+			}
+		}
+	}
+	for ev, err := range runnel.Replay("s", "p", history) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch b := ev.Body.(type) {
+		case event.ItemStart:
+			if open[b.ItemID] = true; len(open) > event.MaxOpenItems {
+				t.Fatalf("%d items are open", len(open))
+			}
+		case event.ItemDone:
+			delete(open, b.ItemID)
+			ended++
+		case event.ItemCancelled:
+			delete(open, b.ItemID)
+		case event.Notice:
+			notices++
+		}
+	}
+	if len(open) != 0 || ended != 2 || notices != 2 { // one about the start, one about the text
+		t.Errorf("%d items are left open, %d have ended, %d notices", len(open), ended, notices)
+	}
+}

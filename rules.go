@@ -39,7 +39,8 @@ type rules struct {
 	ended   bool
 	held    []event.Event // facts that arrived before ResponseStart
 	items   map[string]*itemState
-	open    []string // ids of open items, in the order they started
+	begun   []string // ids of all items, in the order they started
+	open    int      // number of items that have not ended
 	asked   []event.Approval
 	settled map[string]bool // ids of approvals that were asked and resolved
 	running map[string]bool // calls, by call id, that have no output yet and have not failed
@@ -224,8 +225,12 @@ func (r *rules) itemStart(ev event.Event, b event.ItemStart) []event.Event {
 	if !strings.HasPrefix(b.ItemID, r.turn+":") {
 		return r.refuse(ev.At, "item_start: itemId: does not begin with the id of its turn")
 	}
+	if r.open >= event.MaxOpenItems { // it is shown when it ends, if others have ended by then
+		return r.refuse(ev.At, "item_start: the turn has too many items that have not ended")
+	}
+	r.open++
 	r.items[b.ItemID] = &itemState{typ: b.ItemType, size: len(b.InitialContent), callID: b.CallID, parent: b.ParentCallID}
-	r.open = append(r.open, b.ItemID)
+	r.begun = append(r.begun, b.ItemID)
 	switch b.ItemType {
 	case event.TypeFunctionCall:
 		r.running[b.CallID] = true
@@ -288,11 +293,9 @@ func (r *rules) itemEnd(ev event.Event, id string) []event.Event {
 		return r.drop()
 	}
 	it.ended = true
+	r.open--
 	if _, done := ev.Body.(event.ItemDone); !done && it.typ == event.TypeFunctionCall {
 		delete(r.running, it.callID)
-	}
-	if i := slices.Index(r.open, id); i >= 0 {
-		r.open = slices.Delete(r.open, i, i+1)
 	}
 	return []event.Event{ev}
 }
@@ -308,7 +311,10 @@ func (r *rules) finish(ev event.Event) []event.Event {
 		end = withCredentialDetails(r.provider, b)
 	}
 	var out []event.Event
-	for _, id := range slices.Clone(r.open) {
+	for _, id := range r.begun {
+		if r.items[id].ended {
+			continue
+		}
 		out = append(out, r.itemEnd(event.Event{At: ev.At, Turn: r.turn, Body: event.ItemCancelled{ItemID: id, Reason: reasonFor(end)}}, id)...)
 	}
 	out = append(out, r.withdraw(ev.At, func(id string) event.ApprovalResolved { return withdrawn(id, "the turn is over") })...)

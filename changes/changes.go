@@ -14,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/internal/atonce"
 	"github.com/runnel-dev/runnel/internal/filediff"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
@@ -21,6 +22,7 @@ import (
 // Bounds of this package.
 const (
 	maxRuns     = 4                // git processes at a time
+	maxOwnRuns  = 2                // of them, for one repository, which can make git wait until its time is over
 	readTime    = 10 * time.Second // of a command that only reads
 	writeTime   = 30 * time.Second // of a command that writes
 	hookTime    = 2 * time.Minute  // of a commit that runs hooks
@@ -49,6 +51,7 @@ type Git struct {
 	env []string // of the server
 
 	runs   chan struct{} // limits the processes
+	own    atonce.Limit  // limits the processes of one repository
 	change sync.Mutex    // held while a folder is changed
 
 	mu     sync.Mutex
@@ -61,7 +64,7 @@ type Git struct {
 // New returns a Git that runs the git in the PATH of env, the environment of
 // the server.
 func New(env []string) *Git {
-	return &Git{env: env, runs: make(chan struct{}, maxRuns), checks: make(map[string]checked)}
+	return &Git{env: env, runs: make(chan struct{}, maxRuns), own: atonce.Limit{Most: maxOwnRuns}, checks: make(map[string]checked)}
 }
 
 // A Folder is a folder in a repository. Paths in arguments and results are
@@ -153,6 +156,15 @@ func (g *Git) ready(ctx context.Context, f Folder) (*repository, error) {
 		return nil, failed(st.Problem)
 	}
 	return r, nil
+}
+
+// writable is ready for an operation that writes objects.
+func (g *Git) writable(ctx context.Context, f Folder) (*repository, error) {
+	r, err := g.ready(ctx, f)
+	if err == nil {
+		err = r.checkObjects()
+	}
+	return r, err
 }
 
 // open finds and checks the repository of a folder. If it cannot be used, the

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -393,6 +394,12 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		"a git directory with the references of another repository": func(rg *rig) {
 			rg.put(".git/commondir", filepath.Join(newRig(t).folder.Dir, ".git")+"\n")
 		},
+		"a folder of submodules that leads to another repository": func(rg *rig) {
+			other := newRig(t)
+			link(filepath.Dir(other.folder.Dir), ".git/modules")(rg)
+			rg.put("sub/.git", "gitdir: "+filepath.Join(other.folder.Dir, ".git")+"\n")
+			rg.folder.Dir = filepath.Join(rg.folder.Dir, "sub")
+		},
 		"the index":      link(filepath.Join(elsewhere, "index"), ".git/index"),
 		"the branches":   link(elsewhere, ".git/refs/heads"),
 		"the references": link(elsewhere, ".git/refs"),
@@ -415,6 +422,37 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		rg.put("a.txt", "x\n")
 		rg.stage("a.txt")
 		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
+		expect(t, err, runnel.GitFailed, "is a link")
+	})
+	t.Run("a branch that stands for another reference", func(t *testing.T) {
+		rg := newRig(t)
+		link(elsewhere, ".git/refs/remotes")(rg)
+		target := filepath.Join(elsewhere, "target")
+		rg.write(target, rg.run("rev-parse", "HEAD")+"\n")
+		rg.put(".git/refs/heads/main", "ref: refs/remotes/target\n")
+		rg.put("a.txt", "x\n")
+		rg.stage("a.txt")
+		_, err := rg.git.Commit(t.Context(), rg.folder, "m", rg.status().Seen)
+		expect(t, err, runnel.GitFailed, "stands for another reference")
+	})
+	t.Run("a folder of objects", func(t *testing.T) {
+		rg := newRig(t)
+		entries, err := os.ReadDir(filepath.Join(rg.folder.Dir, ".git", "objects"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 256 {
+			name := fmt.Sprintf("%02x", i)
+			if !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name }) {
+				link(elsewhere, ".git/objects/"+name)(rg)
+			}
+		}
+		rg.put("a.txt", "x\n")
+		err = rg.git.Stage(t.Context(), rg.folder, []Choice{{Path: "a.txt"}}, true)
+		expect(t, err, runnel.GitFailed, "is a link")
+		_, err = rg.git.Revert(t.Context(), rg.folder, "a.txt", "x", true)
+		expect(t, err, runnel.GitFailed, "is a link")
+		_, err = rg.git.Commit(t.Context(), rg.folder, "m", "x")
 		expect(t, err, runnel.GitFailed, "is a link")
 	})
 	t.Run("a reference that is no branch", func(t *testing.T) {

@@ -197,9 +197,9 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\x00", "").Replace(s) + `"`
 }
 
-// checkBranch fails if HEAD names something else than a branch, or if a link
-// replaces the file of the branch or a folder of it, because git would then
-// write elsewhere.
+// checkBranch fails if HEAD names something else than a branch, if a link
+// replaces the file of the branch or a folder of it, or if the branch stands for
+// another reference, because git would then write elsewhere.
 func (r *repository) checkBranch() error {
 	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
 	if err != nil {
@@ -215,6 +215,9 @@ func (r *repository) checkBranch() error {
 		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSymlink != 0 {
 			return failed(path + " is a link. Runnel follows it in trusted folders only.")
 		}
+	}
+	if ref, err := readSmall(path, maxPointer); err == nil && strings.HasPrefix(string(ref), "ref:") {
+		return failed(path + " stands for another reference. Runnel follows it in trusted folders only.")
 	}
 	return nil
 }

@@ -74,7 +74,9 @@ func follow(f Folder, file string) (dir, problem string) {
 		return to, ""
 	}
 	for up := filepath.Dir(filepath.Dir(file)); ; up = filepath.Dir(up) {
-		if subpath.Within(canonical(to), canonical(filepath.Join(up, ".git", "modules"))) {
+		// A link would lead to repositories that do not belong to this one.
+		modules := filepath.Join(up, ".git", "modules")
+		if canonical(modules) == filepath.Join(canonical(up), ".git", "modules") && subpath.Within(canonical(to), canonical(modules)) {
 			return to, ""
 		}
 		if up == filepath.Dir(up) {
@@ -149,6 +151,25 @@ func (r *repository) complete() (problem string) {
 		}
 	}
 	return ""
+}
+
+// checkObjects fails if a link is among the folders of objects, because git would
+// then write elsewhere.
+func (r *repository) checkObjects() error {
+	if r.folder.Trusted {
+		return nil
+	}
+	dir := filepath.Join(r.common, "objects")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return failed(dir + " cannot be read.")
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink != 0 {
+			return failed(filepath.Join(dir, e.Name()) + " is a link. Runnel follows it in trusted folders only.")
+		}
+	}
+	return nil
 }
 
 // isWorktreeOf reports whether dir is the git directory of a linked work tree of

@@ -33,7 +33,7 @@ func (g *Git) Revert(ctx context.Context, f Folder, path, seenAs string, losesUn
 	}
 	g.change.Lock()
 	defer g.change.Unlock()
-	r, err := g.ready(ctx, f)
+	r, err := g.writable(ctx, f)
 	if err != nil {
 		return Reverted{}, err
 	}

@@ -77,6 +77,11 @@ func safe() []string {
 
 // run runs git and returns what it prints.
 func (g *Git) run(ctx context.Context, r *repository, c command) ([]byte, error) {
+	leave, err := g.own.Enter(ctx, r.common)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	select {
 	case g.runs <- struct{}{}:
 		defer func() { <-g.runs }()

@@ -30,7 +30,7 @@ func (g *Git) Stage(ctx context.Context, f Folder, files []Choice, staged bool) 
 	}
 	g.change.Lock()
 	defer g.change.Unlock()
-	r, err := g.ready(ctx, f)
+	r, err := g.writable(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (g *Git) Commit(ctx context.Context, f Folder, message, seen string) (Commi
 	}
 	g.change.Lock()
 	defer g.change.Unlock()
-	r, err := g.ready(ctx, f)
+	r, err := g.writable(ctx, f)
 	if err != nil {
 		return Committed{}, err
 	}

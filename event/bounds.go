@@ -72,6 +72,10 @@ const (
 	MaxFew     = 100  // choices of an approval, attachments, native ids
 )
 
+// MaxOpenItems is the maximum number of items of a turn that have started and
+// not ended. Every reader holds more than a kilobyte of each.
+const MaxOpenItems = 10_000
+
 // Bounded returns body within the bounds, and the names of the fields that lost
 // values. The result is nil if the event must be dropped. Bounded does not
 // modify data that body refers to.

@@ -110,12 +110,14 @@ func TestCompleteLeavesOutIgnoredHiddenAndSecretFiles(t *testing.T) {
 }
 
 func TestSecretJudgesByName(t *testing.T) {
-	for _, p := range []string{".env", "a/.env", ".ENV", ".env.production", "prod.env", "key.pem", "a.KEY", "id_ed25519", ".git/HEAD", "a/.git", ".ssh/known_hosts", ".aws/config", ".npmrc", ".docker/config.json", ".kube/config", "secrets.yaml", "x/credentials", ".env. "} {
+	for _, p := range []string{".env", "a/.env", ".ENV", ".env.production", "prod.env", "key.pem", "a.KEY", "id_ed25519", ".git/HEAD", "a/.git", ".ssh/known_hosts", ".aws/config", ".npmrc", ".docker/config.json", ".kube/config", "secrets.yaml", "x/credentials", ".env. ",
+		".env~", ".env.bak", ".env-prod", ".env_local", "#.env#", "key.pem~", "key.pem.bak", "key.pem.~1~", "id_rsa.bak", "id_rsa.old", ".id_rsa.swp", ".netrc.save", // copies
+		".\u017f\u017fh/config", ".g\u200cit/config", ".a\u200dws/x", "a.\u212aey", ".docker/con\ufb01g.json", ".env\u200b"} { // as macOS reads them
 		if !Secret(p) {
 			t.Errorf("%s counts as harmless", p)
 		}
 	}
-	for _, p := range []string{"", "a.go", ".env.example", "environment.ts", "id_rsa.pub", "keys.go", "secret.go", ".github/workflows/ci.yml", ".gitignore", "docker/config.json", "credentials.go"} {
+	for _, p := range []string{"", "a.go", ".env.example", "environment.ts", "id_rsa.pub", "keys.go", "secret.go", ".github/workflows/ci.yml", ".gitignore", "docker/config.json", "credentials.go", "a.go~", "a.go.bak", "~", "#", "##", ".~", "\u017fecret.go"} {
 		if Secret(p) {
 			t.Errorf("%s counts as secret", p)
 		}

@@ -56,6 +56,7 @@ type Service struct {
 	cfg    Config
 	bounds bounds
 	walks  chan struct{} // has an element for each running walk
+	reads  chan struct{} // has an element for each file whose content is in memory
 
 	mu    sync.Mutex
 	kept  map[string]*index // by directory
@@ -72,8 +73,11 @@ type Config struct {
 	Redact func(string) string
 }
 
-// maxWalks bounds the directories that are walked at the same time.
-const maxWalks = 2
+// Bounds of what happens at the same time.
+const (
+	maxWalks = 2 // directories that are walked or searched
+	maxReads = 4 // files that are read
+)
 
 // useRanking selects fzf's way to rank paths. It has effect in the whole
 // process, in which only this package uses fzf.
@@ -85,7 +89,7 @@ func New(cfg Config) *Service {
 	if cfg.Redact == nil {
 		cfg.Redact = func(s string) string { return s }
 	}
-	return &Service{cfg: cfg, bounds: defaultBounds(), walks: make(chan struct{}, maxWalks), kept: make(map[string]*index), repos: new(repositories)}
+	return &Service{cfg: cfg, bounds: defaultBounds(), walks: make(chan struct{}, maxWalks), reads: make(chan struct{}, maxReads), kept: make(map[string]*index), repos: new(repositories)}
 }
 
 // A Project is a directory whose files a [Service] shows.

@@ -53,7 +53,11 @@ func (s *Service) Folders(ctx context.Context, path string) (Folders, error) {
 		return Folders{}, err
 	}
 	out := Folders{Home: home, Path: dir}
-	if out.Folders, out.More, err = s.folders(ctx, dir, name); err != nil {
+	err = s.walk(ctx, func() error {
+		out.Folders, out.More, err = s.folders(ctx, dir, name)
+		return err
+	})
+	if err != nil {
 		return Folders{}, err
 	}
 	if path == "" {
@@ -102,7 +106,7 @@ func (s *Service) folders(ctx context.Context, dir, name string) (out []Folder, 
 	list, _ := f.ReadDir(maxFolder) // an error means that the directory has fewer
 	var found []entry
 	for _, d := range list {
-		if d.IsDir() && shown(d.Name()) && !secretName(strings.ToLower(d.Name())) && !s.own(filepath.Join(real, d.Name())) {
+		if d.IsDir() && shown(d.Name()) && !secretName(folded(d.Name())) {
 			found = append(found, entry{path: util.ToChars([]byte(d.Name())), hidden: strings.HasPrefix(d.Name(), ".")})
 		}
 	}
@@ -114,6 +118,9 @@ func (s *Service) folders(ctx context.Context, dir, name string) (out []Folder, 
 	out = []Folder{}
 	for _, m := range matching[:min(len(matching), maxFolders)] {
 		n := m.entry.path.ToString()
+		if s.own(filepath.Join(real, n)) {
+			continue
+		}
 		_, err := root.Lstat(filepath.Join(n, ".git"))
 		out = append(out, Folder{Name: n, Path: filepath.Join(dir, n), Git: err == nil})
 	}
@@ -174,6 +181,9 @@ func (s *Service) repositories(ctx context.Context, home string) []Folder {
 	defer root.Close()
 	real, _ := filepath.EvalSymlinks(home)
 	found := s.searchRepositories(ctx, root, real, time.Now().Add(s.bounds.first))
+	if ctx.Err() != nil { // the search was cut short
+		return nil
+	}
 	r.found, r.at = nil, time.Now()
 	for _, repo := range found[:min(len(found), maxRepositories)] {
 		r.found = append(r.found, Folder{Name: filepath.Base(repo.path), Path: filepath.Join(home, repo.path), Git: true})
@@ -206,7 +216,7 @@ func (s *Service) searchRepositories(ctx context.Context, root *os.Root, home st
 		_ = f.Close()
 		for _, d := range list {
 			name := d.Name()
-			if d.IsDir() && shown(name) && !strings.HasPrefix(name, ".") && !skipped(name) && !secretName(strings.ToLower(name)) && !s.own(filepath.Join(home, dir, name)) {
+			if d.IsDir() && shown(name) && !strings.HasPrefix(name, ".") && !skipped(name) && !secretName(folded(name)) && !s.own(filepath.Join(home, dir, name)) {
 				queue = append(queue, filepath.Join(dir, name))
 			}
 		}

@@ -18,7 +18,7 @@ func TestPipesAreNotOpened(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(p.dir, ".gitignore"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Read("pipe", 0, 0); !errors.Is(err, ErrNoFile) {
+	if _, err := p.Read(t.Context(), "pipe", 0, 0); !errors.Is(err, ErrNoFile) {
 		t.Errorf("read: got %v", err)
 	}
 	if _, err := p.List("pipe"); !errors.Is(err, ErrNotFound) {

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -46,8 +47,14 @@ type Image struct {
 
 // Read reads a file of the project. Of a text it returns the lines with the
 // numbers from to to, at most 5,000 and at most 1 MiB; from counts from 1, and
-// zero stands for the first and the last line.
-func (p Project) Read(path string, from, to int) (File, error) {
+// zero stands for the first and the last line. Read waits while other files are
+// read.
+func (p Project) Read(ctx context.Context, path string, from, to int) (File, error) {
+	done, err := p.service.reading(ctx)
+	if err != nil {
+		return File{}, err
+	}
+	defer done()
 	data, out, err := p.read(path)
 	if err != nil {
 		return File{}, err
@@ -101,8 +108,24 @@ func clean(redact func(string) string, before, text, after string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Image reads an image of the project.
-func (p Project) Image(path string) (Image, error) {
+// reading waits until a file may be read. The caller calls done when it no
+// longer needs the content, except for what a client receives.
+func (s *Service) reading(ctx context.Context) (done func(), err error) {
+	select {
+	case s.reads <- struct{}{}:
+		return func() { <-s.reads }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Image reads an image of the project. It waits while other files are read.
+func (p Project) Image(ctx context.Context, path string) (Image, error) {
+	done, err := p.service.reading(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+	defer done()
 	data, _, err := p.read(path)
 	if err != nil {
 		return Image{}, err

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 const pngData = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -41,7 +43,7 @@ func TestReadSelectsLines(t *testing.T) {
 		{"a.txt", 3, 2, "", 0, 0, 4},
 		{"empty.txt", 0, 0, "", 0, 0, 0},
 	} {
-		f, err := p.Read(tt.path, tt.from, tt.to)
+		f, err := p.Read(t.Context(), tt.path, tt.from, tt.to)
 		if err != nil || f.Content != ContentText || f.Text != tt.text || f.From != tt.first || f.To != tt.last || f.Lines != tt.lines || f.Cut {
 			t.Errorf("%s %d-%d: got %+v, %v", tt.path, tt.from, tt.to, f, err)
 		}
@@ -51,25 +53,52 @@ func TestReadSelectsLines(t *testing.T) {
 func TestReadIsBounded(t *testing.T) {
 	p := newProject(t)
 	p.write(t, "lines.txt", strings.Repeat("x\n", maxLines+10))
-	if f, err := p.Read("lines.txt", 3, 0); err != nil || f.From != 3 || f.To != maxLines+2 || !f.Cut || f.Lines != maxLines+10 {
+	if f, err := p.Read(t.Context(), "lines.txt", 3, 0); err != nil || f.From != 3 || f.To != maxLines+2 || !f.Cut || f.Lines != maxLines+10 {
 		t.Errorf("many lines: got %d-%d of %d, cut %v, %v", f.From, f.To, f.Lines, f.Cut, err)
 	}
 	p.write(t, "wide.txt", strings.Repeat(strings.Repeat("y", 1<<18)+"\n", 5))
-	if f, err := p.Read("wide.txt", 0, 0); err != nil || f.To != 3 || !f.Cut || len(f.Text) > maxText {
+	if f, err := p.Read(t.Context(), "wide.txt", 0, 0); err != nil || f.To != 3 || !f.Cut || len(f.Text) > maxText {
 		t.Errorf("wide lines: got %d-%d, cut %v, %v", f.From, f.To, f.Cut, err)
 	}
 	p.write(t, "long.txt", strings.Repeat("é", maxText))
-	if f, err := p.Read("long.txt", 0, 0); err != nil || f.From != 1 || f.To != 1 || !f.Cut || len(f.Text) != maxText {
+	if f, err := p.Read(t.Context(), "long.txt", 0, 0); err != nil || f.From != 1 || f.To != 1 || !f.Cut || len(f.Text) != maxText {
 		t.Errorf("a long line: got %d-%d with %d bytes, cut %v, %v", f.From, f.To, len(f.Text), f.Cut, err)
 	}
 	p.write(t, "huge.txt", strings.Repeat("z", maxFile+1))
-	if _, err := p.Read("huge.txt", 0, 0); !errors.Is(err, ErrTooLarge) {
+	if _, err := p.Read(t.Context(), "huge.txt", 0, 0); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a huge file: got %v", err)
 	}
 	p.write(t, "fits.txt", strings.Repeat("z", maxFile))
-	if f, err := p.Read("fits.txt", 0, 0); err != nil || f.Size != maxFile {
+	if f, err := p.Read(t.Context(), "fits.txt", 0, 0); err != nil || f.Size != maxFile {
 		t.Errorf("the largest file: got %d, %v", f.Size, err)
 	}
+}
+
+// Only a few files are in memory at the same time.
+func TestReadWaitsWhileOtherFilesAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, on := newProject(t, "a.txt"), make(chan struct{})
+		at := make(chan struct{}, 2*maxReads)
+		p.service.cfg.Redact = func(s string) string { at <- struct{}{}; <-on; return s }
+		for range 2 * maxReads {
+			go func() {
+				if _, err := p.Read(t.Context(), "a.txt", 0, 0); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := len(at); n != maxReads {
+			t.Errorf("%d files were read at once, want %d", n, maxReads)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := p.Read(gone, "a.txt", 0, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		close(on)
+		synctest.Wait()
+	})
 }
 
 func TestReadJudgesByContent(t *testing.T) {
@@ -86,11 +115,11 @@ func TestReadJudgesByContent(t *testing.T) {
 		"program":     {Content: ContentBinary},
 		"latin1.txt":  {Content: ContentText, Text: "caf\uFFFD\n"},
 	} {
-		f, err := p.Read(path, 0, 0)
+		f, err := p.Read(t.Context(), path, 0, 0)
 		if err != nil || f.Content != want.Content || f.MediaType != want.MediaType || f.Text != want.Text || f.Path != path {
 			t.Errorf("%s: got %+v, %v", path, f, err)
 		}
-		img, err := p.Image(path)
+		img, err := p.Image(t.Context(), path)
 		if want.Content == ContentImage && (err != nil || img.MediaType != "image/png" || string(img.Data) != pixel(t)) {
 			t.Errorf("%s as an image: got %s, %v", path, img.MediaType, err)
 		}
@@ -104,7 +133,7 @@ func TestReadRedacts(t *testing.T) {
 	p := newProject(t)
 	p.service.cfg.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 	p.write(t, "a.txt", "password hunter2")
-	if f, err := p.Read("a.txt", 0, 0); err != nil || f.Text != "password ***" {
+	if f, err := p.Read(t.Context(), "a.txt", 0, 0); err != nil || f.Text != "password ***" {
 		t.Errorf("got %q, %v", f.Text, err)
 	}
 }
@@ -121,7 +150,7 @@ func TestReadRemovesLinesOfLongerSecret(t *testing.T) {
 		{6, 7}: "[redacted]\nlast\n",
 		{7, 7}: "last\n",
 	} {
-		if f, err := p.Read("a.txt", lines[0], lines[1]); err != nil || f.Text != want {
+		if f, err := p.Read(t.Context(), "a.txt", lines[0], lines[1]); err != nil || f.Text != want {
 			t.Errorf("%v: got %q, %v; want %q", lines, f.Text, err, want)
 		}
 	}
@@ -147,10 +176,10 @@ func TestNothingOutsideOfTheProjectIsReached(t *testing.T) {
 		"a\x00b": ErrBadPath, "in//a.txt": ErrBadPath, "./b.txt": ErrBadPath, "\xff": ErrBadPath, strings.Repeat("x", maxPath+1): ErrBadPath,
 		".env": ErrSecret, ".ENV": ErrSecret, ".git/config": ErrSecret, "none/id_rsa": ErrSecret,
 	} {
-		if f, err := p.Read(path, 0, 0); !errors.Is(err, want) {
+		if f, err := p.Read(t.Context(), path, 0, 0); !errors.Is(err, want) {
 			t.Errorf("read %.50q: got %+v, %v, want %v", path, f, err, want)
 		}
-		if _, err := p.Image(path); !errors.Is(err, want) {
+		if _, err := p.Image(t.Context(), path); !errors.Is(err, want) {
 			t.Errorf("image %.50q: got %v, want %v", path, err, want)
 		}
 	}
@@ -169,7 +198,7 @@ func TestReplacedProjectIsNotShown(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(p.dir), os.Symlink(other.dir, p.dir)); err != nil {
 		t.Fatal(err)
 	}
-	_, readErr := p.Read("a.txt", 0, 0)
+	_, readErr := p.Read(t.Context(), "a.txt", 0, 0)
 	_, listErr := p.List("")
 	_, completeErr := p.Complete(t.Context(), "", 1)
 	for _, err := range []error{readErr, listErr, completeErr} {

@@ -37,6 +37,20 @@ type queuedPrompt struct {
 	Rules    turnRules       `json:"rules,omitzero"`
 }
 
+// approves names an option of the prompt that only a client with the scope
+// approve may have chosen, or returns "".
+func (p queuedPrompt) approves() string {
+	switch {
+	case p.Settings.PermissionMode == runnel.ModeAcceptEdits, p.Settings.PermissionMode == runnel.ModeBypass:
+		return "permissionMode " + string(p.Settings.PermissionMode)
+	case len(p.Settings.Config) > 0:
+		return "config"
+	case p.Rules.Persona != "" && !p.Rules.Unattended:
+		return "persona " + p.Rules.Persona
+	}
+	return ""
+}
+
 // add appends a prompt to the session's queue; e.sending is held.
 func (q *promptQueue) add(ctx context.Context, e *entry, p queuedPrompt) error {
 	data, err := json.Marshal(p)

@@ -161,11 +161,15 @@ func (qs Queues) Prompt(ctx context.Context, ref, turn string) (QueuedPrompt, er
 type PromptEdit struct {
 	Text   *string // its new text
 	Before *string // the prompt before which it starts; "" moves it to the end of the queue
+
+	Unattended bool // see Choice.Unattended
 }
 
 // Edit changes the text or the position of a queued prompt, and returns the
 // queue. It fails with PROMPT_GONE, and changes nothing, if the prompt is not
-// queued, for example because its turn has started.
+// queued, for example because its turn has started. It fails with FORBIDDEN if
+// an unattended client wants to change the text of a prompt whose own options
+// let the agent act without asking.
 func (qs Queues) Edit(ctx context.Context, ref, turn string, ed PromptEdit) (Queue, error) {
 	e, err := qs.g.lock(ctx, ref)
 	if err != nil {
@@ -180,7 +184,7 @@ func (qs Queues) Edit(ctx context.Context, ref, turn string, ed PromptEdit) (Que
 		return Queue{}, qs.gone(ctx, e.session.ID(), turn)
 	}
 	if ed.Text != nil {
-		if err := qs.rewrite(ctx, e, turn, *ed.Text); err != nil {
+		if err := qs.rewrite(ctx, e, turn, *ed.Text, ed.Unattended); err != nil {
 			return Queue{}, err
 		}
 	}
@@ -224,7 +228,7 @@ func reordered(queue []QueuedPrompt, turn string, before *string) ([]string, err
 }
 
 // rewrite replaces the text of a queued prompt; e.sending is held.
-func (qs Queues) rewrite(ctx context.Context, e *entry, turn, text string) error {
+func (qs Queues) rewrite(ctx context.Context, e *entry, turn, text string, unattended bool) error {
 	id := e.session.ID()
 	p, err := readPrompt(ctx, qs.g.cfg.Catalogue, id, turn)
 	if err != nil {
@@ -232,6 +236,9 @@ func (qs Queues) rewrite(ctx context.Context, e *entry, turn, text string) error
 	}
 	if err := runnel.CheckPrompt("content", text, len(p.Input.Attachments)+len(p.Input.Rejected)); err != nil {
 		return err
+	}
+	if what := p.approves(); unattended && what != "" {
+		return runnel.Fail(runnel.Forbidden, "content: this prompt was queued with "+what+", with which the agent may act without asking. To change its text needs the scope \"approve\", which this credential lacks; remove the prompt and send another one")
 	}
 	p.Input.Text = text
 	data, err := json.Marshal(p)

@@ -81,7 +81,7 @@ const changeScope = auth.Approve
 func (s *sessions) changeRoutes() []route {
 	context := param{name: "context", number: true, doc: "Number of unchanged lines before and after each difference. Default: 3."}
 	refused := []runnel.Code{runnel.GitFailed, runnel.ChangesOutdated, runnel.Timeout}
-	return []route{
+	return inTurn(&s.atOnce, []route{
 		handle(route{path: "/api/session/{id}/changes", scope: auth.Read, name: "listChanges",
 			summary: "Get the changes that an agent made", about: "Returns one diff for each file, from its text before the first change to its text after the last, as the agent reported them. Files that are as before in the end are left out, and so are changes that commands made without the agent reporting them.",
 			params: []param{
@@ -108,7 +108,7 @@ func (s *sessions) changeRoutes() []route {
 			summary: "Commit what is staged", about: "The author is the one of the git configuration. The hooks of the repository run in a trusted folder only.", fails: refused}, s.gitCommit),
 		handleJSON(route{path: "/api/session/{id}/git/revert", scope: changeScope, name: "gitRevert",
 			summary: "Revert a file", about: "Gives a file the content of the last commit, and removes a file that the last commit does not have. The previous content stays as a git object for some weeks.", fails: refused}, s.gitRevert),
-	}
+	})
 }
 
 // asking returns a handler that counts its requests like those for files, and

@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
+	"github.com/runnel-dev/runnel/internal/atonce"
 )
 
 // Numbers of completed paths.
@@ -30,6 +31,7 @@ type fileRoutes struct {
 	limits Limits
 	refuse func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
 	asked  budget                                               // requests, by credential
+	atOnce atonce.Limit                                         // requests, by credential
 }
 
 func (f *fileRoutes) routes() []route {
@@ -39,7 +41,7 @@ func (f *fileRoutes) routes() []route {
 	}
 	const completes = "Returns the paths that match best, ranked as fzf does. Leaves out files that git ignores, files that usually hold secrets, and links. Searches for at most 200 ms; partial reports that the search continues with the next request."
 	named := param{name: "path", required: true, doc: "Path from the project's directory, with / between its elements."}
-	return []route{
+	return inTurn(&f.atOnce, []route{
 		handle(route{path: "/api/session/{id}/files", scope: auth.Read, name: "completeFiles",
 			summary: "Complete a path in a session's project", about: completes, params: completed}, limited(f, f.complete)),
 		handle(route{path: "/api/files", scope: auth.Send, bound: true, name: "completeProjectFiles",
@@ -63,7 +65,7 @@ func (f *fileRoutes) routes() []route {
 			summary: "List directories of the server's machine", about: "For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.",
 			params:  []param{{name: "path", doc: "Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it."}},
 			refused: []int{http.StatusNotFound}}, limited(f, f.folders)),
-	}
+	})
 }
 
 func imageTypes() []string { return []string{"image/png", "image/jpeg", "image/gif", "image/webp"} }
@@ -136,7 +138,7 @@ func (f *fileRoutes) read(r *http.Request) (files.File, error) {
 	if err != nil {
 		return files.File{}, err
 	}
-	return p.Read(r.URL.Query().Get("path"), lines[0], lines[1])
+	return p.Read(r.Context(), r.URL.Query().Get("path"), lines[0], lines[1])
 }
 
 // image answers with an image that no browser interprets as anything else. The
@@ -149,7 +151,7 @@ func (f *fileRoutes) image(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	img, err := p.Image(r.URL.Query().Get("path"))
+	img, err := p.Image(r.Context(), r.URL.Query().Get("path"))
 	if err != nil {
 		return fileError(err)
 	}

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -104,6 +106,44 @@ func TestCommandsNeedTheScopeApprove(t *testing.T) {
 			t.Errorf("%q: got %d %s", text, w.Code, w.Body)
 		}
 	}
+}
+
+// A credential without the scope approve can neither turn a queued prompt into
+// a command of the agent, nor choose the text of a prompt that somebody with the
+// scope approve queued with options that let the agent act without asking.
+func TestQueuedPromptsBecomeNoCommands(t *testing.T) {
+	profiles := t.TempDir()
+	putProfiles(t, profiles, map[string]string{"approves": "---\nauto_approve_tools: [Bash]\n---\n"})
+	s := serve(t, func(_ *Config, g *gateway.Config) { g.AllowBypass, g.ProfilesDir = true, profiles })
+	id := s.create()
+	_, turns := s.queued(id, "text")
+	for _, opts := range []string{`{"permissionMode":"acceptEdits"}`, `{"permissionMode":"bypass"}`, `{"config":{"pace":"fast"}}`, `{"persona":"approves"}`} {
+		turns = append(turns, call[command.SendAnswer](s.rig, "POST", "/api/session/"+id+"/send", `{"content":"text","queue":true,"opts":`+opts+`}`, http.StatusAccepted).TurnID)
+	}
+	whole := s.token
+	s.token = s.mint(auth.Read, auth.Send)
+	refused := func(turn, text string) {
+		t.Helper()
+		content, _ := json.Marshal(text)
+		s.wantError("POST", "/api/session/"+id+"/queue/"+turn, `{"content":`+string(content)+`}`, http.StatusForbidden, runnel.Forbidden)
+		p := s.join(stream.FamilyUpsert)
+		p.send(`{"type":"session:queue:edit","requestId":"1","sessionId":%q,"turnId":%q,"content":%s}`, id, turn, content)
+		if f := p.await("error", "response"); f.Type != "error" || f.Error.Type != runnel.Forbidden {
+			t.Errorf("%s %q: got %+v", turn, text, f)
+		}
+	}
+	for _, text := range []string{"/config tools.approvalMode=auto", " !touch x", "\u200b$extensions link /tmp"} {
+		refused(turns[0], text)
+	}
+	for _, turn := range turns[1:] {
+		refused(turn, "other text")
+	}
+	path := "/api/session/" + id + "/queue/"
+	call[gateway.Queue](s.rig, "POST", path+turns[0], `{"content":"other text"}`, http.StatusOK)
+	call[gateway.Queue](s.rig, "POST", path+turns[1], `{"before":""}`, http.StatusOK)
+	s.token = whole
+	call[gateway.Queue](s.rig, "POST", path+turns[0], `{"content":"/x"}`, http.StatusOK)
+	call[gateway.Queue](s.rig, "POST", path+turns[1], `{"content":"other text"}`, http.StatusOK)
 }
 
 // The directories and tools that a session may use without asking were chosen

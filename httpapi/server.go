@@ -28,6 +28,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/conns"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/atonce"
 	"github.com/runnel-dev/runnel/push"
 )
 
@@ -103,10 +104,10 @@ func New(cfg Config) (*Server, error) {
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	gateway.RetentionOf(cfg.Gateway).OnDelete(s.streams.Deleted)
-	files := &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse}
+	files := &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse, atOnce: atonce.Limit{Most: maxFilesAtOnce}}
 	sessions := &sessions{
 		gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact,
-		count: files.count, combining: make(chan struct{}, maxCombining),
+		count: files.count, combining: make(chan struct{}, maxCombining), atOnce: atonce.Limit{Most: maxFilesAtOnce},
 	}
 	harness := &harness{gw: cfg.Gateway, visible: visible, commands: commands, sessions: sessions, streams: s.streams}
 	account := &account{keys: cfg.Keyring, gate: s.gate, cookies: cookies, page: cfg.Page, network: cfg.Network, version: cfg.Version, push: cfg.Push}

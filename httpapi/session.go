@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 	"github.com/runnel-dev/runnel/httpapi/stream"
+	"github.com/runnel-dev/runnel/internal/atonce"
 	"github.com/runnel-dev/runnel/profile"
 )
 
@@ -78,6 +79,7 @@ type sessions struct {
 
 	count     func(*http.Request) error // counts a request for files or changes
 	combining chan struct{}             // has an element for each request that combines changes
+	atOnce    atonce.Limit              // requests about changes, by credential
 }
 
 func (s *sessions) routes() []route {

@@ -413,6 +413,28 @@ func TestSlowServiceDelaysNobody(t *testing.T) {
 	slow.answer(http.StatusCreated)
 }
 
+// Some credentials whose push services never answer hold up no others.
+func TestHangingServicesDelayNobody(t *testing.T) {
+	r := newRig(t)
+	sentinel := r.subscribe("sentinel", "/sentinel", NeedsYou)
+	const hanging = 4
+	for i := range hanging {
+		r.subscribe(fmt.Sprint("slow", i), "/a", NeedsYou, Finished)
+	}
+	r.sessions.set("1", "/a", "works")
+	r.sessions.set("2", "/a", "works")
+	r.sessions.set("1", "/a", "waits")
+	r.sessions.set("2", "/a", "rests")
+	seen := make(map[string]int)
+	for range hanging {
+		seen[r.next().path]++
+	}
+	if len(seen) != hanging {
+		t.Errorf("one service received several notes at once: %v", seen)
+	}
+	r.settled(sentinel)
+}
+
 func TestAnswersOfPushServices(t *testing.T) {
 	for _, tc := range []struct {
 		status     int

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	maxSending = 4                // requests to push services at once
+	maxSending = 16               // requests to push services at once, one for each credential
 	keepFor    = time.Hour        // how long a push service keeps a note for a browser that is offline
 	maxWait    = 10 * time.Minute // longest wait that a push service can ask for
 )
@@ -71,11 +71,17 @@ func wants(p store.PushSubscription, n note) bool {
 // subscription and its credential are still valid.
 func (o *outbox) send(ctx context.Context, credential string, id noteID) {
 	for attempt := 0; ; attempt++ {
+		leave, err := o.own.Enter(ctx, credential)
+		if err != nil {
+			return
+		}
 		sub, ok := o.current(ctx, credential, id)
 		if !ok {
+			leave()
 			return
 		}
 		again, err := o.attempt(ctx, sub, id.kind)
+		leave()
 		log := o.cfg.Logger.With("kind", string(id.kind), "service", host(sub.Endpoint), "credential", credential)
 		switch {
 		case err == nil:

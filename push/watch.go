@@ -9,12 +9,13 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/atonce"
 )
 
 // Run watches the sessions while there are subscriptions, and sends notes. It
 // returns once ctx has ended and no note is being sent.
 func (s *Service) Run(ctx context.Context) {
-	out := &outbox{Service: s, busy: make(map[noteID]bool), slots: make(chan struct{}, maxSending)}
+	out := &outbox{Service: s, busy: make(map[noteID]bool), slots: make(chan struct{}, maxSending), own: atonce.Limit{Most: 1}}
 	defer out.work.Wait()
 	for ctx.Err() == nil {
 		switch all, err := s.cfg.Store.PushSubscriptions(ctx); {
@@ -196,6 +197,7 @@ type outbox struct {
 	*Service
 	work  sync.WaitGroup
 	slots chan struct{} // one element for each request to a push service
+	own   atonce.Limit  // requests of one credential, whose push service may not answer
 
 	mu   sync.Mutex
 	busy map[noteID]bool // notes that are being sent

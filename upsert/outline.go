@@ -26,7 +26,7 @@ import (
 type Outline struct {
 	reducer reducer
 	turns   map[string]event.Event // the ResponseStart of each open turn
-	asked   map[string]event.Event // by id of the approval
+	asked   map[string]event.Event // by askedKey
 	items   map[string]*outlined   // by id of the item
 	ids     map[*entry][]string    // the keys of items, by what readers see as one item
 	size    int
@@ -65,9 +65,9 @@ func (o *Outline) Add(ev event.Event) {
 	case event.ResponseStart:
 		keep(&o.turns, ev.Turn, ev)
 	case event.ApprovalRequested:
-		keep(&o.asked, b.Approval.ID, ev)
+		keep(&o.asked, askedKey(ev.Turn, b.Approval.ID), ev)
 	case event.ApprovalResolved:
-		delete(o.asked, b.ApprovalID)
+		delete(o.asked, askedKey(ev.Turn, b.ApprovalID))
 	case event.ItemStart:
 		o.add(b.ItemID, ev)
 	case event.ItemDelta:
@@ -82,6 +82,10 @@ func (o *Outline) Add(ev event.Event) {
 		o.end(ev.Turn)
 	}
 }
+
+// askedKey returns the key of an approval. Turns that are open at once may have
+// approvals with the same id.
+func askedKey(turn, approval string) string { return turn + "\n" + approval }
 
 func keep(m *map[string]event.Event, key string, ev event.Event) {
 	if *m == nil {
@@ -175,9 +179,9 @@ func (o *Outline) end(turn string) {
 			o.drop(e)
 		}
 	}
-	for id, ev := range o.asked {
+	for key, ev := range o.asked {
 		if ev.Turn == turn {
-			delete(o.asked, id)
+			delete(o.asked, key)
 		}
 	}
 	delete(o.turns, turn)

@@ -87,3 +87,33 @@ func TestOutlineIsSmall(t *testing.T) {
 		t.Errorf("size %d", size)
 	}
 }
+
+// Turns that are open at once may have approvals with the same id.
+func TestOutlineKeepsApprovalsOfAllTurns(t *testing.T) {
+	o := new(upsert.Outline)
+	seq := int64(0)
+	add := func(turn string, b event.Body) {
+		seq++
+		o.Add(event.Event{Seq: seq, Turn: turn, At: epoch, Body: b})
+	}
+	asked := func() (turns string) {
+		for _, ev := range o.Events() {
+			if _, ok := ev.Body.(event.ApprovalRequested); ok {
+				turns += ev.Turn
+			}
+		}
+		return turns
+	}
+	for _, turn := range []string{"a", "b", "c"} {
+		add(turn, event.ResponseStart{ProviderID: "p"})
+		add(turn, event.ApprovalRequested{Approval: event.Approval{ID: "1"}})
+	}
+	if got := asked(); got != "abc" {
+		t.Errorf("got %q", got)
+	}
+	add("b", event.ApprovalResolved{ApprovalID: "1"})
+	add("c", event.ResponseDone{Status: event.StatusCompleted})
+	if got := asked(); got != "a" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -16,6 +16,9 @@ type checker struct {
 	seq     int64
 	open    map[string]*turn
 	over    map[string]int // line of the end, by turn
+	items   int            // items and approvals of open turns
+	most    int            // maximum of items
+	running int            // items and approvals that have not ended
 }
 
 type turn struct {
@@ -28,7 +31,7 @@ type turn struct {
 }
 
 func newChecker() *checker {
-	return &checker{open: make(map[string]*turn), over: make(map[string]int)}
+	return &checker{open: make(map[string]*turn), over: make(map[string]int), most: maxItems}
 }
 
 // check returns an error if ev, the event of a line, cannot follow the events
@@ -51,11 +54,19 @@ func (c *checker) check(line int, ev event.Event) error {
 	if err != nil {
 		return err
 	}
+	before, running := t.size(), t.running
 	if why := t.judge(line, ev); why != "" {
 		return refuse(line, "%s: %s", event.Type(ev.Body), why)
 	}
+	if c.items += t.size() - before; c.items > c.most {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: the turns that have not ended here have more than %d items", line, c.most))
+	}
+	if c.running += t.running - running; c.running > event.MaxOpenItems {
+		return runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: more than %d items have not ended here", line, event.MaxOpenItems))
+	}
 	if event.Ends(ev.Body) {
 		delete(c.open, ev.Turn)
+		c.items -= t.size()
 		c.over[ev.Turn] = line
 	}
 	return nil
@@ -113,6 +124,9 @@ func (c *checker) end() error {
 	}
 	return nil
 }
+
+// size returns the number of items and approvals of the turn.
+func (t *turn) size() int { return len(t.items) + len(t.asked) }
 
 // judge returns why ev cannot be the next event of the turn, or "".
 func (t *turn) judge(line int, ev event.Event) string {

@@ -25,6 +25,7 @@ const (
 	MaxFile  = 1 << 30  // bytes
 	MaxLine  = 32 << 20 // bytes of one line
 	maxTurns = 100_000
+	maxItems = 1_000_000 // items and approvals of the turns that have not ended, at any place in the file
 
 	// maxParts bounds the members and elements in the JSON of a line, because
 	// a decoded part may take many times the bytes that it has in the file.

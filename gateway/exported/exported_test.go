@@ -208,6 +208,49 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
+// What is in memory about a turn is bounded, also if the turn never ends.
+func TestItemsOfOpenTurnsAreBounded(t *testing.T) {
+	log, seq := newChecker(), 0
+	log.most = 10
+	check := func(turn string, b event.Body) error {
+		seq++
+		return log.check(seq, event.Event{Session: "s", Seq: int64(seq), Turn: turn, Body: b})
+	}
+	for turn := range 3 { // what has ended does not count
+		id := fmt.Sprint("t", turn)
+		err := check(id, event.ResponseStart{})
+		for i := range log.most {
+			item := fmt.Sprintf("%s:%d", id, i)
+			err = errors.Join(err, check(id, event.ItemStart{ItemID: item, ItemType: event.TypeMessage}), check(id, event.ItemCancelled{ItemID: item}))
+		}
+		if err = errors.Join(err, check(id, event.ResponseDone{Status: event.StatusCompleted})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, turn := range []string{"u", "v"} {
+		err := check(turn, event.ResponseStart{})
+		for i := range log.most / 2 {
+			err = errors.Join(err, check(turn, event.ItemStart{ItemID: fmt.Sprintf("%s:%d", turn, i), ItemType: event.TypeMessage}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := check("u", event.ApprovalRequested{Approval: event.Approval{ID: "a"}}); runnel.CodeOf(err) != runnel.PayloadTooLarge {
+		t.Errorf("got %v", err)
+	}
+	log.most = maxItems
+	for i := range event.MaxOpenItems + 1 {
+		if err := check("u", event.ItemStart{ItemID: fmt.Sprint("u:x", i), ItemType: event.TypeMessage}); err != nil {
+			if runnel.CodeOf(err) != runnel.PayloadTooLarge {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("more items are open than a turn may have")
+}
+
 type rand struct{}
 
 func (rand) Read(p []byte) (int, error) { return len(p), nil }

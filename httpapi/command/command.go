@@ -127,7 +127,7 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, op
 	if err := checkTurnID(in.TurnID); err != nil {
 		return p, opt, err
 	}
-	if err := checkCommand(r, field, in.Content); err != nil {
+	if err := checkCommand(r.Context(), field, in.Content); err != nil {
 		return p, opt, err
 	}
 	opt, err = CallersOptions(r, "opts", in.Opts)
@@ -158,9 +158,9 @@ func prompt(r *http.Request, field string, in SendRequest) (p gateway.Prompt, op
 // Agents have commands that they do not list, and they differ in the white
 // space that they skip before a command. So the first visible character
 // decides.
-func checkCommand(r *http.Request, field, content string) error {
+func checkCommand(ctx context.Context, field, content string) error {
 	content = strings.TrimLeftFunc(content, func(c rune) bool { return unicode.In(c, unicode.White_Space, unicode.Z, unicode.C) })
-	if content == "" || !strings.ContainsRune(commandSigns, rune(content[0])) || access.Caller(r.Context()).Has(auth.Approve) {
+	if content == "" || !strings.ContainsRune(commandSigns, rune(content[0])) || access.Caller(ctx).Has(auth.Approve) {
 		return nil
 	}
 	return runnel.Fail(runnel.Forbidden, field+": a prompt that begins with "+strictjson.Quote(content[:1])+

@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 
+	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/access"
 	"github.com/runnel-dev/runnel/httpapi/reply"
 )
 
@@ -57,16 +59,24 @@ func (c Commands) HoldQueue(ctx context.Context, id string, in HoldRequest) (gat
 	return gateway.QueuesOf(c.Sessions.Gateway).Hold(ctx, id, *in.Held)
 }
 
-// EditPrompt changes a queued prompt and returns the queue.
+// EditPrompt changes a queued prompt and returns the queue. Without the scope
+// approve, a caller can neither make the prompt a command of the agent, nor
+// choose the text of a prompt that is queued with options that need this scope.
 func (c Commands) EditPrompt(ctx context.Context, id, turn string, in EditPromptRequest) (gateway.Queue, error) {
 	if in.Content == nil && in.Before == nil {
 		return gateway.Queue{}, reply.Invalid("nothing to change; give content, before or both")
+	}
+	if in.Content != nil {
+		if err := checkCommand(ctx, "content", *in.Content); err != nil {
+			return gateway.Queue{}, err
+		}
 	}
 	id, err := c.Sessions.VisibleRef(ctx, id)
 	if err != nil {
 		return gateway.Queue{}, err
 	}
-	return gateway.QueuesOf(c.Sessions.Gateway).Edit(ctx, id, turn, gateway.PromptEdit{Text: in.Content, Before: in.Before})
+	unattended := !access.Caller(ctx).Has(auth.Approve)
+	return gateway.QueuesOf(c.Sessions.Gateway).Edit(ctx, id, turn, gateway.PromptEdit{Text: in.Content, Before: in.Before, Unattended: unattended})
 }
 
 // RemovePrompt removes a prompt from the queue of a session, and returns the

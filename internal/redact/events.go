@@ -1,7 +1,9 @@
 package redact
 
 import (
+	"container/list"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/runnel-dev/runnel/event"
@@ -15,18 +17,28 @@ import (
 //
 // An Events must be used by one goroutine only.
 type Events struct {
-	r    *Redactor
-	open []*openItem // in the order they started
-	out  []event.Event
+	r     *Redactor
+	many  bool                  // items have started beyond maxOpen
+	open  map[string]*openItem  // by id; there may be very many
+	turns map[string]*list.List // of *openItem, in the order they started, by turn
+	out   []event.Event
 }
 
 type openItem struct {
 	turn, id string
 	text     *Stream
+	at       *list.Element
 }
 
+// maxOpen is the maximum number of open items whose deltas are redacted. Each
+// needs more than a kilobyte. The deltas of further items are left out: readers
+// receive their text when they end. The bound of one turn is the same.
+const maxOpen = event.MaxOpenItems
+
 // Events returns a filter for one agent.
-func (r *Redactor) Events() *Events { return &Events{r: r} }
+func (r *Redactor) Events() *Events {
+	return &Events{r: r, open: make(map[string]*openItem), turns: make(map[string]*list.List)}
+}
 
 // Event returns the events that replace ev, in order. The result is valid until
 // the next call.
@@ -60,8 +72,8 @@ func (e *Events) Event(ev event.Event) []event.Event {
 // End returns the held-back text of the items that have not ended.
 func (e *Events) End() []event.Event {
 	e.out = e.out[:0]
-	for len(e.open) > 0 {
-		e.finish(event.Event{Turn: e.open[0].turn}, e.open[0].id)
+	for _, turn := range slices.Sorted(maps.Keys(e.turns)) {
+		e.finishTurn(event.Event{Turn: turn})
 	}
 	return e.out
 }
@@ -82,27 +94,30 @@ func (e *Events) add(ev event.Event, b event.Body) {
 	e.out = append(e.out, ev)
 }
 
-func (e *Events) find(id string) int {
-	return slices.IndexFunc(e.open, func(o *openItem) bool { return o.id == id })
-}
-
 func (e *Events) start(ev event.Event, b event.ItemStart) {
 	b.Name = e.r.String(b.Name)
-	if e.find(b.ItemID) < 0 {
-		o := &openItem{ev.Turn, b.ItemID, e.r.Stream()}
-		e.open = append(e.open, o)
-		b.InitialContent = o.text.Append(b.InitialContent)
-	} else {
+	switch {
+	case e.open[b.ItemID] != nil:
 		b.InitialContent = e.r.String(b.InitialContent)
+	case len(e.open) == maxOpen:
+		e.many, b.InitialContent = true, ""
+	default:
+		o := &openItem{turn: ev.Turn, id: b.ItemID, text: e.r.Stream()}
+		if e.turns[o.turn] == nil {
+			e.turns[o.turn] = list.New()
+		}
+		o.at = e.turns[o.turn].PushBack(o)
+		e.open[o.id] = o
+		b.InitialContent = o.text.Append(b.InitialContent)
 	}
 	e.add(ev, b)
 }
 
 func (e *Events) delta(ev event.Event, b event.ItemDelta) {
 	text := ""
-	if i := e.find(b.ItemID); i >= 0 {
-		text = e.open[i].text.Append(b.DeltaContent)
-	} else {
+	if o := e.open[b.ItemID]; o != nil {
+		text = o.text.Append(b.DeltaContent)
+	} else if !e.many {
 		text = e.r.String(b.DeltaContent)
 	}
 	switch {
@@ -115,24 +130,23 @@ func (e *Events) delta(ev event.Event, b event.ItemDelta) {
 
 // finish emits the held-back text of an item.
 func (e *Events) finish(ev event.Event, id string) {
-	i := e.find(id)
-	if i < 0 {
+	o := e.open[id]
+	if o == nil {
 		return
 	}
-	o := e.open[i]
-	e.open = slices.Delete(e.open, i, i+1)
+	delete(e.open, id)
+	if e.turns[o.turn].Remove(o.at); e.turns[o.turn].Len() == 0 {
+		delete(e.turns, o.turn)
+	}
 	if rest := o.text.End(); rest != "" {
 		e.add(ev, event.ItemDelta{ItemID: id, DeltaContent: rest})
 	}
 }
 
 func (e *Events) finishTurn(ev event.Event) {
-	for i := 0; i < len(e.open); {
-		if e.open[i].turn == ev.Turn {
-			e.finish(ev, e.open[i].id)
-			continue
-		}
-		i++
+	for items := e.turns[ev.Turn]; items != nil && items.Len() > 0; {
+		o, _ := items.Front().Value.(*openItem)
+		e.finish(ev, o.id)
 	}
 }
 

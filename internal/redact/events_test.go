@@ -165,6 +165,34 @@ func TestWhatWasHeldBackIsToldBeforeTheEnd(t *testing.T) {
 	}
 }
 
+// An agent may start any number of items and end none. The memory for them is
+// bounded, and no part of a secret is shown.
+func TestOpenItemsAreBounded(t *testing.T) {
+	e := New(secretA).Events()
+	id := func(i int) string { return fmt.Sprint("i", i) }
+	for i := range 2 * maxOpen {
+		take(e, event.ItemStart{ItemID: id(i), ItemType: event.TypeMessage, InitialContent: secretA[:8]})
+	}
+	if len(e.open) != maxOpen {
+		t.Errorf("%d items are open", len(e.open))
+	}
+	if got := take(e, event.ItemDelta{ItemID: id(maxOpen), DeltaContent: secretA[8:]}); len(got) != 0 {
+		t.Errorf("shown: %v", got)
+	}
+	done := event.ItemDone{ItemID: id(maxOpen), FinalItem: event.Message{Content: secretA + " text", Origin: event.OriginAgent}}
+	if got, want := take(e, done), Marker+" text"; len(got) != 1 || got[0].Body.(event.ItemDone).FinalItem.(event.Message).Content != want {
+		t.Errorf("got %v", got)
+	}
+	got := e.Event(event.Event{Turn: "t", Body: event.ResponseDone{}})
+	if len(got) != maxOpen+1 || len(e.open) != 0 {
+		t.Errorf("%d events, %d items are still open", len(got), len(e.open))
+	}
+	take(e, event.ItemStart{ItemID: "next", ItemType: event.TypeMessage})
+	if got := take(e, event.ItemDelta{ItemID: "next", DeltaContent: "text "}); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestAKeyOverTheLinesOfAHunk(t *testing.T) {
 	body := strings.Repeat("Ab+/", 16)
 	lines := []string{" before", "+-----BEGIN PRIVATE KEY-----", "+" + body, "+" + body + "2", "+-----END PRIVATE KEY-----", " after"}

@@ -1,0 +1,33 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/runnel-dev/runnel/httpapi/access"
+	"github.com/runnel-dev/runnel/internal/atonce"
+)
+
+// maxFilesAtOnce is how many requests for files, and how many for changes, one
+// credential has at the same time. Each may need tens of megabytes, or seconds
+// of CPU time.
+const maxFilesAtOnce = 4
+
+// inTurn makes those of the routes that change nothing wait, if the caller's
+// credential has too many such requests at the same time. A request counts
+// until its answer is written, because the answer is in memory until then.
+func inTurn(limit *atonce.Limit, list []route) []route {
+	for i, rt := range list {
+		if rt.method != http.MethodGet {
+			continue
+		}
+		list[i].serve = func(w http.ResponseWriter, r *http.Request) error {
+			leave, err := limit.Enter(r.Context(), access.Caller(r.Context()).ID)
+			if err != nil {
+				return err
+			}
+			defer leave()
+			return rt.serve(w, r)
+		}
+	}
+	return list
+}

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
+)
+
+// stops is a filter that stops at each text of a file until it may go on.
+type stops struct{ at, on chan struct{} }
+
+func (s stops) Event(ev event.Event) []event.Event { return []event.Event{ev} }
+func (s stops) End() []event.Event                 { return nil }
+
+func (s stops) Text(text string) string {
+	if text == "stop" {
+		s.at <- struct{}{}
+		<-s.on
+	}
+	return text
+}
+
+// The content of a file is in memory until it is sent. A credential that
+// requests many files at once therefore waits, and others do not.
+func TestFilesAtOnceAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 10 * maxFilesAtOnce
+		stop := stops{make(chan struct{}, all), make(chan struct{})}
+		rg := newRig(t, func(_ *Config, g *gateway.Config) {
+			g.Filter = func(runnel.Options) runnel.Filter { return stop }
+		})
+		rg.project(map[string]string{"a.txt": "stop"})
+		of := "/api/session/" + rg.create()
+		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+		answers := make(chan int, 2*all)
+		get := func(token, path string) {
+			rg.token = token
+			r := rg.request("GET", of+path, "")
+			go func() {
+				w := httptest.NewRecorder()
+				rg.ServeHTTP(w, r)
+				answers <- w.Code
+			}()
+		}
+		for range all {
+			get(greedy, "/file?path=a.txt")
+		}
+		synctest.Wait()
+		if n := len(stop.at); n != maxFilesAtOnce {
+			t.Errorf("%d files were read at once, want %d", n, maxFilesAtOnce)
+		}
+		for _, path := range []string{"/folder", "/files?query=a", "/image?path=a.txt"} {
+			get(greedy, path)
+		}
+		synctest.Wait()
+		if n := len(answers); n != 0 {
+			t.Errorf("%d requests did not wait", n)
+		}
+		get(greedy, "/git") // requests about changes have their own turns
+		get(other, "/folder")
+		synctest.Wait()
+		if n := len(answers); n != 2 {
+			t.Errorf("%d of the others were answered, want 2", n)
+		}
+		close(stop.on)
+		for range all + 5 {
+			if code := <-answers; code != http.StatusOK && code != http.StatusBadRequest { // a.txt is no image
+				t.Errorf("got %d", code)
+			}
+		}
+	})
+}
