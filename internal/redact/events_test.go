@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,23 @@ func TestWhatWasHeldBackIsToldBeforeTheEnd(t *testing.T) {
 		}
 		if len(e.open) != 0 {
 			t.Errorf("%s: %d items are still open", name, len(e.open))
+		}
+	}
+}
+
+// A hunk of a diff may begin within a key.
+func TestHunkThatBeginsWithinAKey(t *testing.T) {
+	body := strings.Repeat("Ab+/", 16)
+	for _, tt := range []struct{ lines, want []string }{
+		{
+			[]string{" " + body, "-" + body + "2", "+" + body[:20], " -----END RSA PRIVATE KEY-----", " after"},
+			[]string{" " + Marker, "-" + Marker, "+" + Marker, " " + Marker, " after"},
+		},
+		{[]string{" word", " -----END CERTIFICATE-----"}, []string{" word", " -----END CERTIFICATE-----"}},
+		{[]string{" two words", " -----END PRIVATE KEY-----"}, []string{" two words", " -----END PRIVATE KEY-----"}},
+	} {
+		if got := New().hunk(event.Hunk{Lines: tt.lines}).Lines; !slices.Equal(got, tt.want) {
+			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
 }
