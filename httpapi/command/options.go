@@ -52,6 +52,8 @@ func CallersOptions(r *http.Request, field string, data json.RawMessage) (Option
 		what = "mcpServers"
 	case len(opt.Config) > 0: // any setting may change what the agent does without asking
 		what = "config"
+	case !opt.Egress.IsZero():
+		what = "egress"
 	case opt.PermissionMode == runnel.ModeAcceptEdits, opt.PermissionMode == runnel.ModeBypass:
 		what = "permissionMode " + strictjson.Quote(string(opt.PermissionMode))
 	default:

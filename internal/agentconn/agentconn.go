@@ -119,6 +119,7 @@ type Conn struct {
 	ready   []event.Event            // used by Next only
 	starts  time.Duration            // maximum duration of a handshake
 	counts  *runnel.Counters
+	box     *enclosed // nil: the agent has no sandbox
 
 	mu    sync.Mutex // guards the following fields and the order of lines
 	tr    Translator
@@ -401,7 +402,13 @@ func (c *Conn) end() {
 }
 
 // Detach implements [runnel.Detacher].
-func (c *Conn) Detach() bool { return c.process.Detach() }
+func (c *Conn) Detach() bool {
+	if !c.process.Detach() {
+		return false
+	}
+	c.box.leave()
+	return true
+}
 
 // Close implements [runnel.Conn]. It closes the agent's input, and stops the
 // agent if it does not exit within the drain period.

@@ -141,10 +141,16 @@ func New(own, allow, named []string) (Policy, error) {
 	}
 	for i, text := range allow {
 		e, err := Parse(text)
+		if err == nil && (strings.ToValidUTF8(text, "") != text || strings.ContainsRune(text, 0)) {
+			err = fmt.Errorf("is not valid UTF-8")
+		}
 		if err != nil {
 			return p, fmt.Errorf("egress.allow.%d: %w", i, err)
 		}
 		p.Entries = append(p.Entries, e)
+	}
+	if n := len(named); n > len(sets) {
+		return p, fmt.Errorf("egress.sets: has %d entries; there are %d sets", n, len(sets))
 	}
 	for i, set := range named {
 		hosts := sets[set]

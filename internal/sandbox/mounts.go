@@ -43,13 +43,12 @@ func (m *mounts) add(k kind, source, path string) {
 	m.list = append(m.list, mount{k, source, path})
 }
 
-// show makes a path readable, unless it does not exist or already is in the
-// sandbox.
+// show makes a path readable, and no more than readable, if it exists.
 func (m *mounts) show(path string) {
 	if _, err := os.Stat(path); err != nil {
 		return
 	}
-	if in := m.over(path); in.path == "" || in.kind == empty && in.path != path {
+	if in := m.over(path); in.path == "" || in.kind != readable && in.path != path {
 		m.add(readable, path, path)
 	}
 }
