@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/proc"
@@ -222,5 +224,36 @@ func TestSandboxIsRefusedWithoutBubblewrap(t *testing.T) {
 		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Fix, "install bubblewrap") && !strings.Contains(e.Fix, "bubblewrap") {
 			t.Errorf("without bubblewrap: %v", err)
 		}
+	}
+}
+
+func TestSignalsReachTheAgent(t *testing.T) {
+	w := newWorld(t)
+	path, args, env, err := w.box(`trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done`).Command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Start(t.Context(), proc.Command{Path: path, Args: args, Env: env, Dir: w.project, Boxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(p.Stdout())
+	if line, err := out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := p.Stop(t.Context(), proc.Ladder{Interrupt: time.Minute, Terminate: -1}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := p.Wait(t.Context())
+	if rest, _ := io.ReadAll(out); string(rest) != "interrupted\n" || err != nil || st.Code != 3 {
+		t.Errorf("output %q, status %+v, %v", rest, st, err)
+	}
+}
+
+func TestSandboxEndsWithTheAgent(t *testing.T) {
+	w := newWorld(t)
+	out, code := run(t, w.box(`setsid sh -c 'while :; do sleep 60; done' </dev/null >/dev/null 2>&1 & sleep 0.1; kill -9 $$`))
+	if code != 128+9 {
+		t.Errorf("exit code %d, output %q", code, out) // run returns only when no process is left
 	}
 }
