@@ -95,7 +95,7 @@ DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./inte
 # The packages that test the built program. Their results are not cached,
 # because go test does not notice when that program changes.
 # The longest come first, because go test begins in this order.
-BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extract ./test/clients ./test/docs
+BINARY := ./test/hostile ./test/e2e ./test/kill ./test/guardrails ./test/conformance ./test/extract ./test/clients ./test/docs
 # Tests of test/e2e that do not depend on TLS: they are about the server and its
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
@@ -138,7 +138,7 @@ test: ## run everything that a commit must pass; installs what that needs
 # targets also does that itself, for the case that it runs alone.
 .PHONY: test-setup
 test-setup: $(AGENTS_READY) $(CLIENT_READY) build
-	@.ci/need cc chromium curl jq
+	@.ci/need bwrap cc chromium curl jq
 
 .PHONY: test-vet
 test-vet: vet
@@ -151,7 +151,7 @@ test-unit: $(SUPERVISOR)
 
 .PHONY: test-race
 test-race: $(SUPERVISOR)
-	@.ci/need cc
+	@.ci/need bwrap cc
 	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 4 -- $(CONCURRENT)
 
 .PHONY: test-agents
@@ -160,7 +160,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 
 .PHONY: test-binary
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
-	@.ci/need curl jq
+	@.ci/need bwrap curl jq
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
 
 .PHONY: test-binary-tls

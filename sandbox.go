@@ -33,20 +33,12 @@ func StricterSandbox(a, b Sandbox) Sandbox {
 // Egress says what programs in a sandbox can reach in the network, in addition
 // to the hosts that the agent itself needs. It has no effect without a sandbox.
 type Egress struct {
-	Allow []string   `json:"allow,omitempty"` // host names, *.domain, addresses and prefixes, each with an optional port; localhost with a port
-	Sets  []string   `json:"sets,omitempty"`  // named sets of hosts: packages, git
-	Mode  EgressMode `json:"mode,omitempty"`  // what happens to other hosts. Default: EgressDeny
+	Allow []string `json:"allow,omitempty"` // host names, *.domain, addresses and prefixes, each with an optional port; localhost with a port
+	Sets  []string `json:"sets,omitempty"`  // named sets of hosts: packages, git
 }
 
 // IsZero reports whether e allows nothing.
-func (e Egress) IsZero() bool { return len(e.Allow) == 0 && len(e.Sets) == 0 && e.Mode == "" }
-
-// EgressMode says what happens when a program in a sandbox tries to reach a host
-// that is not allowed.
-type EgressMode string
-
-// EgressDeny blocks the attempt.
-const EgressDeny EgressMode = "deny"
+func (e Egress) IsZero() bool { return len(e.Allow) == 0 && len(e.Sets) == 0 }
 
 // An EgressAttempt is an attempt of a program in a sandbox to reach a host. An
 // allowed attempt is reported twice: when the connection opens and when it ends.
@@ -66,15 +58,14 @@ type EgressAttempt struct {
 func (c checked) takesSandbox() bool { return c.takes != nil && c.takes.Sandbox }
 
 func checkSandbox(c checked) error {
-	switch c.opt.Sandbox {
-	case SandboxOff:
+	switch {
+	case c.opt.Sandbox == SandboxOff:
 		return nil
-	case SandboxProject:
-		if !c.takesSandbox() {
-			return lacks(c.agent, "sandbox")
-		}
+	case !c.takesSandbox():
+		return lacks(c.agent, "sandbox")
+	case c.opt.Sandbox == SandboxProject:
 		return nil
-	case "files":
+	case c.opt.Sandbox == "files":
 		return Fail(InvalidRequest, `sandbox: "files" is not built; want project, which also limits the network, or off`)
 	}
 	return Fail(InvalidRequest, "sandbox: unknown value "+shown(string(c.opt.Sandbox))+"; want "+oneOf([]Sandbox{SandboxOff, SandboxProject}))
@@ -82,13 +73,8 @@ func checkSandbox(c checked) error {
 
 func checkEgress(c checked) error {
 	e := c.opt.Egress
-	switch {
-	case !c.takesSandbox():
+	if !c.takesSandbox() {
 		return lacks(c.agent, "egress")
-	case e.Mode == "ask":
-		return Fail(InvalidRequest, `egress.mode: "ask" is not built; want deny, or leave it out`)
-	case e.Mode != "" && e.Mode != EgressDeny:
-		return Fail(InvalidRequest, "egress.mode: unknown value "+shown(string(e.Mode))+"; want deny")
 	}
 	if _, err := egress.New(nil, e.Allow, e.Sets); err != nil {
 		return Fail(InvalidRequest, err.Error())

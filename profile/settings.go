@@ -213,10 +213,8 @@ func readEgress(n *yaml.Node, into *runnel.Egress) *problem {
 			err = readList(value, &into.Allow, anyText)
 		case "sets":
 			err = readList(value, &into.Sets, anyText)
-		case "mode":
-			err = readText(value, maxScalar, (*string)(&into.Mode))
 		default:
-			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"allow", "sets", "mode"}))
+			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"allow", "sets"}))
 		}
 		if err != nil {
 			err.why = key.Value + ": " + err.why

@@ -88,7 +88,12 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	ours, others := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
 	profiled := make(map[string]json.RawMessage)
 	for key, value := range members {
-		if _, ok := ours[key]; ok {
+		if t, ok := ours[key]; ok {
+			if t.Kind() == reflect.Struct { // an unknown field there could limit what is allowed, so it is not ignored
+				if err := strictjson.Decode(value, reflect.New(t).Interface()); err != nil {
+					return out, reply.Invalid(prefix + key + ": " + err.Error())
+				}
+			}
 			continue
 		}
 		delete(members, key)

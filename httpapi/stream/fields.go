@@ -285,7 +285,6 @@ func typeMeanings() map[string]string {
 		"Resolver":        "Who answered an approval. policy: a stored rule or the session's profile.",
 		"RuleKind":        "Which tool calls a rule is about: commands, edits of files, reads of files, requests to hosts, or one tool by its name.",
 		"Sandbox":         "What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.",
-		"EgressMode":      "What happens when a program in a sandbox tries to reach a host that is not allowed. deny: the attempt is blocked. Default: deny.",
 		"Scope":           "What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.",
 		"SessionState":    "State of a session. dead: the session was ended.",
 		"ThinkingDisplay": "How the agent shows its reasoning. Default: summarized.",

@@ -17,7 +17,7 @@ import (
 // of them holds credentials.
 var toolchains = []string{
 	".nvm", ".volta", ".asdf", ".pyenv", ".rbenv", ".sdkman", ".rustup", ".cargo/bin", ".cargo/registry", ".bun/bin", ".deno/bin", ".npm-global",
-	".local/bin", ".local/lib", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm", ".local/share/uv", ".local/share/claude", "bin", "go/bin", "go/pkg", "sdk",
+	".local/bin", ".local/lib", ".local/share/mise", ".local/share/fnm", ".local/share/pnpm", ".local/share/uv", "bin", "go/bin", "go/pkg", "sdk",
 }
 
 // programs adds what the agent's program and the programs in its PATH need.

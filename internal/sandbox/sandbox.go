@@ -32,7 +32,7 @@ type Box struct {
 	Read []string
 
 	// Private are directories that are empty and writable in the sandbox. What
-	// is written there is gone when the agent ends.
+	// is written there is dropped when the agent ends.
 	Private []string
 
 	// Protected are paths that must not be in the sandbox, in addition to those

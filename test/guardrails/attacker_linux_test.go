@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/procinfo"
 )
 
 // targets are what the attacker tries to reach. The test writes them to a file
@@ -85,13 +87,13 @@ func attack() int {
 	return 0
 }
 
-const patience = 3 * time.Second // for an answer that must not come
+const answerTimeout = 3 * time.Second // for an answer that must not come
 
 func attackNetwork(to targets, try func(string, func() (string, error))) {
 	for _, at := range to.TCP {
-		try("tcp "+at, func() (string, error) { return dialled(net.DialTimeout("tcp", at, patience)) })
+		try("tcp "+at, func() (string, error) { return dialled(net.DialTimeout("tcp", at, answerTimeout)) })
 	}
-	if c, err := net.Dial("udp", to.UDP); err == nil { // the sandbox has a loopback of its own; the test looks at what arrives
+	if c, err := net.Dial("udp", to.UDP); err == nil { // the sandbox has a loopback of its own; the test counts what arrives
 		_, _ = c.Write([]byte("attacked"))
 	}
 	try("dns", func() (string, error) {
@@ -106,13 +108,13 @@ func attackNetwork(to targets, try func(string, func() (string, error))) {
 		return "", err
 	})
 	for _, path := range to.Unix {
-		try("unix "+path, func() (string, error) { return dialled(net.DialTimeout("unix", path, patience)) })
+		try("unix "+path, func() (string, error) { return dialled(net.DialTimeout("unix", path, answerTimeout)) })
 	}
 	for _, at := range to.Blocked {
 		try("proxy "+at, func() (string, error) { return connect(at) })
 	}
 	try("allowed by the proxy", func() (string, error) { return connect(to.Allowed) })
-	try("allowed directly", func() (string, error) { return dialled(net.DialTimeout("tcp", to.Allowed, patience)) })
+	try("allowed directly", func() (string, error) { return dialled(net.DialTimeout("tcp", to.Allowed, answerTimeout)) })
 	if len(to.Unix) > 0 {
 		try("proxy without secret", func() (string, error) {
 			c, err := net.Dial("unix", "/run/runnel/egress/proxy.sock")
@@ -129,7 +131,7 @@ func dialled(c net.Conn, err error) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(answerTimeout))
 	_, err = fmt.Fprintf(c, "GET / HTTP/1.0\r\n\r\n")
 	if err == nil {
 		_, err = c.Read(make([]byte, 1)) // a forwarded port accepts before it knows the other end
@@ -177,7 +179,7 @@ func attackProcesses(to targets, try func(string, func() (string, error))) {
 		}
 		for _, pid := range pids {
 			line, _ := os.ReadFile(pid + "/cmdline")
-			if args := strings.Split(string(line), "\x00"); len(args) > 1 && (args[1] == "serve" || args[1] == "__supervise") || strings.HasPrefix(string(line), "bwrap") {
+			if args := strings.Split(string(line), "\x00"); len(args) > 1 && (args[1] == "serve" || args[1] == procinfo.SuperviseCommand) || strings.HasPrefix(string(line), "bwrap") {
 				return string(line), nil
 			}
 		}

@@ -117,16 +117,20 @@ func (w *world) tool(session, command string) []event.Event {
 
 func isDone(ev event.Event) bool { _, ok := ev.Body.(event.ResponseDone); return ok }
 
-// each runs a test with one agent of each protocol; with all agents that can run
-// in a sandbox if the tests are long.
-func each(t *testing.T, f func(*testing.T, realagents.Binary)) {
-	names := []string{"codex", "gemini"}
+// each runs a test with these agents, and with all agents that can run in a
+// sandbox if the tests are long.
+func each(t *testing.T, f func(*testing.T, realagents.Binary), names ...string) {
 	if long() {
-		names = []string{"codex", "gemini", "qwen", "opencode"}
+		names = []string{"claude-code", "codex", "gemini", "qwen", "opencode"}
 	}
-	t.Run("claude-code", func(t *testing.T) { f(t, realagents.Claude(t)[0]) })
 	for _, name := range names {
-		t.Run(name, func(t *testing.T) { f(t, realagents.Find(t, name)) })
+		t.Run(name, func(t *testing.T) {
+			if name == "claude-code" {
+				f(t, realagents.Claude(t)[0])
+				return
+			}
+			f(t, realagents.Find(t, name))
+		})
 	}
 }
 
@@ -195,7 +199,7 @@ func TestHostileToolReachesNothing(t *testing.T) {
 			t.Errorf("%d packets have arrived", n)
 		}
 		w.checkRecord(session, to)
-	})
+	}, "claude-code", "codex", "gemini")
 }
 
 // settings returns files of the agent itself whose content would run outside of

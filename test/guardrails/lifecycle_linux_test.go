@@ -67,7 +67,7 @@ func TestTurnInSandboxSurvivesKilledServer(t *testing.T) {
 		if !said {
 			t.Error("the model's last answer did not arrive through the second server's proxy")
 		}
-	})
+	}, "claude-code")
 }
 
 // TestEndOfSandbox cancels a turn and then ends the session. The processes of
@@ -100,7 +100,7 @@ func TestEndOfSandbox(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(w.prog.Data, "run", "*.box")); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
-	})
+	}, "codex")
 }
 
 // running returns how many processes have an argument.
