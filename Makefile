@@ -95,7 +95,7 @@ DRIVERS := ./provider/acp ./provider/claude ./provider/codex ./cmd/runnel ./inte
 # The packages that test the built program. Their results are not cached,
 # because go test does not notice when that program changes.
 # The longest come first, because go test begins in this order.
-BINARY := ./test/hostile ./test/e2e ./test/kill ./test/conformance ./test/extract ./test/clients ./test/remote ./test/docs
+BINARY := ./test/hostile ./test/e2e ./test/kill ./test/guardrails ./test/conformance ./test/extract ./test/clients ./test/remote ./test/docs
 # Tests of test/e2e that do not depend on TLS: they are about the server and its
 # agent, which do not use TLS between them. make test runs test/e2e a second
 # time with TLS between client and server, without these tests and with one
@@ -139,6 +139,7 @@ test: ## run everything that a commit must pass; installs what that needs
 .PHONY: test-setup
 test-setup: $(AGENTS_READY) $(CLIENT_READY) build
 	@.ci/need cc chromium curl jq
+	@.ci/need bwrap nginx caddy || echo "the tests of sandboxes and reverse proxies will be skipped"
 
 .PHONY: test-vet
 test-vet: vet
@@ -152,6 +153,7 @@ test-unit: $(SUPERVISOR)
 .PHONY: test-race
 test-race: $(SUPERVISOR)
 	@.ci/need cc
+	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
 	@.ci/gotest $(RACE) -skip '$(DISKS)' -timeout 30m -p 4 -- $(CONCURRENT)
 
 .PHONY: test-agents
@@ -162,6 +164,7 @@ test-agents: $(SUPERVISOR) $(AGENTS_READY)
 test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need curl jq
 	@.ci/need nginx caddy || echo "the tests of reverse proxies will be skipped"
+	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(BINARY)
 
 .PHONY: test-binary-tls

@@ -32,6 +32,7 @@ type Takes struct {
 	MCPServers         bool
 	Resume             bool
 	APIKey             bool // see [KeyHolder]
+	Sandbox            bool // the agent can run in a sandbox
 
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
@@ -173,6 +174,8 @@ func optionChecks() []optionCheck {
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
 		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
 		{"auth", func(o *Options) bool { return o.Auth != "" }, nil, checkAuth},
+		{"sandbox", func(o *Options) bool { return o.Sandbox != "" }, nil, checkSandbox},
+		{"egress", func(o *Options) bool { return !o.Egress.IsZero() }, nil, checkEgress},
 		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},
 		{"fork", func(o *Options) bool { return o.Fork }, func(t *Takes) bool { return t.fork }, checkFork},
 		{"projectDir", func(o *Options) bool { return o.Dir != "" }, nil, checkDir},

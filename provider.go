@@ -333,6 +333,8 @@ type Options struct {
 	DisallowedTools    []string        `json:"disallowedTools,omitzero"`    // tools that the agent does not get. Default: none
 	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
 	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
+	Sandbox            Sandbox         `json:"sandbox,omitzero"`            // what the agent and its processes can reach on this machine. Default: SandboxOff
+	Egress             Egress          `json:"egress,omitzero"`             // what they can reach in the network from a sandbox. Default: the agent's own hosts
 
 	Extensions            Extensions                 `json:"-"` // options of a Run in the form of the universal API. Default: none
 	Takeover              Takeover                   `json:"-"` // lets the agent outlive this process for a while. Default: it does not
@@ -346,6 +348,9 @@ type Options struct {
 	Env                   []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext        bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
 	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
+	Protected             []string                   `json:"-"` // absolute paths that no sandbox contains, in addition to those of Runnel's own list. Default: none
+	RefusedPorts          []int                      `json:"-"` // ports of this machine that no sandbox reaches, whatever Egress allows. Default: none
+	Reached               func(EgressAttempt)        `json:"-"` // called with each attempt to reach the network from a sandbox, from any goroutine; it must not block. Default: none
 	Trusted               bool                       `json:"-"` // the folder's own settings may run code. Default: they are not read
 	UntrustedDirs         []string                   `json:"-"` // directories of AddDirs that are untrusted even if Dir is trusted. Default: none
 	AllowBypass           bool                       `json:"-"` // makes ModeBypass possible

@@ -220,6 +220,8 @@ func TestFingerprintCoversWhatTheAgentGets(t *testing.T) {
 		"delegation": func(o *runnel.Options) { o.Delegation = "never" }, "trust": func(o *runnel.Options) { o.Trusted = true },
 		"untrusted": func(o *runnel.Options) { o.UntrustedDirs = []string{"/r"} }, "program": func(o *runnel.Options) { o.Path = "/bin/x" },
 		"environment": func(o *runnel.Options) { o.Env = []string{"A=b"} },
+		"sandbox":     func(o *runnel.Options) { o.Sandbox = runnel.SandboxProject },
+		"egress":      func(o *runnel.Options) { o.Egress.Sets = []string{"git"} },
 	} {
 		opt := base
 		edit(&opt)
@@ -242,6 +244,7 @@ func TestEveryOptionIsInTheFingerprintOrLeftOut(t *testing.T) {
 	covered := []string{"Dir", "Path", "Env", "ServerDisallowedTools", "Delegation", "Subagents", "Trusted", "UntrustedDirs"}
 	leftOut := []string{ // options of the server or of one run, and those that are equal for all agents of a session
 		"Extensions", "Takeover", "Resume", "Fork", "EndWithContext", "OneTurn", "AllowBypass", "Timeout", "Approve", "Judge", "Tap", "Tapping", "Filter", "Counters", "Warn",
+		"Protected", "RefusedPorts", "Reached",
 	}
 	for f := range reflect.TypeFor[runnel.Options]().Fields() {
 		if f.Tag.Get("json") == "-" && !slices.Contains(covered, f.Name) && !slices.Contains(leftOut, f.Name) {

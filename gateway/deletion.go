@@ -93,7 +93,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 	if err := errors.Join(h.g.opener.unknowns.remove(id), h.g.opener.captures.remove(id)); err != nil { // the files are removed when the server starts again
 		return d, err
 	}
-	return d, nil
+	return d, h.g.opener.egress.remove(id)
 }
 
 // deleteOnce deletes a session. It returns false if the session was opened

@@ -33,8 +33,8 @@
 //   - projects, uploads: directories and files that clients name
 //
 // Each open session has an entry, with a governor that enforces its profile.
-// All sessions share the limiter (limits.go), the captures (capture.go) and the
-// tally.
+// All sessions share the limiter (limits.go), the captures (capture.go), the
+// records of what sandboxes reached in the network (egress.go) and the tally.
 //
 // Package prewarm starts agents ahead of new sessions. Package detect finds out
 // which agents are installed on this machine.
@@ -61,10 +61,10 @@
 //  7. sessions.mu: the open sessions, entry.users and the state of the queue's
 //     goroutines.
 //  8. entry.mu: held briefly.
-//  9. capture.mu, checkpoints.mu, deletionHook.mu, feed.mu, follows.mu,
-//     governor.mu, limiter.mu, recordWriter.mu, roster.mu, rulebook.mu,
-//     tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other lock is
-//     taken while one of them is held.
+//  9. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, feed.mu,
+//     follows.mu, governor.mu, limiter.mu, recordWriter.mu, roster.mu,
+//     rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
+//     lock is taken while one of them is held.
 //
 // Only the locks 1 to 5 are held during a call to a session, the log, the
 // catalogue or an agent.

@@ -34,6 +34,8 @@ type Config struct {
 	Providers []runnel.Provider
 
 	DataDir         string        // directory of the server's own files. No project may contain it or lie in it. Default: none, and uploads are rejected
+	Protected       []string      // further paths that no sandbox of an agent contains, such as that of the configuration. Default: none
+	RefusedPorts    []int         // ports of this machine that no sandbox reaches: those of the server itself. Default: none
 	TrustedDirs     []string      // directories whose settings may run code, including all directories below them. Default: none
 	AllowBypass     bool          // clients may use the permission mode that never asks. Default: false
 	ApprovalTimeout time.Duration // see runnel.Config. Default: no timeout
@@ -199,6 +201,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
 		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
+		egress: newEgressRecords(cfg.DataDir, cfg.Logger),
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)

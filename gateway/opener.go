@@ -33,6 +33,7 @@ type opener struct {
 	tally     *tally
 	captures  *captures
 	unknowns  *unknowns
+	egress    *egressRecords
 
 	checkpoints *checkpoints
 }
@@ -223,6 +224,10 @@ func (o *opener) complete(opt runnel.Options, dir string) (runnel.Options, error
 	}
 	opt.Dir, opt.AllowBypass, opt.Filter, opt.Trusted = dir, o.cfg.AllowBypass, o.cfg.Filter, o.projects.trusts(dir)
 	opt.UntrustedDirs = Untrusted(o.cfg.TrustedDirs, opt.AddDirs)
+	opt.Protected, opt.RefusedPorts = o.cfg.Protected, o.cfg.RefusedPorts
+	if o.cfg.DataDir != "" {
+		opt.Protected = append([]string{o.cfg.DataDir}, opt.Protected...)
+	}
 	opt.Warn = func(code, message string) {
 		o.cfg.Logger.Warn(message, slog.String("code", code), slog.String("dir", dir))
 	}

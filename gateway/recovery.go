@@ -47,6 +47,7 @@ func (r *recovery) run(ctx context.Context) error {
 	if err := r.takeOver(ctx); err != nil {
 		return err
 	}
+	r.opener.egress.prune(ctx, r.cfg.Catalogue, r.opener.takeoverDir(), func(id string) bool { return r.sessions.peek(id) != nil })
 	unfinished, err := r.cfg.Catalogue.Unfinished(ctx)
 	if err != nil {
 		return storeError(err)

@@ -117,6 +117,8 @@ func (s *sessions) routes() []route {
 		handleJSON(route{path: "/api/session/{id}/capture", scope: auth.Admin, name: "setCapture",
 			summary: "Switch a session's debug capture on or off", about: "While the capture is on, the server writes every raw line between itself and the session's agent, in both directions, to a private file in its data directory. Known secrets are removed from the lines. A running agent is captured at once. The file is deleted with the session. The server stops the capture when the file has 32 MiB, less than 64 MiB of the disk is free, or the file cannot be written; turns continue, and a notice (DEBUG_CAPTURE_STOPPED) reports the stop.",
 			fails: []runnel.Code{runnel.SessionDead, runnel.Overloaded}}, s.setCapture),
+		handle(route{path: "/api/session/{id}/egress", scope: auth.Read, name: "getEgress",
+			summary: "Get what a session's sandbox reached", about: "Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox."}, s.egress),
 		repeatable(s.commands, route{path: "/api/session/{id}/fork", scope: auth.Send, name: "forkSession", status: http.StatusCreated,
 			summary: "Fork a session", about: "Creates a session that continues from a copy of this one. Fails with TURN_IN_PROGRESS while a turn runs. With turnId, the session continues after that turn: if the agent cannot go back to it, the session is empty, and the response has a draft for its first prompt.", fails: agentFails(runnel.TurnInProgress)}, s.fork),
 		{method: http.MethodPost, path: "/api/uploads", scope: auth.Send, bound: true, name: "upload", summary: "Upload a file", about: "Prompts can attach the file by its uploadId. The file may have at most 10 MiB. The server deletes it after 24 hours.",
@@ -263,6 +265,10 @@ func (s *sessions) setCapture(r *http.Request, in captureRequest) (gateway.Captu
 		return gateway.Capture{}, err
 	}
 	return gateway.CapturesOf(s.gw).Set(r.Context(), r.PathValue("id"), *in.On)
+}
+
+func (s *sessions) egress(r *http.Request) (gateway.EgressRecord, error) {
+	return gateway.EgressOf(s.gw).Record(r.Context(), r.PathValue("id"))
 }
 
 func (s *sessions) agents(r *http.Request) (agentsAnswer, error) {

@@ -195,6 +195,7 @@ func fields() []field {
 			return readList(n, &p.Tools, checkTool)
 		}},
 		{"max_turns", func(p *Profile, n *yaml.Node) *problem { return readCount(n, &p.MaxTurns) }},
+		{"sandbox", func(p *Profile, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&p.Sandbox)) }},
 		{"subagents", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.Subagents, checkName) }},
 		{"disallowed_tools", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.DisallowedTools, checkTool) }},
 		{"auto_approve_tools", func(p *Profile, n *yaml.Node) *problem { return readList(n, &p.AutoApproveTools, checkTool) }},

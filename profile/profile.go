@@ -13,17 +13,18 @@ import (
 // in its front matter, followed by text that is added to the agent's system
 // prompt.
 type Profile struct {
-	Name             string   // name of the file, without .md
-	Description      string   // one line for people
-	Model            string   // Default: the value of the next source
-	Tools            []string // Default: the value of the next source
-	MaxTurns         int      // Default: the value of the next source
-	Subagents        []string // profiles to which a governed session may delegate
-	DisallowedTools  []string // tools that are never allowed
-	AutoApproveTools []string // tools that are allowed without asking
-	AgentType        string   // AGENT_TYPE: TypeDelegate permits delegation to this profile
-	AgentClass       string   // AGENT_CLASS
-	Text             string   // added to the agent's system prompt
+	Name             string         // name of the file, without .md
+	Description      string         // one line for people
+	Model            string         // Default: the value of the next source
+	Tools            []string       // Default: the value of the next source
+	MaxTurns         int            // Default: the value of the next source
+	Sandbox          runnel.Sandbox // Default: the value of the next source. It cannot switch off what another source asks for
+	Subagents        []string       // profiles to which a governed session may delegate
+	DisallowedTools  []string       // tools that are never allowed
+	AutoApproveTools []string       // tools that are allowed without asking
+	AgentType        string         // AGENT_TYPE: TypeDelegate permits delegation to this profile
+	AgentClass       string         // AGENT_CLASS
+	Text             string         // added to the agent's system prompt
 
 	Path    string // path of the file
 	Project bool   // the file lies in the project, not beside the configuration

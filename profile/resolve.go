@@ -68,7 +68,8 @@ var ends = Resolved{
 // that has it counts. Each of the agent's own settings in config is an option
 // of its own.
 //
-// Two options accumulate. systemPromptAppend is the text of the profile,
+// Three options accumulate. sandbox is the strictest one, so no source can
+// switch off a sandbox that another source asks for. systemPromptAppend is the text of the profile,
 // followed by the text of the strongest other source. disallowedTools has the
 // tools of all sources, so no source can allow a tool that another source
 // disallows.
@@ -173,6 +174,14 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 	case "config":
 		out.Config = resolveConfig(having, by)
 		return
+	case "sandbox":
+		strictest := having[:1]
+		for i, s := range having {
+			if runnel.StricterSandbox(strictest[0].Options.Sandbox, s.Options.Sandbox) != strictest[0].Options.Sandbox {
+				strictest = having[i : i+1]
+			}
+		}
+		out.Sandbox, having = strictest[0].Options.Sandbox, strictest
 	case "systemPromptAppend":
 		having = appended(having)
 		var parts []string
@@ -338,7 +347,7 @@ func (s Source) wrong(name string, err error) error {
 }
 
 // keys maps the options that a profile can set to their keys in its file.
-var keys = map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns", "systemPromptAppend": textKey}
+var keys = map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns", "sandbox": "sandbox", "systemPromptAppend": textKey}
 
 // Of returns the source that has the options of a profile.
 func Of(p Profile) Source {
@@ -347,7 +356,7 @@ func Of(p Profile) Source {
 		lines[option] = p.lines[key]
 	}
 	return Source{From: FromProfile, Name: p.Path, Lines: lines, profile: &p, Options: runnel.Options{
-		Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, SystemPromptAppend: p.Text,
+		Model: p.Model, Tools: p.Tools, MaxTurns: p.MaxTurns, Sandbox: p.Sandbox, SystemPromptAppend: p.Text,
 	}}
 }
 

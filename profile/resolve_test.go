@@ -28,6 +28,30 @@ func with(t *testing.T, name string, value any) (opt runnel.Options) {
 	return opt
 }
 
+func TestTheStrictestSandboxCounts(t *testing.T) {
+	for _, c := range []struct {
+		values [3]runnel.Sandbox // of the session, the profile and the configuration
+		want   runnel.Sandbox
+		from   From
+	}{
+		{[3]runnel.Sandbox{"", "", ""}, "", ""},
+		{[3]runnel.Sandbox{"off", "", ""}, "off", FromSession},
+		{[3]runnel.Sandbox{"off", "", "project"}, "project", FromGlobal},
+		{[3]runnel.Sandbox{"off", "project", "off"}, "project", FromProfile},
+		{[3]runnel.Sandbox{"project", "off", "project"}, "project", FromSession},
+		{[3]runnel.Sandbox{"", "off", "project"}, "project", FromGlobal},
+	} {
+		var sources []Source
+		for i, from := range []From{FromSession, FromProfile, FromGlobal} {
+			sources = append(sources, Source{From: from, Options: runnel.Options{Sandbox: c.values[i]}})
+		}
+		got, by := Resolve(sources...)
+		if got.Sandbox != c.want || by["sandbox"].From != c.from {
+			t.Errorf("%q: %q from %q, want %q from %q", c.values, got.Sandbox, by["sandbox"].From, c.want, c.from)
+		}
+	}
+}
+
 func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 	values := map[string]func(i int) any{
 		"model":              func(i int) any { return "model-" + string(rune('a'+i)) },
@@ -39,6 +63,8 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 		"auth":               func(i int) any { return []string{"api-key", "agent-login"}[i%2] },
 		"thinkingDisplay":    func(i int) any { return []string{"omitted", "summarized"}[i%2] },
 		"disallowedTools":    nil, // accumulates
+		"sandbox":            nil, // the strictest one counts
+		"egress":             func(i int) any { return map[string]any{"allow": []string{string(rune('a'+i)) + ".example.com"}} },
 		"addDirs":            func(i int) any { return []string{"/dir/" + string(rune('a'+i))} },
 		"config":             func(i int) any { return map[string]string{"pace": string(rune('a' + i))} },
 		"mcpServers":         func(i int) any { return map[string]any{"server-" + string(rune('a'+i)): map[string]any{}} },

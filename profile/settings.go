@@ -38,6 +38,8 @@ func settings() []setting {
 			return readText(n, maxScalar, (*string)(&o.ThinkingDisplay))
 		}},
 		{"addDirs", func(o *runnel.Options, n *yaml.Node) *problem { return readList(n, &o.AddDirs, checkPath) }},
+		{"sandbox", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&o.Sandbox)) }},
+		{"egress", func(o *runnel.Options, n *yaml.Node) *problem { return readEgress(n, &o.Egress) }},
 		{"systemPromptAppend", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxPrompt, &o.SystemPromptAppend) }},
 	}
 }
@@ -46,6 +48,7 @@ func settings() []setting {
 // that the server's configuration may set.
 var refusedInProjects = map[string]string{
 	"config":  "may decide what the agent does without asking; set it in the server's configuration, or for the session",
+	"egress":  "leads out of the sandbox; set it in the server's configuration, or for the session",
 	"addDirs": "leads out of the project; set it in the server's configuration, or for the session",
 }
 
@@ -191,6 +194,38 @@ func readValues(n *yaml.Node, into *runnel.Values) *problem {
 	*into = out
 	return nil
 }
+
+// readEgress reads what programs in a sandbox can reach.
+func readEgress(n *yaml.Node, into *runnel.Egress) *problem {
+	if n.Kind != yaml.MappingNode {
+		return wrong(n.Line, "must be settings, such as allow, each as name: value, not %s", kindOf(n))
+	}
+	given := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if given[key.Value] {
+			return wrong(key.Line, "%s: is set twice; remove one of them", key.Value)
+		}
+		given[key.Value] = true
+		var err *problem
+		switch key.Value {
+		case "allow":
+			err = readList(value, &into.Allow, anyText)
+		case "sets":
+			err = readList(value, &into.Sets, anyText)
+		default:
+			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"allow", "sets"}))
+		}
+		if err != nil {
+			err.why = key.Value + ": " + err.why
+			return err
+		}
+	}
+	return nil
+}
+
+// anyText accepts every entry of a list; runnel.CheckOptions checks them.
+func anyText(string) string { return "" }
 
 func checkPath(path string) string {
 	if filepath.IsAbs(path) {

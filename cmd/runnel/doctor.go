@@ -13,7 +13,7 @@ import (
 
 // A finding is the result of one check of runnel doctor.
 type finding struct {
-	Area   string   `json:"area"` // version, agents, files, network, kernel, disk or protocol
+	Area   string   `json:"area"` // version, agents, files, network, kernel, sandbox, disk or protocol
 	Name   string   `json:"name"` // name of the checked thing
 	Status severity `json:"status"`
 	Detail string   `json:"detail"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/procinfo"
+	"github.com/runnel-dev/runnel/internal/sandbox"
 )
 
 func system() string {
@@ -45,14 +47,32 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 	add("debugging", debugsOnlyChildren(),
 		"a program may debug only processes that it started, so an agent cannot change the memory of your other programs",
 		"your programs may debug each other, so an agent can act as another one, such as your shell or a starting server", "run: sysctl kernel.yama.ptrace_scope=1 (as root; to keep it after a reboot, write it into a file in /etc/sysctl.d)")
-	abi := landlock()
-	add("Landlock", abi > 0,
-		fmt.Sprintf("version %d; runnel does not use it yet", abi),
-		"missing; runnel does not need it yet, but planned sandboxes for agents will", "use Linux 5.13 or newer, with landlock among the security modules (lsm=)")
-	add("user namespaces", hasUserNamespaces(ctx),
-		"this user may create them; runnel does not use them yet",
-		"this user may not create them; runnel does not need them yet, but planned sandboxes for agents will",
-		"allow them: sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns")
+	checkSandbox(ctx, d)
+}
+
+// checkSandbox adds the findings about the sandboxes of agents.
+func checkSandbox(ctx context.Context, d *diagnosis) {
+	f := finding{Area: "sandbox", Name: "project", Status: fine, Detail: "sandbox: project works here (" + sandbox.Version(ctx) + ")"}
+	if err := sandbox.Check(ctx); err != nil {
+		f.Status, f.Detail = warning, err.Error()
+		if e, ok := errors.AsType[*sandbox.Error](err); ok {
+			f.Detail, f.Fix = e.Why, e.Fix
+		}
+		f.Detail += "; runnel refuses to start an agent with sandbox: project"
+	}
+	d.add(f)
+	f = finding{Area: "sandbox", Name: "user namespaces", Status: fine, Detail: "this user may create them"}
+	if !hasUserNamespaces(ctx) {
+		f.Status, f.Detail, f.Fix = warning, "this user may not create them, so no sandbox can be made", sandbox.NamespaceFix
+	}
+	d.add(f)
+	f = finding{Area: "sandbox", Name: "files", Status: fine, Detail: "sandbox: files is not built"}
+	if abi := sandbox.Landlock(); abi > 0 {
+		f.Detail += fmt.Sprintf("; this kernel has version %d of Landlock, which it would need", abi)
+	} else {
+		f.Detail += "; this kernel lacks Landlock, which it would need"
+	}
+	d.add(f)
 }
 
 // debugsOnlyChildren reports whether Yama restricts ptrace, so that a process
@@ -75,15 +95,6 @@ func hasPeerPidfd() bool {
 	}
 	_ = unix.Close(fd)
 	return true
-}
-
-// landlock returns the version of Landlock that the kernel offers, or 0.
-func landlock() int {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(version)
 }
 
 // namespaceProbe is the program name that makes this program exit at once, if

@@ -102,6 +102,14 @@ func bound(ln net.Listener) []netip.Addr {
 	return []netip.Addr{ap.Addr()}
 }
 
+// portOf returns the port of a listener.
+func portOf(ln net.Listener) []int {
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		return []int{a.Port}
+	}
+	return nil
+}
+
 // announce prints the address of the page with a link that logs one browser in.
 func (a *app) announce(ctx context.Context, p *pagePlace, keys *auth.Keyring) error {
 	if p.URL() == "" {

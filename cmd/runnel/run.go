@@ -37,6 +37,9 @@ type runFlags struct {
 	maxTurns         int
 	timeout          time.Duration
 	bypass, trust    bool
+	sandbox          string
+	egress           []string
+	egressSets       []string
 	extensions       []string // not for `record`
 	persona          string   // not for `record`
 	output           string   // not for `record`
@@ -61,6 +64,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.StringVar(&f.resume, "resume", "", "continue the conversation with this `ID`, as the agent names it, or \"last\" for the last conversation in --dir")
 	fl.BoolVar(&f.fork, "fork", false, "with --resume: continue a copy and leave the conversation itself unchanged")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop the agent after this `TIME`, such as 10m; default: no limit")
+	f.sandboxFlags(cmd)
 	fl.BoolVar(&f.trust, "trust", false, "trust --dir: the agent uses the settings in that folder, which can run commands without asking; default: trust only the "+trustedKey+" of the configuration file")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; use this only where no harm is possible")
 }
@@ -81,6 +85,7 @@ func (f *runFlags) options(a *app) (runnel.Options, error) {
 	} else if f.mode == string(runnel.ModeBypass) {
 		return opt, usage("--permission-mode bypass: use the flag --dangerously-bypass-permissions instead")
 	}
+	f.enclose(&opt)
 	var err error
 	if opt.Config, err = ownSettings(f.set); err != nil {
 		return opt, err
@@ -327,6 +332,9 @@ func (a *app) runLocally(cmd *cobra.Command, f runFlags, opt runnel.Options, tex
 		return failure(err)
 	}
 	opt, by := profile.Resolve(sources...)
+	if c, err := loadConfig(cmd.Flags()); err == nil { // without a data directory there is nothing to protect
+		opt.Protected = guardedBy(c)
+	}
 	if others := listed(by); f.chats && others != "" {
 		a.stderrf("runnel: options: %s", termtext.Clean(others))
 	}

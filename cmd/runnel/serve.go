@@ -145,7 +145,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	signals, ignore := firstEndSignal() // from now on there may be agents to stop
 	defer ignore()
 	gw, err := gateway.Open(ctx, gateway.Config{
-		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass,
+		Log: st, Catalogue: st, Providers: a.providers, DataDir: c.Data, TrustedDirs: c.TrustedFolders, AllowBypass: c.AllowBypass, Protected: guardedBy(c), RefusedPorts: portOf(ln),
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
 		Retention: gateway.RetentionPolicy{Age: c.RetentionAge, Bytes: int64(c.RetentionMiB) * mib},

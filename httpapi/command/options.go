@@ -87,6 +87,9 @@ func powersOf(opt runnel.Options) (names []string) {
 	if len(opt.Config) > 0 { // any setting may change what the agent does without asking
 		names = append(names, "config")
 	}
+	if !opt.Egress.IsZero() {
+		names = append(names, "egress")
+	}
 	if opt.PermissionMode == runnel.ModeAcceptEdits || opt.PermissionMode == runnel.ModeBypass {
 		names = append(names, "permissionMode "+strictjson.Quote(string(opt.PermissionMode)))
 	}
@@ -119,7 +122,12 @@ func decodeOptions(field string, data json.RawMessage) (Options, error) {
 	ours, others := strictjson.Fields(reflect.TypeFor[runnel.Options]()), strictjson.Fields(reflect.TypeFor[profileOptions]())
 	profiled := make(map[string]json.RawMessage)
 	for key, value := range members {
-		if _, ok := ours[key]; ok {
+		if t, ok := ours[key]; ok {
+			if t.Kind() == reflect.Struct { // an unknown field there could limit what is allowed, so it is not ignored
+				if err := strictjson.Decode(value, reflect.New(t).Interface()); err != nil {
+					return out, reply.Invalid(prefix + key + ": " + err.Error())
+				}
+			}
 			continue
 		}
 		delete(members, key)

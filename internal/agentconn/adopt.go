@@ -27,12 +27,16 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
 	c := New(process, agent, tr, opt)
-	back, err := c.RestoreBacklog(kept)
+	var back runnel.Backlog
+	if c.box, err = reopen(opt); err == nil {
+		c.box.watch(process)
+		back, err = c.RestoreBacklog(kept)
+	}
 	if err == nil && !kept.Known {
 		err = isReady()
 	}
 	if err != nil {
-		if !process.Detach() {
+		if !c.Detach() {
 			_ = process.Stop(context.Background(), proc.Now) // it has exited already
 		}
 		return nil, runnel.Backlog{}, notAdopted(agent, err)

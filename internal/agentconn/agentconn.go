@@ -120,6 +120,7 @@ type Conn struct {
 	starts  time.Duration            // maximum duration of a handshake
 	counts  *runnel.Counters
 	unknown func(typ string, line []byte) // nil: nobody keeps these lines
+	box     *enclosed                     // nil: the agent has no sandbox
 
 	mu    sync.Mutex // guards the following fields and the order of lines
 	tr    Translator
@@ -404,7 +405,13 @@ func (c *Conn) end() {
 }
 
 // Detach implements [runnel.Detacher].
-func (c *Conn) Detach() bool { return c.process.Detach() }
+func (c *Conn) Detach() bool {
+	if !c.process.Detach() {
+		return false
+	}
+	c.box.leave()
+	return true
+}
 
 // Close implements [runnel.Conn]. It closes the agent's input, and stops the
 // agent if it does not exit within the drain period.

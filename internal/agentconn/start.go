@@ -31,6 +31,10 @@ type Command struct {
 	// an untrusted folder, the agent is then started in an empty directory.
 	Elsewhere bool
 
+	// Enclosure is what the agent needs in a sandbox. Default: the agent cannot
+	// run in one.
+	Enclosure *Enclosure
+
 	dir string // start directory; "" for opt.Dir
 }
 
@@ -43,13 +47,27 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 			return nil, err
 		}
 	}
+	var box *enclosed
+	if opt.Sandbox == runnel.SandboxProject {
+		var err error
+		if box, err = enclose(ctx, &cmd, agent, opt); err != nil {
+			return nil, err
+		}
+	} else if dir := boxDir(opt.Takeover); dir != "" {
+		_ = os.RemoveAll(dir) // of an earlier agent, which must not look like that of this one
+	}
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env),
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: box != nil,
 	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
+		if box != nil {
+			box.end()
+		}
 		return nil, startFault(ctx, agent, err)
 	}
 	c := New(process, agent, tr, opt)
+	c.box = box
+	box.watch(process)
 	c.mark(recording.Mark{Mark: recording.Start})
 	return c, nil
 }

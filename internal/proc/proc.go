@@ -67,6 +67,12 @@ type Command struct {
 	// caller gives Process.StdoutFile to the processes that read it. Linux only.
 	ShareStdout bool
 
+	// If Boxed is true, the program encloses the agent in a sandbox. Its
+	// descriptor 3 is the file of this process's own program, and the signals
+	// that ask a child to end go to the process that it started, because its own
+	// end would kill the agent. Linux only.
+	Boxed bool
+
 	Redact    func([]byte) []byte `json:"-"` // removes secrets from StderrTail. Default: nothing is removed
 	MaxOutbox int                 // bytes that may be queued for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB
@@ -97,6 +103,7 @@ type Process struct {
 	stderr *tail
 	tree   *tree
 	linger time.Duration
+	boxed  bool // see Command.Boxed
 
 	exited   chan struct{} // closed by wait when the child has ended; on Linux it is not reaped yet
 	done     chan struct{} // closed by wait, after status and err are set
@@ -128,6 +135,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
 		tree:     newTree(child.cmd.Process.Pid, child.mark, child.fence, c.Sole),
 		linger:   withDefault(c.Linger, defaultLinger),
+		boxed:    c.Boxed,
 		exited:   make(chan struct{}),
 		done:     make(chan struct{}),
 		stopping: make(chan struct{}),

@@ -50,6 +50,10 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
+// ownProgram is the file of this process's program, also after the file was
+// replaced.
+const ownProgram = "/proc/self/exe"
+
 // child is a started program and our ends of its pipes.
 type child struct {
 	cmd                   *exec.Cmd
@@ -89,10 +93,20 @@ func spawn(c Command) (*child, error) {
 			return fail(reasonOf(c, bare(err)))
 		}
 	}
+	var further []*os.File
+	if c.Boxed {
+		image, err := os.Open(ownProgram)
+		if err != nil {
+			closeAll()
+			return fail(Failed, bare(err))
+		}
+		defer image.Close()
+		further = []*os.File{image}
+	}
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
 			Path: c.Path, Args: append([]string{c.Path}, c.Args...), Dir: c.Dir, Env: env, SysProcAttr: attributes(c),
-			Stdin: pipes[0].read, Stdout: pipes[1].write, Stderr: pipes[2].write,
+			Stdin: pipes[0].read, Stdout: pipes[1].write, Stderr: pipes[2].write, ExtraFiles: further,
 		}
 	}
 	cmd, fence, err := fenced(c, command)

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"os"
 	"time"
 )
 
@@ -88,8 +89,27 @@ func (p *Process) signal(r rung) {
 		return
 	}
 	p.highest = r
-	p.tree.look() // after the signal its children may lose their link to it
+	living, _ := p.tree.look() // after the signal its children may lose their link to it
+	if p.boxed && askChildren(p.tree.root.pid, living, r) {
+		return
+	}
 	ask(p.cmd.Process, r)
+}
+
+// askChildren asks the living children of a process to end, and reports whether
+// there are any.
+func askChildren(of int, living []member, r rung) (any bool) {
+	for _, m := range living {
+		if m.ppid != of {
+			continue
+		}
+		if child, err := os.FindProcess(m.pid); err == nil {
+			ask(child, r) // the child's parent has not reaped it, or the id is not reused within moments
+			_ = child.Release()
+			any = true
+		}
+	}
+	return any
 }
 
 // endsWithin waits up to d for the child's exit and reports whether it ended.

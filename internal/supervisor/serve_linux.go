@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
@@ -26,6 +27,7 @@ var supported = sync.OnceValue(proc.CanBeSubreaper)
 // supervisor it runs the supervisor and never returns. Otherwise it returns at
 // once and enables supervisors for agents.
 func Main() {
+	bridge.Main()
 	if _, ok := procinfo.SupervisedSession(os.Args); ok {
 		os.Exit(serve())
 	}

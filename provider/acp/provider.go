@@ -131,7 +131,7 @@ func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, ThinkingDisplay: q.showsThinking, SystemPromptAppend: q.prepare != nil, MCPServers: true,
-		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0,
+		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0, Sandbox: enclosures[a.Name] != nil,
 		DisallowedTools: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
@@ -245,7 +245,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true,
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env),
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err

@@ -99,6 +99,14 @@ func optionCases(t *testing.T) []optionCase {
 		{"auth", nil, func(o *runnel.Options) { o.Auth = runnel.AuthAgentLogin }, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey + "s" },
 		}},
+		{"sandbox", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, nil, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Sandbox = "files" },
+			func(o *runnel.Options) { o.Sandbox = "none" },
+		}},
+		{"egress", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, func(o *runnel.Options) { o.Egress.Allow = []string{"example.com"} }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Egress.Allow = []string{"https://example.com"} },
+			func(o *runnel.Options) { o.Egress.Sets = []string{"all"} },
+		}},
 		{"resume", []string{"claude-code", "codex", "codex-acp", "claude-agent-acp", "opencode", "gemini", "copilot", "qwen", "mine", "script"},
 			func(o *runnel.Options) { o.Resume = "0b5d3c1e-0000-7000-8000-000000000000" }, nil},
 	}

@@ -90,7 +90,7 @@ var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
+		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true,
 		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
@@ -133,7 +133,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	}
 	env := p.credential().Apply(environ(parentEnviron(), opt), key, opt)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, opt)}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}

@@ -119,11 +119,11 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 	return c.begin(next)
 }
 
-// begin sets plan mode if the options ask for it. The request that opens a
-// conversation cannot set it.
+// begin sets what the request that opens a conversation cannot set: plan mode,
+// and that the agent runs in a sandbox of Runnel.
 func (c *conn) begin(next func() ([]byte, error)) error {
 	m, err := modeOf(c.opt.PermissionMode, c.opt.AllowBypass)
-	if err != nil || !m.plan {
+	if err != nil || !m.plan && m.enclosed(c.opt.Sandbox) == m {
 		return err
 	}
 	return c.ask(next, methodSettings, c.modeParams(m))
@@ -385,6 +385,7 @@ func (c *conn) modeParamsLocked(m mode) map[string]any {
 	if e := cmp.Or(c.effort, c.tr.config.Effort); e != "" {
 		effort = e
 	}
+	m = m.enclosed(c.opt.Sandbox)
 	return map[string]any{
 		"threadId": c.tr.thread, "approvalPolicy": m.approval, "sandboxPolicy": policy(m.sandbox, c.opt.AddDirs),
 		"collaborationMode": map[string]any{"mode": collaboration, "settings": map[string]any{
@@ -397,6 +398,9 @@ func (c *conn) modeParamsLocked(m mode) map[string]any {
 func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	if err := checkOption(id, value, c.opt.AllowBypass); err != nil {
 		return err
+	}
+	if id == optionSandbox && c.opt.Sandbox == runnel.SandboxProject {
+		return errTwoSandboxes()
 	}
 	switch id {
 	case optionModel:

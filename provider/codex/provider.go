@@ -61,7 +61,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true,
+		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true,
 		Efforts: efforts, Config: true, Settings: declared(),
 		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}
@@ -104,8 +104,11 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 		pinGit(ctx, params, env, opt)
 	}
 	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
+	if opt.Sandbox == runnel.SandboxProject {
+		args = append(args, quiet...)
+	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env)}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +160,9 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m = m.enclosed(opt.Sandbox); m.sandbox == external {
+		m.sandbox = fullAccess // the request has no name for it; see conn.begin
+	}
 	params := map[string]any{"approvalPolicy": m.approval, "sandbox": m.sandbox, "approvalsReviewer": "user", "config": config}
 	if params["cwd"], err = workDir(opt.Dir); err != nil {
 		return nil, err
@@ -171,6 +177,9 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 		params["threadId"], params["excludeTurns"] = opt.Resume, true
 	}
 	for id, value := range opt.Config {
+		if id == optionSandbox && opt.Sandbox == runnel.SandboxProject {
+			return nil, errTwoSandboxes()
+		}
 		if err := applyOption(params, config, id, value, opt.AllowBypass); err != nil {
 			return nil, err
 		}

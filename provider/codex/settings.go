@@ -38,6 +38,7 @@ const (
 	fullAccess = "danger-full-access"
 	onRequest  = "on-request"
 	never      = "never"
+	untrusted  = "untrusted"
 )
 
 // mode holds the agent's settings for one permission mode.
@@ -78,12 +79,15 @@ var modeLabels = map[string]string{
 // permissionMode returns the permission mode that the settings correspond to;
 // "" if there is none.
 func (s *settings) permissionMode() string {
-	m := mode{s.Approval, s.Sandbox, s.Plan}
-	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked == m {
+	m, box := mode{s.Approval, s.Sandbox, s.Plan}, runnel.SandboxOff
+	if s.Sandbox == external {
+		box = runnel.SandboxProject
+	}
+	if asked, err := modeOf(runnel.PermissionMode(s.Asked), true); err == nil && s.Asked != "" && asked.enclosed(box) == m {
 		return s.Asked
 	}
 	for _, w := range []runnel.PermissionMode{runnel.ModeDefault, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass} {
-		if known, err := modeOf(w, true); err == nil && known == m {
+		if known, err := modeOf(w, true); err == nil && known.enclosed(box) == m {
 			return string(w)
 		}
 	}
@@ -92,7 +96,7 @@ func (s *settings) permissionMode() string {
 
 // sandboxTypes maps the agent's names of sandbox policies to the values of the
 // option "sandbox".
-var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": "external"}
+var sandboxTypes = map[string]string{"readOnly": readOnly, "workspaceWrite": workspace, "dangerFullAccess": fullAccess, "externalSandbox": external}
 
 // policy returns a sandbox policy in the form that a request in a live
 // conversation has.
@@ -102,6 +106,8 @@ func policy(sandbox string, dirs []string) map[string]any {
 		return map[string]any{"type": "readOnly", "networkAccess": false}
 	case fullAccess:
 		return map[string]any{"type": "dangerFullAccess"}
+	case external:
+		return map[string]any{"type": "externalSandbox", "networkAccess": "enabled"}
 	}
 	if dirs == nil {
 		dirs = []string{}

@@ -43,7 +43,7 @@ func (everything) Name() string { return "everything" }
 func (everything) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, ThinkingDisplay: true, AddDirs: true, SystemPromptAppend: true,
-		MCPServers: true, APIKey: true, AnyEffort: true, DisallowedTools: true, Config: true,
+		MCPServers: true, APIKey: true, Sandbox: true, AnyEffort: true, DisallowedTools: true, Config: true,
 	}
 }
 
@@ -66,6 +66,8 @@ var sourcesOf = []struct {
 	{"systemPromptAppend", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"one"`, `"two"`}},
 	{"mcpServers", []string{ofSession}, [2]string{`{"one":{}}`}},
 	{"auth", []string{ofSession}, [2]string{`"api-key"`}},
+	{"sandbox", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"project"`, `"off"`}},
+	{"egress", []string{ofSession, ofAgent, ofGeneral}, [2]string{`{"allow":["one.example.com"]}`, `{"sets":["git"]}`}},
 }
 
 func optionSources() table {
@@ -117,7 +119,7 @@ func optionSources() table {
 			}
 		}})
 	}
-	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"permissionMode", "bypass"}} {
+	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"egress", "{sets: [git]}"}, {"permissionMode", "bypass"}} {
 		o, value := given[0], given[1]
 		tab.rows = append(tab.rows, row{cells: []string{"`" + o + "`: " + value, ofProject, "", "no value: the file is refused, because a project must not widen what its agents may do"}, check: func(t *testing.T) {
 			dir := folder(t)
@@ -186,7 +188,7 @@ func resolved(t *testing.T, given map[string]object) (runnel.Options, profile.Re
 	if own, ok := given[ofProfile]; ok {
 		text := own["systemPromptAppend"]
 		front := object{}
-		for from, to := range map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns"} {
+		for from, to := range map[string]string{"model": "model", "tools": "tools", "maxTurns": "max_turns", "sandbox": "sandbox"} {
 			if value, ok := own[from]; ok {
 				front[to] = value
 			}
@@ -275,6 +277,8 @@ var takenOptions = []struct{ option, value, letters string }{
 	{"mcpServers", `{}`, "ssssssss-"},
 	{"config", `{"x":"y"}`, "-bbbbbbbb"},
 	{"auth", `"api-key"`, "sss--s-s-"},
+	{"sandbox", `"project"`, "ssss-s---"},
+	{"egress", `{"sets":["git"]}`, "ssss-s---"},
 }
 
 // optionsOfAgents returns the table of how each agent handles each option.
@@ -464,6 +468,8 @@ func refusedRows(s *server) []row {
 		{"`systemPromptAppend`", `{"systemPromptAppend":"text"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mcpServers`", `{"mcpServers":{}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`auth`", `{"auth":"api-key"}`, "UNSUPPORTED_CAPABILITY"},
+		{"`sandbox`", `{"sandbox":"project"}`, "UNSUPPORTED_CAPABILITY"},
+		{"`egress`", `{"egress":{"sets":["git"]}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mode`", `{"mode":"fast"}`, "UNSUPPORTED_CAPABILITY"},
 	} {
 		for _, where := range []string{"of a session", "of a turn"} {
@@ -521,6 +527,11 @@ func invalidOptions() table {
 		{"addDirs", `["/usr","/no/such/folder"]`, `addDirs.1: "/no/such/folder" is not a directory that can be reached (invalid agent_api.exec.add_dirs.v1.dirs[1])`},
 		{"systemPromptAppend", `"a\u0000b"`, "systemPromptAppend: contains a NUL character or is not valid UTF-8; agents accept neither"},
 		{"mcpServers", `[]`, "mcpServers: must be a JSON object of servers by name"},
+		{"sandbox", `"files"`, `sandbox: "files" is not built; want project, which also limits the network, or off`},
+		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off or project`},
+		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080`},
+		{"egress", `{"allow":["localhost"]}`, `egress.allow.0: "localhost": write the port of this machine as a number, such as localhost:8080`},
+		{"egress", `{"sets":["all"]}`, `egress.sets.0: unknown set "all"; want git or packages`},
 		{"auth", `"password"`, `auth: unknown value "password"; want agent-login or api-key`},
 	} {
 		value := o.value

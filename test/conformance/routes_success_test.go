@@ -121,6 +121,9 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		r.post(t, path, object{"on": true}).ok(t, http.StatusOK)
 		return r.get(t, path)
 	},
+	"getEgress": func(t *testing.T, r *routes) answer {
+		return r.get(t, "/api/session/"+r.ended+"/egress")
+	},
 	"forkSession": func(t *testing.T, r *routes) answer {
 		id := r.sessionOf(t, "claude-agent-acp")
 		r.turn(t, id, r.send(t, id, "hello"))

@@ -812,6 +812,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/egress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what a session's sandbox reached
+         * @description Requires the scope read. Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox.
+         */
+        get: operations["getEgress"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/events": {
         parameters: {
             query?: never;
@@ -2053,6 +2073,53 @@ export interface components {
          * @enum {string}
          */
         Effect: "allow" | "deny";
+        Egress: {
+            /** @description Hosts, at most 200: host names, *.domain, addresses and prefixes of addresses, each with an optional port (default: 443 and 80); localhost:PORT for a port of the server's machine. Private addresses are reached only if the list has them. */
+            allow?: string[];
+            /** @description Named sets of hosts: packages (registries of packages), git (hosts of repositories). */
+            sets?: string[];
+        };
+        EgressAttempt: {
+            /**
+             * Format: date-time
+             * @description Time of the attempt.
+             */
+            at: string;
+            /** @description What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list. Absent if the attempt was blocked. */
+            by?: string;
+            /** @description Host, as the program named it. */
+            host: string;
+            /** @description Unique id of the attempt. */
+            id: string;
+            /** @description Whether the connection is open. */
+            open?: boolean;
+            /**
+             * Format: int64
+             * @description Port.
+             */
+            port: number;
+            /**
+             * Format: int64
+             * @description Bytes to the sandbox.
+             */
+            received: number;
+            /**
+             * Format: int64
+             * @description Bytes from the sandbox.
+             */
+            sent: number;
+            /** @description Why the attempt was blocked, or failed. */
+            why?: string;
+        };
+        EgressRecord: {
+            /** @description The attempts, oldest first, at most 1000. */
+            attempts: components["schemas"]["EgressAttempt"][];
+            /**
+             * Format: int64
+             * @description Number of older attempts that the record no longer has.
+             */
+            dropped: number;
+        };
         Empty: Record<string, never>;
         EndData: {
             error?: components["schemas"]["Problem"];
@@ -3084,6 +3151,8 @@ export interface components {
             delegation?: "governed" | "agent";
             /** @description Names of tools that the agent does not get, at most 100. Default: none. */
             disallowedTools?: string[];
+            /** @description What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing. */
+            egress?: components["schemas"]["Egress"];
             /**
              * Format: int64
              * @description Maximum number of tokens for reasoning. Default: the agent's.
@@ -3105,6 +3174,7 @@ export interface components {
             persona?: string;
             /** @description Reasoning effort. Its values depend on the agent. Default: the agent's. */
             reasoningEffort?: string;
+            sandbox?: components["schemas"]["Sandbox"];
             subagentGovernance?: components["schemas"]["Governance"];
             /** @description Text to append to the agent's system prompt. Default: none. */
             systemPromptAppend?: string;
@@ -3868,6 +3938,11 @@ export interface components {
             /** @description The rules, oldest first. */
             rules: components["schemas"]["Rule"][];
         };
+        /**
+         * @description What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+         * @enum {string}
+         */
+        Sandbox: "off" | "project";
         /**
          * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
          * @enum {string}
@@ -10398,6 +10473,112 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deletion"];
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getEgress: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EgressRecord"];
                 };
             };
             /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */

@@ -1653,6 +1653,24 @@ func (e RuleKind) Valid() bool {
 	}
 }
 
+// Defines values for Sandbox.
+const (
+	SandboxOff     Sandbox = "off"
+	SandboxProject Sandbox = "project"
+)
+
+// Valid indicates whether the value is a known member of the Sandbox enum.
+func (e Sandbox) Valid() bool {
+	switch e {
+	case SandboxOff:
+		return true
+	case SandboxProject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeAdmin   Scope = "admin"
@@ -3101,6 +3119,54 @@ type EditPromptRequest struct {
 // Effect What a rule does with a call that matches it.
 type Effect string
 
+// Egress defines model for Egress.
+type Egress struct {
+	// Allow Hosts, at most 200: host names, *.domain, addresses and prefixes of addresses, each with an optional port (default: 443 and 80); localhost:PORT for a port of the server's machine. Private addresses are reached only if the list has them.
+	Allow *[]string `json:"allow,omitempty"`
+
+	// Sets Named sets of hosts: packages (registries of packages), git (hosts of repositories).
+	Sets *[]string `json:"sets,omitempty"`
+}
+
+// EgressAttempt defines model for EgressAttempt.
+type EgressAttempt struct {
+	// At Time of the attempt.
+	At time.Time `json:"at"`
+
+	// By What allowed the attempt: agent for the agent's own hosts, else the entry of the egress list. Absent if the attempt was blocked.
+	By *string `json:"by,omitempty"`
+
+	// Host Host, as the program named it.
+	Host string `json:"host"`
+
+	// Id Unique id of the attempt.
+	Id string `json:"id"`
+
+	// Open Whether the connection is open.
+	Open *bool `json:"open,omitempty"`
+
+	// Port Port.
+	Port int64 `json:"port"`
+
+	// Received Bytes to the sandbox.
+	Received int64 `json:"received"`
+
+	// Sent Bytes from the sandbox.
+	Sent int64 `json:"sent"`
+
+	// Why Why the attempt was blocked, or failed.
+	Why *string `json:"why,omitempty"`
+}
+
+// EgressRecord defines model for EgressRecord.
+type EgressRecord struct {
+	// Attempts The attempts, oldest first, at most 1000.
+	Attempts []EgressAttempt `json:"attempts"`
+
+	// Dropped Number of older attempts that the record no longer has.
+	Dropped int64 `json:"dropped"`
+}
+
 // Empty defines model for Empty.
 type Empty = map[string]interface{}
 
@@ -4266,6 +4332,9 @@ type Options struct {
 	// DisallowedTools Names of tools that the agent does not get, at most 100. Default: none.
 	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
 
+	// Egress What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing.
+	Egress *Egress `json:"egress,omitempty"`
+
 	// MaxThinkingTokens Maximum number of tokens for reasoning. Default: the agent's.
 	MaxThinkingTokens *int64 `json:"maxThinkingTokens,omitempty"`
 
@@ -4285,7 +4354,10 @@ type Options struct {
 	Persona *string `json:"persona,omitempty"`
 
 	// ReasoningEffort Reasoning effort. Its values depend on the agent. Default: the agent's.
-	ReasoningEffort    *string     `json:"reasoningEffort,omitempty"`
+	ReasoningEffort *string `json:"reasoningEffort,omitempty"`
+
+	// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+	Sandbox            *Sandbox    `json:"sandbox,omitempty"`
 	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
 
 	// SystemPromptAppend Text to append to the agent's system prompt. Default: none.
@@ -5172,6 +5244,9 @@ type RulesAnswer struct {
 	// Rules The rules, oldest first.
 	Rules []Rule `json:"rules"`
 }
+
+// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+type Sandbox string
 
 // Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
 type Scope string
@@ -6831,6 +6906,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "disallowedTools")
 	}
 
+	if raw, found := object["egress"]; found {
+		err = json.Unmarshal(raw, &a.Egress)
+		if err != nil {
+			return fmt.Errorf("error reading 'egress': %w", err)
+		}
+		delete(object, "egress")
+	}
+
 	if raw, found := object["maxThinkingTokens"]; found {
 		err = json.Unmarshal(raw, &a.MaxThinkingTokens)
 		if err != nil {
@@ -6885,6 +6968,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("error reading 'reasoningEffort': %w", err)
 		}
 		delete(object, "reasoningEffort")
+	}
+
+	if raw, found := object["sandbox"]; found {
+		err = json.Unmarshal(raw, &a.Sandbox)
+		if err != nil {
+			return fmt.Errorf("error reading 'sandbox': %w", err)
+		}
+		delete(object, "sandbox")
 	}
 
 	if raw, found := object["subagentGovernance"]; found {
@@ -6973,6 +7064,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.Egress != nil {
+		object["egress"], err = json.Marshal(a.Egress)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'egress': %w", err)
+		}
+	}
+
 	if a.MaxThinkingTokens != nil {
 		object["maxThinkingTokens"], err = json.Marshal(a.MaxThinkingTokens)
 		if err != nil {
@@ -7019,6 +7117,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["reasoningEffort"], err = json.Marshal(a.ReasoningEffort)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'reasoningEffort': %w", err)
+		}
+	}
+
+	if a.Sandbox != nil {
+		object["sandbox"], err = json.Marshal(a.Sandbox)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'sandbox': %w", err)
 		}
 	}
 
@@ -9944,6 +10049,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 	PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetEgress Get what a session's sandbox reached
+	//
+	// Requires the scope read. Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox.
+	//
+	// Corresponds with GET /api/session/{id}/egress (the `GetEgress` operationId).
+	GetEgress(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// FollowEvents Follow a session's events
 	//
 	// Requires the scope read. Streams the events after a position, and then new events as they happen.
@@ -11481,6 +11593,23 @@ func (c *Client) ListChanges(ctx context.Context, id string, params *ListChanges
 // Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 func (c *Client) PreviewDeletion(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewDeletionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEgress Get what a session's sandbox reached
+//
+// Requires the scope read. Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox.
+//
+// Corresponds with GET /api/session/{id}/egress (the `GetEgress` operationId).
+func (c *Client) GetEgress(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEgressRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -14684,6 +14813,40 @@ func NewPreviewDeletionRequest(server string, id string) (*http.Request, error) 
 	return req, nil
 }
 
+// NewGetEgressRequest constructs an http.Request for the GetEgress method
+func NewGetEgressRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/egress", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewFollowEventsRequest constructs an http.Request for the FollowEvents method
 func NewFollowEventsRequest(server string, id string, params *FollowEventsParams) (*http.Request, error) {
 	var err error
@@ -17078,6 +17241,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/session/{id}/deletion (the `PreviewDeletion` operationId).
 	PreviewDeletionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*PreviewDeletionResponse, error)
+
+	// GetEgressWithResponse Get what a session's sandbox reached
+	//
+	// Requires the scope read. Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/egress (the `GetEgress` operationId).
+	GetEgressWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetEgressResponse, error)
 
 	// FollowEventsWithResponse Follow a session's events
 	//
@@ -22774,6 +22946,117 @@ func (r PreviewDeletionResponse) ContentType() string {
 	return ""
 }
 
+// GetEgressResponse429Headers the declared response headers of an HTTP 429 response for GetEgress
+type GetEgressResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetEgressResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EgressRecord
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetEgressResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEgressResponse) GetJSON200() *EgressRecord {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetEgressResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetEgressResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetEgressResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetEgressResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetEgressResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetEgressResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetEgressResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetEgressResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetEgressResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEgressResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEgressResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEgressResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEgressResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // FollowEventsResponse429Headers the declared response headers of an HTTP 429 response for FollowEvents
 type FollowEventsResponse429Headers struct {
 	RetryAfter *int
@@ -27806,6 +28089,21 @@ func (c *ClientWithResponses) PreviewDeletionWithResponse(ctx context.Context, i
 		return nil, err
 	}
 	return ParsePreviewDeletionResponse(rsp)
+}
+
+// GetEgressWithResponse Get what a session's sandbox reached
+//
+// Requires the scope read. Returns every attempt of programs in the session's sandbox to reach the network. The record is empty if the session has no sandbox.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/egress (the `GetEgress` operationId).
+func (c *ClientWithResponses) GetEgressWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetEgressResponse, error) {
+	rsp, err := c.GetEgress(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEgressResponse(rsp)
 }
 
 // FollowEventsWithResponse Follow a session's events
@@ -33375,6 +33673,108 @@ func ParsePreviewDeletionResponse(rsp *http.Response) (*PreviewDeletionResponse,
 	switch {
 	case rsp.StatusCode == 429:
 		var headers PreviewDeletionResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetEgressResponse parses an HTTP response from a GetEgressWithResponse call
+func ParseGetEgressResponse(rsp *http.Response) (*GetEgressResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEgressResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EgressRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetEgressResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1,0 +1,187 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main runs a bridge and does not return, in a process that was started as one.
+// Otherwise it returns at once.
+func Main() {
+	if len(os.Args) < 2 || os.Args[1] != Command {
+		return
+	}
+	code, err := run(os.Args[2:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "runnel: the bridge of the sandbox: %v\n", err)
+		code = failed
+	}
+	os.Exit(code)
+}
+
+// failed is the exit code of a bridge that did not start its program, as of a
+// shell that cannot execute a command.
+const failed = 126
+
+// run starts the program and returns its exit code, as a shell reports it.
+func run(args []string) (int, error) {
+	socket, ports, program, ok := parse(args)
+	if !ok {
+		return 0, errors.New("wrong arguments")
+	}
+	debug.SetGCPercent(10)                           // the heap is nearly empty
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // so that no program in the sandbox reads the secret
+	d := dialer{socket: socket, secret: os.Getenv(SecretVariable)}
+	if err := d.listen(Port, 0); err != nil {
+		return 0, err
+	}
+	for _, p := range ports {
+		if err := d.listen(p, p); err != nil {
+			return 0, err
+		}
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	pid, err := syscall.ForkExec(program[0], program, &syscall.ProcAttr{
+		Env: slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, SecretVariable+"=") }), Files: []uintptr{0, 1, 2},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", program[0], err)
+	}
+	for fd := range 3 { // the agent alone holds its channels, so their end is its end
+		_ = unix.Close(fd)
+	}
+	go func() {
+		for s := range signals {
+			_ = unix.Kill(pid, s.(unix.Signal))
+		}
+	}()
+	return await(pid), nil
+}
+
+// await reaps processes until the process pid has ended, and returns its exit
+// code.
+func await(pid int) int {
+	for {
+		var st unix.WaitStatus
+		ended, err := unix.Wait4(-1, &st, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return failed // unreachable: pid is a child that has not been reaped
+		case ended == pid && st.Exited():
+			return st.ExitStatus()
+		case ended == pid && st.Signaled():
+			return 128 + int(st.Signal())
+		}
+	}
+}
+
+// A dialer connects programs in the sandbox to the proxy.
+type dialer struct{ socket, secret string }
+
+// listen accepts connections on a loopback port. With a target, each connection
+// becomes one to that loopback port of the machine. Otherwise the program
+// itself sends a request to the proxy.
+func (d dialer) listen(port, target int) error {
+	any := false
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			if any { // a system without IPv6
+				continue
+			}
+			return err
+		}
+		any = true
+		go d.accept(ln, target)
+	}
+	return nil
+}
+
+func (d dialer) accept(ln net.Listener, target int) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			time.Sleep(pause) // such as no descriptors left
+			continue
+		}
+		go d.serve(c.(*net.TCPConn), target)
+	}
+}
+
+func (d dialer) serve(c *net.TCPConn, target int) {
+	defer c.Close()
+	out, err := d.dial()
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	hello := d.secret + "\n"
+	if target != 0 {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(target))
+		hello += "CONNECT " + at + " HTTP/1.1\r\nHost: " + at + "\r\n\r\n"
+	}
+	if _, err := io.WriteString(out, hello); err != nil {
+		return
+	}
+	if target != 0 && !accepted(out) {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(out, c)
+		_ = out.CloseWrite()
+		close(done)
+	}()
+	_, _ = io.Copy(c, out)
+	_ = c.CloseWrite()
+	<-done
+}
+
+const (
+	// outage is how long a connection waits for a proxy that does not listen,
+	// because the server is being restarted.
+	outage = 20 * time.Second
+	pause  = 50 * time.Millisecond
+)
+
+func (d dialer) dial() (*net.UnixConn, error) {
+	for end := time.Now().Add(outage); ; time.Sleep(pause) {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: d.socket, Net: "unix"})
+		if err == nil || time.Now().After(end) {
+			return c, err
+		}
+	}
+}
+
+// maxAnswer bounds the proxy's answer to a CONNECT request, in bytes.
+const maxAnswer = 4 << 10
+
+// accepted reads the proxy's answer to a CONNECT request, byte by byte, because
+// what follows belongs to the program, and reports whether it is a success.
+func accepted(from io.Reader) bool {
+	var answer []byte
+	for b := make([]byte, 1); len(answer) < maxAnswer; {
+		if _, err := io.ReadFull(from, b); err != nil {
+			return false
+		}
+		if answer = append(answer, b[0]); bytes.HasSuffix(answer, []byte("\r\n\r\n")) {
+			return bytes.HasPrefix(answer, []byte("HTTP/1.1 200 "))
+		}
+	}
+	return false
+}

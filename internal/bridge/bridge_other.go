@@ -1,0 +1,6 @@
+//go:build !linux
+
+package bridge
+
+// Main does nothing: only Linux has sandboxes.
+func Main() {}

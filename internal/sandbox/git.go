@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Git runs programs that the settings and hooks of a repository name. An agent
+// must not be able to write them, because the user's own git would run them
+// outside of the sandbox.
+
+// repository adds the mounts for the repository in a writable directory. The
+// directory .git is mounted on its own, so it cannot be moved away and replaced.
+func (m *mounts) repository(dir string, g guard) error {
+	path := filepath.Join(dir, ".git")
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil: // no repository
+		return nil
+	case info.IsDir():
+		m.add(writable, path, path)
+		return m.gitDir(path)
+	case info.Mode().IsRegular():
+		m.add(readable, path, path)
+		if common := linkedTo(path); common != "" && g.exposes(common) == "" {
+			m.add(writable, common, common)
+			return m.gitDir(common)
+		}
+	}
+	return nil
+}
+
+// maxModules bounds the files and directories that gitDir searches for the
+// repositories of submodules.
+const maxModules = 20_000
+
+// gitDir makes the settings and hooks of a git directory, and those of its
+// submodules and worktrees, read-only. It creates the ones that are missing,
+// empty, as git itself does.
+func (m *mounts) gitDir(dir string) error {
+	if err := m.gitSettings(dir); err != nil {
+		return err
+	}
+	seen := 0
+	for _, below := range []string{"modules", "worktrees"} {
+		err := filepath.WalkDir(filepath.Join(dir, below), func(path string, d fs.DirEntry, err error) error {
+			if seen++; seen > maxModules {
+				return &Error{Why: "the repository in " + filepath.Dir(dir) + " has too many submodules to protect the settings of each"}
+			}
+			if err != nil || !d.IsDir() {
+				return nil
+			}
+			switch d.Name() {
+			case "objects", "refs", "logs":
+				return fs.SkipDir
+			}
+			if isGitDir(path) || below == "worktrees" && filepath.Base(filepath.Dir(path)) == below {
+				return m.gitSettings(path)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isGitDir(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, "HEAD"))
+	return err == nil
+}
+
+// gitSettings makes the settings and hooks of one git directory read-only.
+func (m *mounts) gitSettings(dir string) error {
+	for _, name := range []string{"config", "config.worktree"} {
+		path := filepath.Join(dir, name)
+		if err := placeholder(path, false); err != nil {
+			return err
+		}
+		m.add(readable, path, path)
+	}
+	path := filepath.Join(dir, "hooks")
+	if err := placeholder(path, true); err != nil {
+		return err
+	}
+	m.add(readable, path, path)
+	return nil
+}
+
+// placeholder creates an empty file or directory unless the path exists. It
+// fails for a link, because bubblewrap would mount what the link names.
+func placeholder(path string, isDir bool) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode()&fs.ModeSymlink != 0:
+		return &Error{Why: path + " is a link, so a sandbox cannot make it read-only", Fix: "Replace the link by what it names."}
+	case err == nil:
+		return nil
+	case isDir:
+		err = os.Mkdir(path, 0o755)
+	default:
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return &Error{Why: path + " cannot be created, so a sandbox cannot make it read-only: " + err.Error()}
+	}
+	return nil
+}
+
+// linkedTo returns the git directory to which the .git file of a linked worktree
+// belongs, and "" for any other .git file. Git wrote the path of the file into
+// that directory when it made the worktree. Without this proof, a .git file in
+// the project could choose any directory of the user to be writable.
+func linkedTo(file string) string {
+	text, ok := strings.CutPrefix(firstLine(file), "gitdir:")
+	dir := strings.TrimSpace(text)
+	if !ok || dir == "" {
+		return ""
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(file), dir)
+	}
+	dir = real(dir)
+	common := filepath.Dir(filepath.Dir(dir))
+	back := firstLine(filepath.Join(dir, "gitdir"))
+	if !filepath.IsAbs(back) {
+		back = filepath.Join(dir, back)
+	}
+	if filepath.Base(filepath.Dir(dir)) != "worktrees" || real(back) != real(file) || !isGitDir(common) {
+		return ""
+	}
+	if _, err := os.Lstat(filepath.Join(common, "objects")); err != nil {
+		return ""
+	}
+	return common
+}
+
+// firstLine returns the first line of a regular file, without white space around
+// it; "" if it cannot be read.
+func firstLine(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	data, _ := io.ReadAll(io.LimitReader(f, 8<<10))
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	return strings.TrimSpace(string(line))
+}

@@ -1,0 +1,160 @@
+package sandbox
+
+import (
+	"cmp"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/runnel-dev/runnel/internal/subpath"
+)
+
+func within(path, dir string) bool { return subpath.Within(path, dir) }
+
+// A kind is how a path appears in a sandbox.
+type kind string
+
+const (
+	readable kind = "--ro-bind"
+	writable kind = "--bind"
+	empty    kind = "--tmpfs"
+	link     kind = "--symlink"
+)
+
+// A mount is one path in a sandbox. Source is the path outside, or the target of
+// a link.
+type mount struct {
+	kind   kind
+	source string
+	path   string
+}
+
+// mounts is the set of the paths in a sandbox. A path inside of another one is
+// mounted after it.
+type mounts struct {
+	list []mount
+}
+
+// add adds a mount. It replaces an earlier one for the same path.
+func (m *mounts) add(k kind, source, path string) {
+	m.list = slices.DeleteFunc(m.list, func(have mount) bool { return have.path == path })
+	m.list = append(m.list, mount{k, source, path})
+}
+
+// show makes a path readable, and no more than readable, if it exists.
+func (m *mounts) show(path string) {
+	if _, err := os.Stat(path); err != nil {
+		return
+	}
+	if in := m.over(path); in.path == "" || in.kind != readable && in.path != path {
+		m.add(readable, path, path)
+	}
+}
+
+// over returns the mount in which a path lies; the zero mount if there is none.
+func (m *mounts) over(path string) (found mount) {
+	for _, have := range m.list {
+		if within(path, have.path) && len(have.path) > len(found.path) {
+			found = have
+		}
+	}
+	return found
+}
+
+// args returns the arguments of bubblewrap.
+func (m *mounts) args() (out []string) {
+	sorted := slices.Clone(m.list)
+	slices.SortStableFunc(sorted, func(a, b mount) int {
+		return cmp.Compare(strings.Count(a.path, "/"), strings.Count(b.path, "/"))
+	})
+	for _, e := range sorted {
+		if e.kind == empty {
+			out = append(out, string(e.kind), e.path)
+			continue
+		}
+		out = append(out, string(e.kind), e.source, e.path)
+	}
+	return out
+}
+
+// system adds the programs and settings of the system.
+func (m *mounts) system() {
+	for _, root := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc"} {
+		info, err := os.Lstat(root)
+		switch {
+		case err != nil:
+		case info.Mode()&fs.ModeSymlink != 0:
+			if target, err := os.Readlink(root); err == nil {
+				m.add(link, target, root)
+			}
+		case info.IsDir():
+			m.add(readable, root, root)
+		}
+	}
+	m.hidePrivate("/etc")
+	for _, dir := range []string{"/tmp", "/run", "/var/tmp"} {
+		m.add(empty, "", dir)
+	}
+	m.add(link, "../run", "/var/run")
+}
+
+// hidePrivate hides what other users may not read below a directory of the
+// system, such as password hashes and private keys. A server that runs as root
+// could read it.
+func (m *mounts) hidePrivate(root string) {
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			if d != nil && d.IsDir() && path != root {
+				m.hide(path, true)
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return nil
+		}
+		const readDir, readFile = 0o005, 0o004
+		switch {
+		case d.IsDir() && info.Mode().Perm()&readDir != readDir:
+			m.hide(path, true)
+			return fs.SkipDir
+		case !d.IsDir() && info.Mode().Perm()&readFile == 0:
+			m.hide(path, false)
+		}
+		return nil
+	})
+}
+
+// hide puts an empty file or directory in the place of a path.
+func (m *mounts) hide(path string, isDir bool) {
+	if isDir {
+		m.add(empty, "", path)
+		return
+	}
+	m.add(readable, os.DevNull, path)
+}
+
+// hideProtected hides the protected paths that lie in a directory that is in
+// the sandbox for another reason.
+func (m *mounts) hideProtected(g guard) {
+	for _, p := range g.paths {
+		in := m.over(p)
+		if in.path == "" || in.kind == empty || in.kind == link {
+			continue
+		}
+		if info, err := os.Stat(p); err == nil {
+			m.hide(p, info.IsDir())
+		}
+	}
+}
+
+// also makes a path with symbolic links, by which the agent knows a directory,
+// lead to the directory.
+func (m *mounts) also(path string) {
+	if target := real(path); target != filepath.Clean(path) && m.over(filepath.Clean(path)).kind != readable {
+		m.add(link, target, filepath.Clean(path))
+	}
+}

@@ -1,0 +1,173 @@
+// Package sandbox encloses an agent and every process that it starts: it makes
+// the bubblewrap command that runs the agent's command with namespaces of its
+// own, in which only the project, the agent's own state and the programs of the
+// system exist.
+//
+// The first process in a sandbox is package bridge, which connects it to the
+// egress proxy.
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Box describes the sandbox of one agent. All paths are absolute.
+type Box struct {
+	Dir  string   // the project, writable
+	Dirs []string // further directories of the session, writable
+
+	// State is what the agent stores: directories that are writable, and
+	// created if they are missing.
+	State []string
+
+	// Files are single files of the agent that are writable, if they exist.
+	Files []string
+
+	// Read are files and directories of the agent that are readable, if they
+	// exist.
+	Read []string
+
+	// Private are directories that are empty and writable in the sandbox. What
+	// is written there is dropped when the agent ends.
+	Private []string
+
+	// Protected are paths that must not be in the sandbox, in addition to those
+	// that hold secrets of the user on every machine.
+	Protected []string
+
+	Program string   // the agent's program
+	Args    []string // its arguments
+	Env     []string // its environment, "K=V"
+	Start   string   // its working directory. Default: Dir
+
+	Socket string // directory with the proxy's socket, which is called SocketName
+	Ports  []int  // loopback ports of the machine that the policy allows
+}
+
+// SocketName is the name of the proxy's socket in Box.Socket.
+const SocketName = "proxy.sock"
+
+// ImageFD is the descriptor from which bubblewrap reads the program of the
+// bridge; see proc.Command.Boxed.
+const ImageFD = 3
+
+// An Error is why no sandbox can be made. Its text is for people.
+type Error struct {
+	Why string // what is wrong
+	Fix string // what to do; "" if Why says it
+}
+
+func (e *Error) Error() string {
+	if e.Fix == "" {
+		return e.Why
+	}
+	return e.Why + ". " + e.Fix
+}
+
+// An ExposedError is why a directory cannot be in a sandbox: it contains a
+// protected path, or is part of one.
+type ExposedError struct{ Dir, Protected string }
+
+func (e *ExposedError) Error() string {
+	return e.Dir + " contains or is part of " + e.Protected + ", which no sandbox may show to an agent; choose another directory"
+}
+
+var errNoHome = errors.New("sandbox: the user has no home directory")
+
+// secrets are paths below the home directory that hold secrets of the user.
+var secrets = []string{
+	".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".config/hub", ".config/containers",
+	".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".config/op", ".config/rclone", ".config/systemd",
+	".mozilla", ".thunderbird", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".netrc", ".git-credentials", ".pgpass", ".my.cnf",
+	".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".vault-token", ".terraform.d", ".bash_history", ".zsh_history",
+}
+
+// systemPaths hold the system itself. No project lies there.
+var systemPaths = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib", "/var/run"}
+
+// A guard knows the paths that must not be in a sandbox, all canonical.
+type guard struct {
+	homes []string // of the agent and of the user of this process. They may not be in a sandbox as a whole, but parts of them may
+	paths []string // neither these paths nor parts of them may be in a sandbox
+
+	system []string // directories of the system. No project may be there, although a sandbox shows most of them
+}
+
+func (b Box) guard() (guard, error) {
+	var g guard
+	home, err := os.UserHomeDir()
+	if own := b.variable("HOME"); filepath.IsAbs(own) {
+		g.homes = append(g.homes, real(own))
+	}
+	if err == nil && filepath.IsAbs(home) && !slices.Contains(g.homes, real(home)) {
+		g.homes = append(g.homes, real(home))
+	}
+	if len(g.homes) == 0 {
+		return g, errNoHome
+	}
+	for _, p := range systemPaths {
+		g.system = append(g.system, real(p))
+	}
+	for _, home := range g.homes {
+		for _, p := range secrets {
+			g.paths = append(g.paths, real(filepath.Join(home, p)))
+		}
+	}
+	for _, p := range b.Protected {
+		g.paths = append(g.paths, real(p))
+	}
+	return g, nil
+}
+
+// exposes returns a protected path that a directory of the session contains or
+// is part of; "" if there is none.
+func (g guard) exposes(dir string) string {
+	for _, p := range g.system {
+		if within(p, dir) || within(dir, p) {
+			return p
+		}
+	}
+	return g.reveals(dir)
+}
+
+// reveals is exposes without the directories of the system.
+func (g guard) reveals(dir string) string {
+	for _, p := range g.homes {
+		if within(p, dir) {
+			return p
+		}
+	}
+	for _, p := range g.paths {
+		if within(p, dir) || within(dir, p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// variable returns the value of a variable of the agent's environment.
+func (b Box) variable(name string) string {
+	for _, e := range slices.Backward(b.Env) {
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// real returns the path without symbolic links, as far as it exists.
+func real(path string) string {
+	path = filepath.Clean(path)
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	dir, name := filepath.Split(path)
+	if dir = filepath.Clean(dir); dir == path {
+		return path
+	}
+	return filepath.Join(real(dir), name)
+}

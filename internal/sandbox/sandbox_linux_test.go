@@ -1,0 +1,259 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runnel-dev/runnel/internal/bridge"
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// TestMain lets this test program be the bridge of a sandbox.
+func TestMain(m *testing.M) {
+	bridge.Main()
+	os.Exit(m.Run())
+}
+
+// world is a home directory with a project in it.
+type world struct{ home, project, socket string }
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	if err := Check(t.Context()); err != nil {
+		if testing.Short() { // make check needs only Go
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	root := real(t.TempDir())
+	w := world{filepath.Join(root, "home"), filepath.Join(root, "home", "code", "project"), filepath.Join(root, "s")}
+	for _, dir := range []string{w.project, w.socket, filepath.Join(w.home, ".ssh"), filepath.Join(w.home, "code", "other"), filepath.Join(w.home, ".agent", "state")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range map[string]string{".ssh/id": "secret", "code/other/file": "secret", ".agent/settings": "settings", ".agent/state/known": "state", "code/project/file": "work"} {
+		if err := os.WriteFile(filepath.Join(w.home, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func (w world) box(script string) Box {
+	return Box{
+		Dir: w.project, Program: "/bin/sh", Args: []string{"-c", script}, Env: []string{"HOME=" + w.home, "PATH=" + os.Getenv("PATH")}, Socket: w.socket,
+		State: []string{filepath.Join(w.home, ".agent/state")}, Read: []string{filepath.Join(w.home, ".agent/settings")}, Private: []string{filepath.Join(w.home, ".agent")},
+	}
+}
+
+// run runs a box and returns what it prints and its exit code.
+func run(t *testing.T, b Box) (string, int) {
+	t.Helper()
+	path, args, env, err := b.Command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Start(t.Context(), proc.Command{Path: path, Args: args, Env: env, Dir: b.Dir, Boxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.CloseStdin()
+	out, err := io.ReadAll(p.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := p.Wait(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tail := p.StderrTail(); tail != "" {
+		t.Log(tail)
+	}
+	return string(out), st.Code
+}
+
+func TestSandboxShowsOnlyTheProjectAndTheAgentsOwnState(t *testing.T) {
+	w := newWorld(t)
+	b := w.box(`
+		cat file; echo more >> file && echo wrote
+		cat $HOME/.agent/state/known $HOME/.agent/settings; echo
+		echo new > $HOME/.agent/state/new && echo kept
+		echo x > $HOME/.agent/settings || echo no settings
+		echo x > $HOME/.agent/other && echo dropped
+		cat $HOME/.ssh/id $HOME/code/other/file || echo no secret
+		ls -A $HOME $HOME/code
+		echo x > /usr/x || echo no usr
+		echo x > /x || echo no root
+		touch /tmp/x && echo tmp
+	`)
+	out, code := run(t, b)
+	want := "workwrote\nstatesettings\nkept\nno settings\ndropped\nno secret\n" + w.home + ":\n.agent\ncode\n\n" + w.home + "/code:\nproject\nno usr\nno root\ntmp\n"
+	if out != want || code != 0 {
+		t.Errorf("exit code %d, output\n%s\nwant\n%s", code, out, want)
+	}
+	for path, want := range map[string]string{"code/project/file": "workmore\n", ".agent/state/new": "new\n", ".agent/settings": "settings"} {
+		if got, err := os.ReadFile(filepath.Join(w.home, path)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v", path, got, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(w.home, ".agent/other")); err == nil {
+		t.Error("the agent wrote beside its state")
+	}
+}
+
+func TestSandboxHasNoNetworkAndNoOtherProcesses(t *testing.T) {
+	w := newWorld(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	at := strings.Replace(ln.Addr().String(), ":", "/", 1)
+	b := w.box("")
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Program, b.Args = bash, []string{"-c", `
+		exec 3<>/dev/tcp/` + at + ` && echo connected
+		for d in /proc/[0-9]*; do tr '\0' ' ' < $d/cmdline; echo; done 2>/dev/null | grep -c . 
+		ls -A /run /run/runnel
+		unshare -Ur true 2>/dev/null && echo namespace
+		kill -9 1 2>/dev/null; echo alive
+		env | grep -c RUNNEL_
+		exit 7
+	`}
+	out, code := run(t, b)
+	if code != 7 || strings.Contains(out, "connected") || strings.Contains(out, "namespace") || !strings.Contains(out, "alive\n0\n") {
+		t.Errorf("exit code %d, output\n%s", code, out)
+	}
+	if !strings.Contains(out, "/run:\nrunnel\n\n/run/runnel:\nbridge\negress\n") {
+		t.Errorf("/run has more than ours:\n%s", out)
+	}
+}
+
+func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
+	w := newWorld(t)
+	git := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "protocol.file.allow=always"}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+w.home)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	library, tree := filepath.Join(w.home, "library"), filepath.Join(w.home, "code", "tree")
+	git(w.home, "init", "-q", library)
+	git(library, "commit", "-q", "--allow-empty", "-m", "a")
+	git(w.project, "init", "-q")
+	git(w.project, "submodule", "-q", "add", library, "sub")
+	git(w.project, "commit", "-q", "-am", "a")
+	if err := os.RemoveAll(filepath.Join(w.project, ".git/hooks")); err != nil {
+		t.Fatal(err)
+	}
+	git(w.project, "worktree", "add", "-q", tree)
+	attack := `
+		for f in "$1"/hooks/post-commit "$1"/config "$1"/config.worktree "$1"/modules/sub/hooks/x "$1"/modules/sub/config "$1"/worktrees/tree/config.worktree; do
+			{ echo x >> "$f"; } 2>/dev/null && echo "wrote $f"
+		done
+		mv "$1" "$1".away 2>/dev/null && echo moved
+		rm -rf "$1"/hooks "$1"/config 2>/dev/null
+		ls -d "$1"/hooks "$1"/config
+		git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m b && echo committed
+	`
+	common := filepath.Join(w.project, ".git")
+	want := filepath.Join(common, "config") + "\n" + filepath.Join(common, "hooks") + "\ncommitted\n"
+	for _, dir := range []string{w.project, tree} {
+		b := w.box("")
+		b.Dir, b.Args = dir, []string{"-c", attack, "sh", common}
+		if out, code := run(t, b); out != want || code != 0 {
+			t.Errorf("in %s: exit code %d, output\n%s\nwant\n%s", dir, code, out, want)
+		}
+	}
+
+	forged := filepath.Join(w.home, "code", "forged") // a .git file that no git has made
+	if err := os.MkdirAll(forged, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(forged, ".git"), []byte("gitdir: "+filepath.Join(common, "worktrees", "tree")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := w.box("ls " + common)
+	b.Dir = forged
+	if out, code := run(t, b); code == 0 {
+		t.Errorf("the forged link shows another repository:\n%s", out)
+	}
+}
+
+func TestSandboxRefusesExposedDirectories(t *testing.T) {
+	w := newWorld(t)
+	data := filepath.Join(w.home, "code", "data")
+	for _, dir := range []string{"/", "/etc", "/usr/share", "/proc", w.home, filepath.Dir(w.home), filepath.Join(w.home, ".ssh"), filepath.Join(w.home, ".ssh", "below"), data, filepath.Join(w.home, "code")} {
+		b := w.box("true")
+		b.Dir, b.Protected = dir, []string{data}
+		_, _, _, err := b.Command()
+		if _, ok := errors.AsType[*ExposedError](err); !ok {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	link := filepath.Join(w.home, "code", "link")
+	if err := os.Symlink(filepath.Join(w.home, ".ssh"), link); err != nil {
+		t.Fatal(err)
+	}
+	b := w.box("true")
+	b.Dirs = []string{link}
+	if _, _, _, err := b.Command(); err == nil {
+		t.Error("a further directory that leads to a protected path was accepted")
+	}
+}
+
+func TestSandboxIsRefusedWithoutBubblewrap(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("PATH", t.TempDir())
+	for _, err := range []error{Check(t.Context()), func() error { _, _, _, err := w.box("true").Command(); return err }()} {
+		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Fix, "install bubblewrap") && !strings.Contains(e.Fix, "bubblewrap") {
+			t.Errorf("without bubblewrap: %v", err)
+		}
+	}
+}
+
+func TestSignalsReachTheAgent(t *testing.T) {
+	w := newWorld(t)
+	path, args, env, err := w.box(`trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done`).Command()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Start(t.Context(), proc.Command{Path: path, Args: args, Env: env, Dir: w.project, Boxed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(p.Stdout())
+	if line, err := out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := p.Stop(t.Context(), proc.Ladder{Interrupt: time.Minute, Terminate: -1}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := p.Wait(t.Context())
+	if rest, _ := io.ReadAll(out); string(rest) != "interrupted\n" || err != nil || st.Code != 3 {
+		t.Errorf("output %q, status %+v, %v", rest, st, err)
+	}
+}
+
+func TestSandboxEndsWithTheAgent(t *testing.T) {
+	w := newWorld(t)
+	out, code := run(t, w.box(`setsid sh -c 'while :; do sleep 60; done' </dev/null >/dev/null 2>&1 & sleep 0.1; kill -9 $$`))
+	if code != 128+9 {
+		t.Errorf("exit code %d, output %q", code, out) // run returns only when no process is left
+	}
+}

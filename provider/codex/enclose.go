@@ -1,0 +1,62 @@
+package codex
+
+import (
+	"path/filepath"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// external is Codex's sandbox policy for an agent that already runs in a
+// sandbox. Its own sandbox would fail there.
+const external = "external"
+
+// enclosed returns the settings of m in a sandbox of Runnel. Without the
+// agent's read-only sandbox, plan mode asks before each command that is not
+// known to read only.
+func (m mode) enclosed(box runnel.Sandbox) mode {
+	if box != runnel.SandboxProject {
+		return m
+	}
+	if m.sandbox != fullAccess {
+		m.sandbox = external
+	}
+	if m.plan {
+		m.approval = untrusted
+	}
+	return m
+}
+
+// enclosure returns what Codex 0.169.0 needs in a sandbox. It stores the
+// conversations of all projects in one folder by date, so it sees all of them.
+// It cannot write its settings, which can start programs outside of the
+// sandbox.
+func enclosure(env []string) *agentconn.Enclosure {
+	home := codexHome(env)
+	if home == "" {
+		return nil
+	}
+	within := func(names ...string) (out []string) {
+		for _, n := range names {
+			out = append(out, filepath.Join(home, n))
+		}
+		return out
+	}
+	return &agentconn.Enclosure{
+		State:   within("sessions", "archived_sessions"),
+		Files:   within("auth.json"),
+		Read:    within("config.toml", "AGENTS.md", "AGENTS.override.md", "rules", "prompts", "skills", "plugins", "hooks.json"),
+		Private: []string{home},
+		Hosts:   []string{"api.openai.com", "chatgpt.com", "auth.openai.com"},
+	}
+}
+
+// quiet are the arguments that disable what Codex sends about its use, and its
+// search for updates.
+var quiet = []string{"-c", "analytics.enabled=false", "-c", "check_for_update_on_startup=false"}
+
+// errTwoSandboxes returns the error for Codex's own setting in a sandbox of
+// Runnel.
+func errTwoSandboxes() error {
+	return runnel.Fail(runnel.InvalidRequest, "config."+optionSandbox+": Codex's own sandbox does not work in sandbox: project; leave it out")
+}
