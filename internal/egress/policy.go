@@ -70,6 +70,9 @@ func Parse(text string) (Entry, error) {
 // split separates the port from an entry. port is 0 if there is none.
 func split(text string) (host string, port int, err error) {
 	host = text
+	if scheme, _, isURL := strings.Cut(text, "://"); isURL {
+		return "", 0, fmt.Errorf("%q: is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without %s://", text, scheme)
+	}
 	if h, p, err := net.SplitHostPort(text); err == nil {
 		if port, err = strconv.Atoi(p); err != nil || port < 1 || port > 65535 {
 			return "", 0, fmt.Errorf("%q: the port must be a number from 1 to 65535", text)

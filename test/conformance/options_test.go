@@ -529,7 +529,7 @@ func invalidOptions() table {
 		{"mcpServers", `[]`, "mcpServers: must be a JSON object of servers by name"},
 		{"sandbox", `"files"`, `sandbox: "files" is not built; want project, which also limits the network, or off`},
 		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off or project`},
-		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080`},
+		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without https://`},
 		{"egress", `{"allow":["localhost"]}`, `egress.allow.0: "localhost": write the port of this machine as a number, such as localhost:8080`},
 		{"egress", `{"sets":["all"]}`, `egress.sets.0: unknown set "all"; want git or packages`},
 		{"auth", `"password"`, `auth: unknown value "password"; want agent-login or api-key`},
