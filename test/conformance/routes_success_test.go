@@ -245,6 +245,20 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 		return r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}, "lifeDays": 1, "projectDir": r.project})
 	},
 	"listTokens": func(t *testing.T, r *routes) answer { return r.get(t, "/api/tokens") },
+	"listAudit": func(t *testing.T, r *routes) answer {
+		a := r.get(t, "/api/audit")
+		if !bytes.Contains(a.body, []byte(`"kind":"server_started"`)) {
+			t.Errorf("the log lacks the start of the server: %s", a.body)
+		}
+		return a
+	},
+	"verifyAudit": func(t *testing.T, r *routes) answer {
+		a := r.get(t, "/api/audit/verify")
+		if !bytes.Contains(a.body, []byte(`"ok":true`)) {
+			t.Errorf("got %s", a.body)
+		}
+		return a
+	},
 	"revokeToken": func(t *testing.T, r *routes) answer {
 		id := r.post(t, "/api/tokens", object{"name": "x", "scopes": []string{"read"}}).ok(t, http.StatusCreated)["id"]
 		return r.post(t, "/api/tokens/"+id.(string)+"/revoke", object{})
@@ -365,7 +379,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
+	for _, id := range []string{"metrics", "listAudit", "verifyAudit", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")
