@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/runnel-dev/runnel/internal/nofollow"
 )
 
 // Git runs programs that the settings and hooks of a repository name. An agent
@@ -147,14 +148,16 @@ func linkedTo(file string) string {
 // firstLine returns the first line of a regular file, without white space around
 // it; "" if it cannot be read.
 func firstLine(path string) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	dir, err := nofollow.Root(filepath.Dir(path))
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	f, err := nofollow.Open(dir, filepath.Base(path))
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
 	data, _ := io.ReadAll(io.LimitReader(f, 8<<10))
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	return strings.TrimSpace(string(line))
