@@ -57,7 +57,7 @@ func (x *searched) use(c *Config) { c.Search = x }
 func (x *searched) finds(t *testing.T, g *Gateway, ctx context.Context, q SearchQuery, want ...string) []SearchHit {
 	t.Helper()
 	q.Limit = 100
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute) // changed conversations are looked for once a minute
 	for {
 		page, err := SearchOf(g).Query(ctx, q)
 		if err != nil {

@@ -15,7 +15,7 @@ type reducer struct {
 	items   event.Transcript
 	turns   []*turn // turns that have not ended, in order of appearance
 	entries map[string]*entry
-	asked   map[string]question // approvals without an answer, by id
+	asked   map[string]question // approvals without an answer, by askedKey
 	ended   string              // the turn that ended last; later events of it are ignored
 	changed []*entry            // result of fold, reused
 }
@@ -338,7 +338,7 @@ func (b *reducer) open(o Out) bool {
 		e := b.entries[o.ItemID]
 		return e != nil && !b.final(e)
 	case Approval:
-		_, asked := b.asked[o.Approval.ID]
+		_, asked := b.asked[askedKey(o.TurnID, o.Approval.ID)]
 		return asked && o.Status == ApprovalPending
 	case TurnEvent:
 		return o.Type == TurnStarted && slices.ContainsFunc(b.turns, func(t *turn) bool { return t.id == o.TurnID })

@@ -97,7 +97,7 @@ func (b *reducer) ask(ev event.Event, r event.ApprovalRequested) Approval {
 	if b.asked == nil {
 		b.asked = make(map[string]question)
 	}
-	b.asked[r.Approval.ID] = question{ev.Turn, r.Approval}
+	b.asked[askedKey(ev.Turn, r.Approval.ID)] = question{ev.Turn, r.Approval}
 	return Approval{TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalPending, Approval: r.Approval}
 }
 
@@ -105,9 +105,10 @@ func (b *reducer) ask(ev event.Event, r event.ApprovalRequested) Approval {
 // the request was folded.
 func (b *reducer) answer(ev event.Event, r event.ApprovalResolved) Approval {
 	a := event.Approval{ID: r.ApprovalID}
-	if q, ok := b.asked[r.ApprovalID]; ok {
+	key := askedKey(ev.Turn, r.ApprovalID)
+	if q, ok := b.asked[key]; ok {
 		a = q.approval
-		delete(b.asked, r.ApprovalID)
+		delete(b.asked, key)
 	}
 	return Approval{
 		TurnID: ev.Turn, Seq: ev.Seq, Timestamp: ev.At.UTC(), Status: ApprovalResolved,

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func Main() {
 		fmt.Fprintf(os.Stderr, "runnel: the bridge of the sandbox: %v\n", err)
 		code = failed
 	}
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // this process is only a bridge
 }
 
 // failed is the exit code of a bridge that did not start its program, as of a
@@ -99,7 +100,7 @@ type dialer struct{ socket, secret string }
 func (d dialer) listen(port, target int) error {
 	any := false
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err != nil {
 			if any { // a system without IPv6
 				continue

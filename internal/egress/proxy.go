@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -89,7 +89,7 @@ func Serve(ln net.Listener, cfg Config) *Proxy {
 	p := &Proxy{cfg: cfg, open: make(map[net.Conn]bool)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.pool = &http.Transport{DialContext: p.dialPlain, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4, DisableCompression: true}
-	silent := log.New(io.Discard, "", 0) // programs in a sandbox must not fill the log of the server
+	silent := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // programs in a sandbox must not fill the log of the server
 	p.plain = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.Header.Del("Proxy-Authorization") }, Transport: p.pool, FlushInterval: -1, ErrorLog: silent,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
