@@ -55,6 +55,6 @@ func (a *app) examineProtocol(ctx context.Context, c config) (*diagnosis, error)
 var protocolHelp = strings.TrimSpace(`
 With --protocol, the command only lists the types of messages of agents that the
 running server has received and does not know. A new version of an agent may
-have added them. Runnel skips such messages, and the turn continues. With the setting
-keep-unknown, the server keeps the first messages of each type, and the command
-prints them.`)
+have added them. Runnel skips such messages, and the turn continues. With the
+setting keep-unknown, the server keeps the first messages of each type, and the
+command prints them.`)

@@ -1,8 +1,8 @@
 package bridge
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
