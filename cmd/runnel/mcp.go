@@ -19,8 +19,8 @@ The commands start no MCP server and change nothing. They do not read the
 configuration of projects. They print no arguments, no values of variables and
 headers, and no paths of URLs, because these can be secrets.
 
-Claude Code and Codex are supported. To add or remove a server, use the agent's
-own command: claude mcp, or codex mcp.`,
+Not every agent is supported. To add or remove a server, use the agent's own
+command line.`,
 		Example: `  runnel mcp list --agent ` + a.example() + `
   runnel mcp get context7 --agent ` + a.example(),
 		Args: func(_ *cobra.Command, args []string) error {

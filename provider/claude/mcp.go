@@ -74,13 +74,11 @@ func configuredMCP(content []byte) ([]runnel.MCPServer, error) {
 		c := config.Servers[name]
 		s := runnel.MCPServer{
 			Name: name, Transport: c.Type, Enabled: true, Command: c.Command, Arguments: len(c.Args), URL: runnel.MCPAddress(c.URL),
-			Env: slices.AppendSeq([]string{}, maps.Keys(c.Env)), Headers: slices.AppendSeq([]string{}, maps.Keys(c.Headers)),
+			Env: agentconn.Names(c.Env), Headers: agentconn.Names(c.Headers),
 		}
 		if s.Transport == "" {
 			s.Transport = "stdio"
 		}
-		slices.Sort(s.Env)
-		slices.Sort(s.Headers)
 		list = append(list, s)
 	}
 	return list, nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
 )
 
 // ListMCP implements [runnel.MCPLister]. It asks an app-server for its
@@ -48,9 +49,8 @@ func configuredMCP(entries map[string]mcpEntry) []runnel.MCPServer {
 		e := entries[name]
 		s := runnel.MCPServer{
 			Name: name, Transport: "stdio", Enabled: e.Enabled == nil || *e.Enabled, Command: e.Command, Arguments: len(e.Args), URL: runnel.MCPAddress(e.URL),
-			Env: slices.AppendSeq([]string{}, maps.Keys(e.Env)), Headers: slices.AppendSeq([]string{}, maps.Keys(e.Headers)),
+			Env: agentconn.Names(e.Env), Headers: agentconn.Names(e.Headers, e.EnvHeaders),
 		}
-		s.Headers = slices.AppendSeq(s.Headers, maps.Keys(e.EnvHeaders))
 		for _, raw := range e.EnvVars {
 			var v struct{ Name string }
 			if json.Unmarshal(raw, &v.Name) == nil || json.Unmarshal(raw, &v) == nil && v.Name != "" {
