@@ -13,9 +13,9 @@ import (
 //
 // It may implement more than this: [Historian], [PositionalHistorian],
 // [Discoverer], [Summarizer], [Sharer], [Finder], [Translator], [Forker],
-// [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker] and
-// [ConnPrototype] are found by type assertion, and [Capabilities] is computed
-// from them.
+// [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker],
+// [MCPLister] and [ConnPrototype] are found by type assertion, and
+// [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
 	Name() string

@@ -1,0 +1,72 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/agentconn"
+)
+
+// ListMCP implements [runnel.MCPLister]. It asks an app-server for its
+// configuration, because the command "codex mcp list" (0.169.0) sends requests
+// to servers with a URL.
+func (p *Provider) ListMCP(ctx context.Context) (list []runnel.MCPServer, err error) {
+	err = p.query(ctx, runnel.Options{}, func(a *asker) error {
+		var answer struct {
+			Config struct {
+				Servers map[string]mcpEntry `json:"mcp_servers"`
+			} `json:"config"`
+		}
+		if err := a.ask("config/read", map[string]any{}, &answer); err != nil {
+			return err
+		}
+		list = configuredMCP(answer.Config.Servers)
+		return nil
+	})
+	return list, err
+}
+
+// An mcpEntry is an MCP server in the agent's configuration.
+type mcpEntry struct {
+	Enabled    *bool                      `json:"enabled"` // default: true
+	Command    string                     `json:"command"`
+	Args       []json.RawMessage          `json:"args"`
+	Env        map[string]json.RawMessage `json:"env"`
+	EnvVars    []json.RawMessage          `json:"env_vars"` // a name, or an object with a name
+	URL        string                     `json:"url"`
+	Headers    map[string]json.RawMessage `json:"http_headers"`
+	EnvHeaders map[string]json.RawMessage `json:"env_http_headers"`
+	TokenVar   string                     `json:"bearer_token_env_var"`
+}
+
+// configuredMCP returns the MCP servers of the agent's configuration.
+func configuredMCP(entries map[string]mcpEntry) []runnel.MCPServer {
+	list := []runnel.MCPServer{}
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[name]
+		s := runnel.MCPServer{
+			Name: name, Transport: "stdio", Enabled: e.Enabled == nil || *e.Enabled, Command: e.Command, Arguments: len(e.Args), URL: runnel.MCPAddress(e.URL),
+			Env: agentconn.Names(e.Env), Headers: agentconn.Names(e.Headers, e.EnvHeaders),
+		}
+		for _, raw := range e.EnvVars {
+			var v struct{ Name string }
+			if json.Unmarshal(raw, &v.Name) == nil || json.Unmarshal(raw, &v) == nil && v.Name != "" {
+				s.Env = append(s.Env, v.Name)
+			}
+		}
+		if e.TokenVar != "" {
+			s.Headers = append(s.Headers, "Authorization")
+		}
+		if e.URL != "" {
+			s.Transport = "http"
+		}
+		slices.Sort(s.Env)
+		slices.Sort(s.Headers)
+		s.Env, s.Headers = slices.Compact(s.Env), slices.Compact(s.Headers)
+		list = append(list, s)
+	}
+	return list
+}
