@@ -131,6 +131,26 @@ describe("markdown of others", () => {
     expect(host.textContent).toContain("R&D <ok>");
   });
 
+  it("keeps the rank of each heading", () => {
+    const host = render("# a\n\n## b\n\n### c\n\n###### d");
+    expect([...host.querySelectorAll("h3")].map((e) => e.dataset.level)).toEqual(["1", "2", "3", "6"]);
+  });
+
+  it("names the language of a code block and wraps its lines on request", () => {
+    const host = render("```go\nx := 1\n```\n\n```\ny\n```\n\n```a\u202eb\nz\n```");
+    const labels = [...host.querySelectorAll(".code-head > span:first-child")].map((e) => e.textContent);
+    expect(labels).toEqual(["go", "text", "aRLOb"]);
+    const wrap = host.querySelector<HTMLButtonElement>("button[aria-label='Wrap lines']");
+    const pre = host.querySelector("pre");
+    expect(wrap?.getAttribute("aria-pressed")).toBe("false");
+    expect(pre?.className).not.toContain("whitespace-pre-wrap");
+    act(() => wrap?.click());
+    expect(wrap?.getAttribute("aria-pressed")).toBe("true");
+    expect(pre?.className).toContain("whitespace-pre-wrap");
+    act(() => wrap?.click());
+    expect(pre?.className).not.toContain("whitespace-pre-wrap");
+  });
+
   it.each([
     ["quotes", `${"> ".repeat(6_000)}x`],
     ["lists", `${"- ".repeat(4_000)}x`],

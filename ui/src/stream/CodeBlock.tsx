@@ -1,15 +1,37 @@
-import { Fragment, memo } from "react";
+import { WrapText } from "lucide-react";
+import { Fragment, memo, useState } from "react";
 import { CopyButton } from "../app/Copy";
 import { languageOf } from "../text/language";
 import { Visible } from "../text/Shown";
 import { Spans, useTextColours } from "./colours";
 
-/** A code block in Markdown text. */
+/** A code block in Markdown text, with its language and a switch that wraps its lines. */
 export const CodeBlock = memo(function CodeBlock({ code, language }: { code: string; language: string }) {
   const lines = useTextColours(code, languageOf(language));
+  const [wrapped, setWrapped] = useState(false);
   return (
-    <div className="group relative rounded-md border bg-panel">
-      <pre className="overflow-x-auto px-3 py-2 font-mono text-sm" tabIndex={0} data-language={language}>
+    <div className="rounded-md border bg-panel">
+      <div className="code-head">
+        <span className="min-w-0 flex-1 truncate" dir="ltr">
+          <Visible text={language || "text"} />
+        </span>
+        <button
+          type="button"
+          className="quiet shrink-0"
+          aria-label="Wrap lines"
+          aria-pressed={wrapped}
+          title="Wrap lines"
+          onClick={() => setWrapped(!wrapped)}
+        >
+          <WrapText size={14} aria-hidden />
+        </button>
+        <CopyButton text={code} label="Copy code" />
+      </div>
+      <pre
+        className={`overflow-x-auto px-3 pb-2 font-mono text-sm ${wrapped ? "whitespace-pre-wrap" : ""}`}
+        tabIndex={0}
+        data-language={language}
+      >
         <code>
           {lines ? (
             lines.map((spans, i) => (
@@ -23,9 +45,6 @@ export const CodeBlock = memo(function CodeBlock({ code, language }: { code: str
           )}
         </code>
       </pre>
-      <span className="absolute top-1 right-1 rounded-md bg-panel opacity-0 group-focus-within:opacity-100 group-hover:opacity-100">
-        <CopyButton text={code} label="Copy code" />
-      </span>
     </div>
   );
 });
