@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +23,7 @@ func pageLink(origin, code string) string { return origin + "/#c=" + code }
 // terminal or the browser.
 func answeredLink(origin, code string) (string, error) {
 	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host+u.Path != origin || strings.HasSuffix(origin, "/") || termtext.Clean(origin) != origin || !auth.IsSecret(code) {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host+u.Path != origin || u.Path != "" && path.Clean(u.Path) != u.Path || u.Path == "/" || termtext.Clean(origin) != origin || !auth.IsSecret(code) {
 		return "", fmt.Errorf("the server's response contains no valid link to a page at %s; check that RUNNEL_URL is the address of a runnel server", oneLine(strconv.Quote(origin), 200))
 	}
 	return pageLink(origin, code), nil

@@ -39,7 +39,10 @@ func TestAnswersOfAnotherServerAreOnlyData(t *testing.T) {
 		"file opened":                  {[]string{"login", "--open"}, object{"url": "file:///tmp/evil.html?", "code": good}, 200, true},
 		"another program opened":       {[]string{"login", "--open"}, object{"url": "vscode://evil", "code": good}, 200, true},
 		"a password in the link":       {[]string{"login"}, object{"url": "http://127.0.0.1:7317@evil.example", "code": good}, 200, true},
-		"a path in the link":           {[]string{"login"}, object{"url": "http://127.0.0.1:7317/evil", "code": good}, 200, true},
+		"a query in the link":          {[]string{"login"}, object{"url": "http://127.0.0.1:7317/evil?x=1", "code": good}, 200, true},
+		"a path that leads elsewhere":  {[]string{"login"}, object{"url": "http://127.0.0.1:7317/a/../evil", "code": good}, 200, true},
+		"a path without a name":        {[]string{"login"}, object{"url": "http://127.0.0.1:7317//evil", "code": good}, 200, true},
+		"a page below a path":          {[]string{"login"}, object{"url": "http://127.0.0.1:7317/runnel", "code": good}, 200, false}, // as with --origin behind a proxy
 		"token with a line of its own": {[]string{"token", "create", "x"}, object{"token": good + spoof, "id": "1"}, 200, true},
 		"an error":                     {[]string{"login"}, problem, 500, true},
 		"an error with a strange type": {[]string{"sessions", "list"}, object{"error": object{"type": "X" + spoof, "message": "no" + spoof}}, 500, true},
