@@ -233,17 +233,18 @@ type Backlog struct {
 
 // A Conversation describes a conversation that an agent has stored on disk.
 type Conversation struct {
-	AgentSessionID string    `json:"agentSessionId"`
-	Dir            string    `json:"projectDir,omitzero"`
-	Title          string    `json:"title,omitzero"`
-	LastMessage    string    `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
-	File           string    `json:"-"`                    // "" to search for it
-	Older          []string  `json:"-"`                    // earlier files of the same conversation
-	Anywhere       bool      `json:"-"`                    // File may lie outside the agent's folders
-	Trusted        bool      `json:"-"`                    // Options.Trusted, if reading starts the agent
-	Size           int64     `json:"size,omitzero"`
-	CreatedAt      time.Time `json:"createdAt,omitzero"`
-	UpdatedAt      time.Time `json:"updatedAt,omitzero"`
+	AgentSessionID string            `json:"agentSessionId"`
+	Dir            string            `json:"projectDir,omitzero"`
+	Title          string            `json:"title,omitzero"`
+	LastMessage    string            `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
+	File           string            `json:"-"`                    // "" to search for it
+	Older          []string          `json:"-"`                    // earlier files of the same conversation
+	Anywhere       bool              `json:"-"`                    // File may lie outside the agent's folders
+	Trusted        bool              `json:"-"`                    // Options.Trusted, if reading starts the agent
+	Pictures       func(data []byte) `json:"-"`                    // receives the images of prompts before the events that name them, in the goroutine that reads. Default: they are dropped
+	Size           int64             `json:"size,omitzero"`
+	CreatedAt      time.Time         `json:"createdAt,omitzero"`
+	UpdatedAt      time.Time         `json:"updatedAt,omitzero"`
 }
 
 // A StoredFile identifies one state of a file in which an agent stores a

@@ -234,7 +234,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   if (p.type === "message" && isObj(p.message)) {
     const origin = oneOf(p.message.origin, ["user", "agent", "system"], "agent");
     const attachments = list(p.message.attachments, (a) =>
-      isObj(a) ? { name: optStr(a.name), mediaType: str(a.mediaType), size: optNum(a.size) } : undefined,
+      isObj(a) ? { name: optStr(a.name), mediaType: str(a.mediaType), size: optNum(a.size), picture: optStr(a.picture) } : undefined,
     );
     return { ...base, type: "message", message: { content: str(p.message.content), origin, attachments } };
   }
