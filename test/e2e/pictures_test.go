@@ -75,6 +75,9 @@ func TestImageOfPromptKeepsItsPicture(t *testing.T) {
 			if left, err := os.ReadDir(filepath.Join(s.data, gateway.PicturesFolder, "sessions")); err != nil || len(left) != 0 {
 				t.Errorf("left: %v, %v", left, err)
 			}
+			if name == "qwen" { // it stores only the text of prompts
+				return
+			}
 			if copied := s.pictureOf(s.load(name+":"+st.AgentSessionID), red.Bytes()); copied.Picture != live.Picture || copied.Size != live.Size {
 				t.Errorf("from the agent's own storage: %+v, want %+v", copied, live)
 			}
