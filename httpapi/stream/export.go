@@ -73,7 +73,7 @@ func (s *Streams) download(w http.ResponseWriter, r *http.Request, st gateway.St
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", st.SessionID+"."+suffix))
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; img-src data:")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	rc := http.NewResponseController(w)
 	out := bufio.NewWriterSize(&deadlineWriter{w, rc, s.cfg.WriteStall}, 32<<10)
 	w.WriteHeader(http.StatusOK)
