@@ -188,8 +188,8 @@ func TestIndexesSurviveKillsAndAreMadeAgainFromABackup(t *testing.T) {
 	restored.findsAll()
 }
 
-// TestIndexesWaitForSpace fills the disk before there are conversations. They
-// are listed all the same, and found as soon as there is space.
+// TestIndexesWaitForSpace fills the disk before there are conversations. The
+// server lists them, and finds their text as soon as there is space.
 func TestIndexesWaitForSpace(t *testing.T) {
 	disk := t.TempDir()
 	// The indexer leaves 64 MiB of the disk to the event log.
