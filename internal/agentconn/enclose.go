@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/runnel-dev/runnel"
@@ -23,6 +25,7 @@ import (
 type Enclosure struct {
 	State   []string // directories in which it stores conversations and the like; writable
 	Files   []string // single files that it writes, such as its login; writable if they exist
+	Copies  []string // single files of which it writes a copy, which is dropped when it ends, because they could name programs
 	Read    []string // its settings
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
 	Hosts   []string // hosts that it needs itself
@@ -48,7 +51,8 @@ type kept struct {
 const (
 	boxSuffix = ".box"        // of the directory of an enclosed agent; see boxDir
 	keptFile  = "egress.json" // in that directory: kept
-	socketDir = "s"           // in that directory: the only part that is in the sandbox
+	socketDir = "s"           // in that directory: the part that is in the sandbox
+	copyDir   = "c"           // in that directory: copies of files, which are in the sandbox in their place
 )
 
 // boxDir returns the directory of an enclosed agent, or "" if the agent cannot
@@ -112,8 +116,9 @@ func (e *enclosed) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 		}
 	}
 	box := sandbox.Box{
-		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: cmd.Enclosure.Files, Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
-		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: append(cmd.Env, cmd.Enclosure.Env...), Start: cmd.dir,
+		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: cmd.Enclosure.Files,
+		Copies: cmd.Enclosure.Copies, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
+		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 	}
 	path, args, env, err := box.Command()
@@ -122,6 +127,15 @@ func (e *enclosed) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	}
 	cmd.Path, cmd.Args, cmd.Env = path, args, append(env, bridge.SecretVariable+"="+k.Secret)
 	return nil
+}
+
+// overridden returns env with the variables of by, also if env has them.
+func overridden(env, by []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.ContainsFunc(by, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(kept, by...)
 }
 
 // create creates the directory, without what an earlier agent left there.

@@ -27,6 +27,12 @@ type Box struct {
 	// Files are single files of the agent that are writable, if they exist.
 	Files []string
 
+	// Copies are single files of the agent that it can change, if they exist,
+	// without changing the original. The copies are in the directory Scratch,
+	// which Command creates.
+	Copies  []string
+	Scratch string
+
 	// Read are files and directories of the agent that are readable, if they
 	// exist.
 	Read []string

@@ -12,6 +12,9 @@ import (
 // enclosure returns what Claude Code 2.1.329 needs in a sandbox. Of its own
 // folder it sees the conversations of this project, its login and its settings.
 // It cannot write the settings, whose hooks would run outside of the sandbox.
+// .claude.json names MCP servers, so the agent has a copy of it. The folders
+// shell-snapshots and session-env are its own, because the shells of other
+// sessions run the scripts in them.
 func enclosure(env []string, opt runnel.Options) *agentconn.Enclosure {
 	home, dir := configDir(env), opt.Dir
 	if home == "" {
@@ -26,13 +29,14 @@ func enclosure(env []string, opt runnel.Options) *agentconn.Enclosure {
 		}
 		return out
 	}
-	files := within(".credentials.json", ".claude.json")
+	copies := within(".claude.json")
 	if user := userHome(env); user != "" {
-		files = append(files, filepath.Join(user, ".claude.json"))
+		copies = append(copies, filepath.Join(user, ".claude.json"))
 	}
 	return &agentconn.Enclosure{
-		State:   within(filepath.Join("projects", slug(dir)), "todos", "tasks", "file-history", "session-env", "shell-snapshots"),
-		Files:   files,
+		State:   within(filepath.Join("projects", slug(dir)), "todos", "tasks", "file-history"),
+		Files:   within(".credentials.json"),
+		Copies:  copies,
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},

@@ -1,0 +1,89 @@
+package guardrails
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runnel-dev/runnel/internal/realagents"
+)
+
+// plants are files below the agent's own folders that make the agent run a
+// program, or use another server, when it runs outside of a sandbox later.
+func (w *world) plants() []string {
+	switch home := w.home.Dir; w.agent.Name {
+	case "claude-code": // MCP servers, and scripts that the shell of other sessions reads
+		return []string{
+			filepath.Join(w.home.Config, ".claude.json"), filepath.Join(home, ".claude.json"),
+			filepath.Join(w.home.Config, "shell-snapshots", "planted"), filepath.Join(w.home.Config, "session-env", "planted", "hook.sh"),
+		}
+	case "codex":
+		return []string{filepath.Join(w.home.Codex, "hooks.json"), filepath.Join(w.home.Codex, "shell_snapshots", "planted")}
+	case "gemini", "qwen": // settings of git, and programs that the agent has downloaded
+		own := filepath.Join(home, "."+w.agent.Name)
+		return []string{filepath.Join(own, "history", "p", ".git", "config"), filepath.Join(own, "tmp", "bin", "rg"), filepath.Join(own, "bin", "rg")}
+	case "opencode": // a login can name a server with further settings; so can a row of the database
+		own := filepath.Join(home, ".local", "share", "opencode")
+		return []string{
+			filepath.Join(own, "auth.json"), filepath.Join(own, "opencode.db"), filepath.Join(own, "snapshot", "p", "config"), filepath.Join(own, "bin", "rg"),
+			filepath.Join(home, ".local", "state", "opencode", "kv.json"), filepath.Join(home, ".cache", "opencode", "bin", "rg"),
+		}
+	}
+	w.t.Fatalf("no plants for %s", w.agent.Name)
+	return nil
+}
+
+// TestToolInSandboxPlantsNothingInTheAgentsFolders writes files as a tool in a
+// sandbox that the agent would obey outside of one.
+func TestToolInSandboxPlantsNothingInTheAgentsFolders(t *testing.T) {
+	each(t, func(t *testing.T, agent realagents.Binary) {
+		w := newWorld(t, agent)
+		plants := w.plants()
+		before := make(map[string]string)
+		if agent.Name == "claude-code" { // its file exists as soon as the agent was used
+			if err := os.WriteFile(plants[0], []byte(`{"hasCompletedOnboarding":true}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, path := range plants {
+			text, _ := os.ReadFile(path)
+			before[path] = string(text)
+		}
+		script := "#!/bin/sh\nfor p in " + strings.Join(plants, " ") + "\ndo mkdir -p \"${p%/*}\"; echo planted > \"$p\"; done\necho over > over\n"
+		if err := os.WriteFile(filepath.Join(w.home.Project, "plant"), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.tool(w.enclosed(), "./plant")
+		if _, err := os.Stat(filepath.Join(w.home.Project, "over")); err != nil {
+			t.Fatalf("the tool did not run: %v", err)
+		}
+		for _, path := range plants {
+			if text, _ := os.ReadFile(path); string(text) != before[path] && strings.Contains(string(text), "planted") {
+				t.Errorf("%s is now %.200q", path, text)
+			}
+		}
+	}, "claude-code", "codex", "gemini", "opencode")
+}
+
+// TestToolInSandboxRunsNothingInAnotherSession changes, as a tool in a sandbox,
+// the scripts that Claude Code has written for the shell of a session without a
+// sandbox.
+func TestToolInSandboxRunsNothingInAnotherSession(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	open, code, message := w.create(map[string]any{"permissionMode": "acceptEdits", "tools": []string{"Bash"}})
+	if code != http.StatusCreated {
+		t.Fatalf("create: %d %s", code, message)
+	}
+	w.tool(open, "true")
+	escaped := filepath.Join(w.home.Dir, "escaped")
+	w.tool(w.enclosed(), "mkdir -p "+w.home.Config+"/shell-snapshots; for p in "+w.home.Config+"/shell-snapshots/*; do echo 'touch "+escaped+"' >> $p; done; echo over > over")
+	if _, err := os.Stat(filepath.Join(w.home.Project, "over")); err != nil {
+		t.Fatalf("the tool did not run: %v", err)
+	}
+	w.tool(open, "true")
+	if _, err := os.Stat(escaped); err == nil {
+		t.Error("a tool in a sandbox ran a command outside of it")
+	}
+}
