@@ -63,6 +63,9 @@ func run(args []string) (int, error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	leaveKeyring()
+	if err := limitSockets(); err != nil {
+		return 0, err
+	}
 	pid, err := syscall.ForkExec(o.program[0], o.program, &syscall.ProcAttr{
 		Env: slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, SecretVariable+"=") }), Files: []uintptr{0, 1, 2},
 	})

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -125,5 +126,43 @@ func TestKeysOfTheSessionAreNotInTheSandbox(t *testing.T) {
 	b.Program, b.Args = self, []string{keyRole}
 	if out, _ := run(t, b); !strings.HasPrefix(out, "no key") {
 		t.Errorf("a program in the sandbox read %q", out)
+	}
+}
+
+// socketRole makes this test program print which sockets it can make.
+const socketRole = "print-sockets"
+
+func printSockets() {
+	for _, s := range []struct {
+		name         string
+		family, kind int
+	}{
+		{"unix", unix.AF_UNIX, unix.SOCK_STREAM}, {"inet", unix.AF_INET, unix.SOCK_STREAM}, {"inet6", unix.AF_INET6, unix.SOCK_DGRAM}, {"netlink", unix.AF_NETLINK, unix.SOCK_RAW},
+		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM}, {"alg", unix.AF_ALG, unix.SOCK_SEQPACKET},
+	} {
+		if fd, err := unix.Socket(s.family, s.kind, 0); err == nil {
+			_ = unix.Close(fd)
+			_, _ = os.Stdout.WriteString(s.name + " ")
+		}
+	}
+	params := make([]byte, 120)
+	if fd, _, errno := unix.Syscall(425, 1, uintptr(unsafe.Pointer(&params[0])), 0); errno == 0 { // io_uring_setup
+		_ = unix.Close(int(fd))
+		_, _ = os.Stdout.WriteString("queue ")
+	}
+}
+
+// A socket of a family that a network namespace does not separate leads out of
+// the sandbox, such as to the host of a virtual machine.
+func TestSandboxHasOnlySocketsThatItsNetworkSeparates(t *testing.T) {
+	w := newWorld(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.box("")
+	b.Program, b.Args = self, []string{socketRole}
+	if out, code := run(t, b); out != "unix inet inet6 netlink " || code != 0 {
+		t.Errorf("exit code %d, sockets: %s", code, out)
 	}
 }

@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		printKey()
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == socketRole {
+		printSockets()
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
