@@ -1,8 +1,10 @@
 package guardrails
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,5 +118,45 @@ func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
 		if strings.EqualFold(a.Host, secret+".example.com") || strings.ContainsAny(a.Host, "\u009b\u202e") {
 			t.Errorf("the record has the host %q", a.Host)
 		}
+	}
+}
+
+// TestSettingsOfGitFromASandboxAreNotFollowedByTheServer leads the repository of
+// a trusted folder, as a tool in a sandbox, to another configuration, and looks
+// at the changes of the session, for which the server runs git.
+func TestSettingsOfGitFromASandboxAreNotFollowedByTheServer(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	w.prog.Kill()
+	w.prog.Args = append(w.prog.Args, "--trusted-folders", w.home.Project)
+	w.start()
+	escaped := filepath.Join(w.home.Dir, "escaped")
+	project := w.home.Project
+	if err := os.WriteFile(filepath.Join(project, "file"), []byte("one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "file"}, {"-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "-qm", "one"}} {
+		if out, err := exec.Command("git", append([]string{"-C", project}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	script := `#!/bin/sh
+cp -r .git elsewhere; echo '[filter "x"]' >> elsewhere/config; echo '	clean = "touch ` + escaped + `; cat"' >> elsewhere/config
+echo '* filter=x' > .gitattributes; echo two > file; echo ../elsewhere > .git/commondir; echo over > over
+`
+	if err := os.WriteFile(filepath.Join(project, "lead"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	session := w.enclosed()
+	w.tool(session, "./lead")
+	if _, err := os.Stat(filepath.Join(project, "over")); err != nil {
+		t.Fatalf("the tool did not run: %v", err)
+	}
+	for _, path := range []string{"/git", "/git/diff?path=file"} {
+		var body json.RawMessage
+		code, _ := w.Call("GET", "/api/session/"+session+path, nil, &body)
+		t.Logf("%s: %d %.300s", path, code, body)
+	}
+	if _, err := os.Stat(escaped); err == nil {
+		t.Error("the server ran a command that a tool in the sandbox has chosen")
 	}
 }
