@@ -172,6 +172,7 @@ func reopen(opt runnel.Options) (*enclosed, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &k)
 	}
+	k.Policy.Refused = append(k.Policy.Refused, opt.RefusedPorts...) // this process may listen on another port
 	if err == nil {
 		err = e.serve(k, opt)
 	}
