@@ -65,7 +65,7 @@ func (b Box) Command() (path string, args, env []string, err error) {
 	}
 	args = append(slices.Clone(isolation), m.args()...)
 	args = append(args,
-		"--proc", "/proc", "--dev", "/dev",
+		"--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--perms", programFlag, "--ro-bind-data", strconv.Itoa(ImageFD), ourProgram, "--ro-bind", b.Socket, ourSockets,
 		"--remount-ro", "/", "--chdir", b.start(), "--as-pid-1", "--", ourProgram)
 	args = append(args, bridge.Args(filepath.Join(ourSockets, SocketName), b.Ports, pins, b.Program, b.Args)...)
@@ -191,7 +191,7 @@ func Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	args := append(slices.Clone(isolation), "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":")
+	args := append(slices.Clone(isolation), "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":")
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	if text, err := cmd.CombinedOutput(); err != nil {
