@@ -73,7 +73,11 @@ func enclose(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options)
 	if !supervisor.Enabled() {
 		return nil, cannotEnclose(&sandbox.Error{Why: "sandbox: project needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
 	}
-	if err := sandbox.Check(ctx); err != nil {
+	dir, err := startDir(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := sandbox.Check(ctx, append([]string{dir}, opt.AddDirs...)...); err != nil {
 		return nil, cannotEnclose(err)
 	}
 	policy, err := egress.New(cmd.Enclosure.Hosts, opt.Egress.Allow, opt.Egress.Sets)
@@ -106,14 +110,23 @@ func cannotEnclose(err error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, "the sandbox cannot be prepared; see the server's log", err)
 }
 
+// startDir returns the folder of the session.
+func startDir(opt runnel.Options) (string, error) {
+	if opt.Dir != "" {
+		return opt.Dir, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", badDir(err)
+	}
+	return dir, nil
+}
+
 // rewrite replaces cmd.
 func (e *enclosed) rewrite(cmd *Command, k kept, opt runnel.Options) error {
-	dir := opt.Dir
-	if dir == "" {
-		var err error
-		if dir, err = os.Getwd(); err != nil {
-			return badDir(err)
-		}
+	dir, err := startDir(opt)
+	if err != nil {
+		return err
 	}
 	box := sandbox.Box{
 		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: cmd.Enclosure.Files,

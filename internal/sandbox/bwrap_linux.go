@@ -180,9 +180,14 @@ var working sync.Map // the paths of programs for which Check has succeeded in t
 
 // Check fails with an *Error if no sandbox can be made on this machine. It
 // starts bubblewrap once with everything that a sandbox needs. Later calls
-// after a success do nothing.
-func Check(ctx context.Context) error {
-	path, err := find(nil)
+// after a success do nothing. The program is not one in the directories dirs,
+// those of a session.
+func Check(ctx context.Context, dirs ...string) error {
+	outside := make([]string, 0, len(dirs))
+	for _, dir := range dirs {
+		outside = append(outside, real(dir))
+	}
+	path, err := find(outside)
 	if err != nil {
 		return err
 	}

@@ -160,3 +160,27 @@ echo '* filter=x' > .gitattributes; echo two > file; echo ../elsewhere > .git/co
 		t.Error("the server ran a command that a tool in the sandbox has chosen")
 	}
 }
+
+// TestProjectCannotChooseTheProgramThatMakesSandboxes has a project whose folder
+// of programs is in the server's PATH.
+func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	w.prog.Kill()
+	bin, escaped := filepath.Join(w.home.Project, "bin"), filepath.Join(w.home.Dir, "escaped")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "bwrap"), []byte("#!/bin/sh\ntouch "+escaped+"\nexec /usr/bin/bwrap \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range w.prog.Env {
+		if path, ok := strings.CutPrefix(e, "PATH="); ok {
+			w.prog.Env[i] = "PATH=" + bin + ":" + path
+		}
+	}
+	w.start()
+	w.tool(w.enclosed(), "true")
+	if _, err := os.Stat(escaped); err == nil {
+		t.Error("the server ran a program of the project")
+	}
+}
