@@ -184,3 +184,25 @@ func TestProjectCannotChooseTheProgramThatMakesSandboxes(t *testing.T) {
 		t.Error("the server ran a program of the project")
 	}
 }
+
+// TestToolInSandboxSeesNothingOfOtherSessions has copies of files that Claude
+// Code has made in a session of another project.
+func TestToolInSandboxSeesNothingOfOtherSessions(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	for _, path := range []string{"file-history/other/copy@v1", "tasks/other/1.json", "todos/other.json", "projects/-other/talk.jsonl"} {
+		path = filepath.Join(w.home.Config, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("of another project"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.tool(w.enclosed(), "grep -rl 'of another' "+w.home.Config+" > found; echo over > over")
+	if _, err := os.Stat(filepath.Join(w.home.Project, "over")); err != nil {
+		t.Fatalf("the tool did not run: %v", err)
+	}
+	if found, err := os.ReadFile(filepath.Join(w.home.Project, "found")); err != nil || len(found) > 0 && strings.Contains(string(found), "other") {
+		t.Errorf("a tool in the sandbox read\n%s%v", found, err)
+	}
+}
