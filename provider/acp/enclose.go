@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -30,12 +31,12 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 			Env:     []string{"GEMINI_TELEMETRY_ENABLED=false", "GEMINI_SANDBOX=false"},
 		}
 	},
-	"qwen": func(home string, _ func(string, string) string, _ string) agentconn.Enclosure { // 0.24.4
+	"qwen": func(home string, _ func(string, string) string, project string) agentconn.Enclosure { // 0.24.4
 		own := filepath.Join(home, ".qwen")
 		return agentconn.Enclosure{
-			State: below(own, "projects", "tmp"), Files: below(own, "oauth_creds.json"),
+			State: below(own, filepath.Join("projects", notAlphanumeric.ReplaceAllString(project, "-")), filepath.Join("tmp", digest(project))), Files: below(own, "oauth_creds.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "QWEN.md", "extensions", "commands", "skills", "agents"),
-			Private: append(below(own, filepath.Join("tmp", "bin")), own),
+			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},
 			Env:     []string{"QWEN_SANDBOX=false"},
 		}
@@ -45,7 +46,7 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 		// A row of the database, or a login, can name a server that has further
 		// settings. So the sandboxes of a project have a database of their own,
 		// and the login is a copy.
-		kept := filepath.Join(data, "runnel", fmt.Sprintf("%x", sha256.Sum256([]byte(project)))[:32])
+		kept := filepath.Join(data, "runnel", digest(project)[:32])
 		return agentconn.Enclosure{
 			State:   []string{kept},
 			Copies:  below(data, "auth.json"),
@@ -56,6 +57,12 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 		}
 	},
 }
+
+// notAlphanumeric matches what Qwen Code replaces in the path of a project.
+var notAlphanumeric = regexp.MustCompile(`[^a-zA-Z0-9]`)
+
+// digest returns the hash by which Qwen Code names a folder for a project.
+func digest(project string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(project))) }
 
 func below(dir string, names ...string) (out []string) {
 	for _, n := range names {
