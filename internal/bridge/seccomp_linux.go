@@ -59,7 +59,9 @@ const (
 
 // filter returns the program that the kernel runs for each system call.
 func (m machine) filter() (out []unix.SockFilter) {
-	load := func(at uint32) { out = append(out, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}) }
+	load := func(at uint32) {
+		out = append(out, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at})
+	}
 	end := func(with uint32) { out = append(out, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: with}) }
 	// unless skips the next n instructions if the loaded number compares with k.
 	unless := func(compare uint16, k uint32, n uint8) {

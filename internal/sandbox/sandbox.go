@@ -92,12 +92,6 @@ var secrets = []string{
 	".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".vault-token", ".terraform.d", ".bash_history", ".zsh_history",
 }
 
-// agents are folders below the home directory in which agents have settings and
-// programs.
-var agents = []string{
-	".claude", ".codex", ".gemini", ".qwen", ".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode", ".copilot", ".config/runnel",
-}
-
 // systemPaths hold the system itself. No project lies there.
 var systemPaths = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib", "/var/run"}
 
@@ -107,7 +101,7 @@ type guard struct {
 	paths []string // neither these paths nor parts of them may be in a sandbox
 
 	system []string // directories of the system. No project may be there, although a sandbox shows most of them
-	agents []string // folders of agents. No project may lie there: what agents obey outside of a sandbox would be writable
+	agent  []string // folders of the agent. No project may be there: what the agent obeys outside of a sandbox would be writable
 }
 
 func (b Box) guard() (guard, error) {
@@ -129,12 +123,9 @@ func (b Box) guard() (guard, error) {
 		for _, p := range secrets {
 			g.paths = append(g.paths, real(filepath.Join(home, p)))
 		}
-		for _, p := range agents {
-			g.agents = append(g.agents, real(filepath.Join(home, p)))
-		}
 	}
 	for _, p := range b.Private {
-		g.agents = append(g.agents, real(p))
+		g.agent = append(g.agent, real(p))
 	}
 	for _, p := range b.Protected {
 		g.paths = append(g.paths, real(p))
@@ -150,7 +141,7 @@ func (g guard) exposes(dir string) string {
 			return p
 		}
 	}
-	for _, p := range g.agents {
+	for _, p := range g.agent {
 		if within(dir, p) {
 			return p
 		}

@@ -206,7 +206,7 @@ func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 func TestSandboxRefusesExposedDirectories(t *testing.T) {
 	w := newWorld(t)
 	data := filepath.Join(w.home, "code", "data")
-	for _, dir := range []string{"/", "/etc", "/usr/share", "/proc", w.home, filepath.Dir(w.home), filepath.Join(w.home, ".ssh"), filepath.Join(w.home, ".ssh", "below"), filepath.Join(w.home, ".agent"), filepath.Join(w.home, ".agent", "state"), filepath.Join(w.home, ".codex"), data, filepath.Join(w.home, "code")} {
+	for _, dir := range []string{"/", "/etc", "/usr/share", "/proc", w.home, filepath.Dir(w.home), filepath.Join(w.home, ".ssh"), filepath.Join(w.home, ".ssh", "below"), filepath.Join(w.home, ".agent"), filepath.Join(w.home, ".agent", "state"), data, filepath.Join(w.home, "code")} {
 		b := w.box("true")
 		b.Dir, b.Protected = dir, []string{data}
 		_, _, _, err := b.Command()

@@ -122,8 +122,8 @@ func TestRecordOfEgressHasNoSecretsAndNoControlCharacters(t *testing.T) {
 }
 
 // TestSettingsOfGitFromASandboxAreNotFollowedByTheServer leads the repository of
-// a trusted folder, as a tool in a sandbox, to another configuration, and looks
-// at the changes of the session, for which the server runs git.
+// a trusted folder, as a tool in a sandbox, to another configuration, and gets
+// the changes of the session, for which the server runs git.
 func TestSettingsOfGitFromASandboxAreNotFollowedByTheServer(t *testing.T) {
 	w := newWorld(t, realagents.Claude(t)[0])
 	w.prog.Kill()
