@@ -43,6 +43,7 @@ func Parse(text string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	host = strings.ToLower(host)
 	e := Entry{Port: port, By: "egress.allow: " + text}
 	if p, err := netip.ParsePrefix(host); err == nil {
 		e.Prefix = p.Masked()
@@ -79,7 +80,7 @@ func split(text string) (host string, port int, err error) {
 		}
 		host = h
 	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), ".")), port, nil
+	return strings.TrimSuffix(strings.Trim(host, "[]"), "."), port, nil
 }
 
 // name checks a host name, with an optional "*." in front.
