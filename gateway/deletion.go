@@ -15,9 +15,10 @@ import (
 // A Deletion is what the deletion of a session frees, and what it leaves.
 type Deletion struct {
 	SessionID  string `json:"sessionId"`
-	FreedBytes int64  `json:"freedBytes" doc:"Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later."`
+	FreedBytes int64  `json:"freedBytes" doc:"Approximate size of everything that is deleted: events, debug capture, uploads and images of prompts. The server returns the space to the disk a little later."`
 	Captured   int64  `json:"capturedBytes,omitempty" doc:"Part of freedBytes: the debug capture."`
 	Uploads    int    `json:"uploads,omitempty" doc:"Number of uploads that are deleted, because only this session has used them."`
+	Pictures   int    `json:"pictures,omitempty" doc:"Number of images of prompts that are deleted, because only this session has used them."`
 	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
 	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
 
@@ -87,6 +88,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		}
 	}
 	h.g.feed.touch(id)
+	h.g.pictures.remove(id)
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
 	}
@@ -167,7 +169,9 @@ func (h Housekeeping) freed(ctx context.Context, id string) (Deletion, error) {
 	}
 	sizes := g.uploads.sizes(d.uploads)
 	d.Uploads = len(sizes)
-	d.FreedBytes += d.Captured
+	images, size := g.pictures.own(id)
+	d.Pictures = images
+	d.FreedBytes += d.Captured + size
 	for _, size := range sizes {
 		d.FreedBytes += size
 	}

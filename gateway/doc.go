@@ -31,6 +31,7 @@
 //   - unknowns: keeps messages of agents of unknown types
 //   - natives: adds the stored conversations that are no sessions to that index
 //   - projects, uploads: directories and files that clients name
+//   - sessionPictures: stores the images of prompts (pictures.go)
 //
 // Each open session has an entry, with a governor that enforces its profile.
 // All sessions share the limiter (limits.go), the captures (capture.go), the

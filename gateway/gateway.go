@@ -144,6 +144,7 @@ type Gateway struct {
 	records  *recordWriter
 	feed     *feed
 	uploads  *uploads
+	pictures *sessionPictures
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
@@ -177,13 +178,19 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := loadRules(ctx, cfg.Catalogue)
+	images, err := openPictures(cfg.DataDir, cfg.Logger)
 	if err != nil {
 		uploads.close()
 		return nil, err
 	}
+	stored, err := loadRules(ctx, cfg.Catalogue)
+	if err != nil {
+		uploads.close()
+		images.close()
+		return nil, err
+	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, pictures: images, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -201,7 +208,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
 		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
-		egress: newEgressRecords(cfg.DataDir, cfg.Logger),
+		egress: newEgressRecords(cfg.DataDir, cfg.Logger), pictures: images,
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
@@ -219,6 +226,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.pictures.sweep(ctx, cfg.Catalogue)
 	g.startIndexer()
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
@@ -269,6 +277,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 			g.stored.Close()
 		}
 		g.uploads.close()
+		g.pictures.close()
 	}()
 	select {
 	case <-done:

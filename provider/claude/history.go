@@ -106,7 +106,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	names := append([]string{name}, otherFiles(root, name)...)
 	files := make([][]*entry, len(names))
 	for i, name := range names {
-		if files[i], err = readFile(ctx, root, name, &left); err != nil {
+		if files[i], err = readFile(ctx, root, name, &left, ref.Pictures); err != nil {
 			return c, err
 		}
 	}
@@ -220,7 +220,7 @@ func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below 
 			continue
 		}
 		call := translate.DecodeLenient[struct{ ToolUseID string }](data).ToolUseID
-		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left)
+		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left, nil)
 		if runnel.CodeOf(err) == runnel.PayloadTooLarge {
 			c.short = true
 		}
@@ -263,9 +263,9 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 }
 
 // readFile reads a file of entries and subtracts its size, or the memory of its
-// entries, from left. It fails
-// with PayloadTooLarge if the file is larger than left.
-func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
+// entries, from left. It fails with PayloadTooLarge if the file is larger than
+// left. For pictures see [runnel.Conversation].
+func readFile(ctx context.Context, root *os.Root, name string, left *int64, pictures func([]byte)) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
 	if err != nil {
 		return nil, notStored(err)
@@ -274,7 +274,7 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	if st.Size() > *left {
 		return nil, tooLarge()
 	}
-	entries, took, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left) // the agent may be appending to it
+	entries, took, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left, pictures) // the agent may be appending to it
 	*left -= max(st.Size(), took)
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -33,7 +33,7 @@ func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 		fmt.Fprintf(&b, `{"type":"attachment","uuid":"b%d","parentUuid":"a%d"}`+"\n", i, i)
 		parent = "a" + itoa(i)
 	}
-	entries, _, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored)
+	entries, _, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +57,11 @@ func TestManyShortLinesAreBounded(t *testing.T) {
 	}
 	defer root.Close()
 	left := int64(1500 * perEntry)
-	entries, err := readFile(t.Context(), root, "short", &left)
+	entries, err := readFile(t.Context(), root, "short", &left, nil)
 	if len(entries) != 1000 || err != nil || left != 500*perEntry {
 		t.Errorf("%d entries, %v; %d bytes left", len(entries), err, left)
 	}
-	if entries, err = readFile(t.Context(), root, "short", &left); len(entries) != 0 || runnel.CodeOf(err) != runnel.PayloadTooLarge {
+	if entries, err = readFile(t.Context(), root, "short", &left, nil); len(entries) != 0 || runnel.CodeOf(err) != runnel.PayloadTooLarge {
 		t.Errorf("beyond the bound: %d entries, %v", len(entries), err)
 	}
 }
@@ -79,7 +79,7 @@ func TestBlocksOfAMessageAreBounded(t *testing.T) {
 func TestCycleOfEntriesEnds(t *testing.T) {
 	entries, _, err := readEntries(t.Context(), strings.NewReader(
 		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
-			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored)
+			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

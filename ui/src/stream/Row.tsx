@@ -3,12 +3,13 @@ import { memo, useState } from "react";
 import { useNow } from "../app/hooks";
 import type { Row as RowData } from "../model/rows";
 import { toggle, useStore } from "../model/store";
-import { absolute, ago, bytes, elapsed } from "../text/format";
+import { absolute, ago, elapsed } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import type { PlanEntry } from "../wire/types";
 import { ApprovalCard } from "./Approval";
 import { Guard } from "./Guard";
+import { Attached } from "./Picture";
 import { Prose } from "./Prose";
 import { Fold, Thread, Tool } from "./Tool";
 import { TurnEnd } from "./TurnEnd";
@@ -48,7 +49,7 @@ export const Row = memo(function Row({
 function content(row: RowData, dir: string, session: string) {
   switch (row.kind) {
     case "prompt":
-      return <Prompt row={row} />;
+      return <Prompt row={row} session={session} />;
     case "prose":
       if (row.item.message.origin === "system")
         return (
@@ -84,7 +85,7 @@ type Of<K extends RowData["kind"]> = Extract<RowData, { kind: K }>;
 
 const longPrompt = 1200; // characters; a longer prompt is collapsed
 
-function Prompt({ row }: { row: Of<"prompt"> }) {
+function Prompt({ row, session }: { row: Of<"prompt">; session: string }) {
   const [all, setAll] = useState(false);
   const m = row.item.message;
   const text = m.content;
@@ -115,9 +116,7 @@ function Prompt({ row }: { row: Of<"prompt"> }) {
       {m.attachments && m.attachments.length > 0 && (
         <ul className="mt-1 flex flex-wrap gap-2 text-sm text-muted">
           {m.attachments.map((a, i) => (
-            <li key={`${a.name}${i}`} className="rounded-md border px-2">
-              {plain(a.name ?? a.mediaType)} {a.size !== undefined && bytes(a.size)}
-            </li>
+            <Attached key={`${a.name}${i}`} of={a} session={session} />
           ))}
         </ul>
       )}

@@ -1152,6 +1152,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/pictures/{picture}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an image of a prompt
+         * @description Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+         */
+        get: operations["getPicture"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/queue": {
         parameters: {
             query?: never;
@@ -2033,9 +2053,14 @@ export interface components {
             capturedBytes?: number;
             /**
              * Format: int64
-             * @description Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later.
+             * @description Approximate size of everything that is deleted: events, debug capture, uploads and images of prompts. The server returns the space to the disk a little later.
              */
             freedBytes: number;
+            /**
+             * Format: int64
+             * @description Number of images of prompts that are deleted, because only this session has used them.
+             */
+            pictures?: number;
             /**
              * Format: int64
              * @description Number of queued prompts that are deleted.
@@ -4033,6 +4058,8 @@ export interface components {
             mediaType: string;
             /** @description Name of the file. */
             name?: string;
+            /** @description Id of the image: the SHA-256 of its content. GET /api/session/{id}/pictures/{picture} returns the image if the server has stored it. Absent if the attachment is not an image. */
+            picture?: string;
             /**
              * Format: int64
              * @description Size in bytes.
@@ -12758,6 +12785,117 @@ export interface operations {
             };
             /** @description Gateway Timeout: TIMEOUT */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getPicture: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description Id of the picture. */
+                picture: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/gif": string;
+                    "image/jpeg": string;
+                    "image/png": string;
+                    "image/webp": string;
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

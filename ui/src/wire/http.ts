@@ -313,6 +313,9 @@ export const api = {
     parseStatus(await post(`${session(id)}/archive`, { archived })),
   export: async (id: string, format: ExportFormat): Promise<Blob> =>
     (await authorized("GET", `${session(id)}/export?format=${format}`)).blob(),
+  /** Returns an image that a prompt of the session contained. */
+  picture: async (id: string, picture: string): Promise<Blob> =>
+    (await authorized("GET", `${session(id)}/pictures/${encodeURIComponent(picture)}`)).blob(),
   /** Returns what a deletion would free, and where the agent's transcript stays. */
   deletion: async (id: string): Promise<Deletion> => {
     const v = (await call("GET", `${session(id)}/deletion`)) as Record<string, unknown>;

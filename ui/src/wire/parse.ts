@@ -2,6 +2,7 @@
 // never guessed: an unknown type is ignored, and of a list only the malformed
 // entries are dropped.
 
+import { parseAttachment } from "./attachment";
 import { parseCommands } from "./files";
 import { parseQueuedPrompt } from "./queue";
 import type {
@@ -233,9 +234,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   };
   if (p.type === "message" && isObj(p.message)) {
     const origin = oneOf(p.message.origin, ["user", "agent", "system"], "agent");
-    const attachments = list(p.message.attachments, (a) =>
-      isObj(a) ? { name: optStr(a.name), mediaType: str(a.mediaType), size: optNum(a.size) } : undefined,
-    );
+    const attachments = list(p.message.attachments, parseAttachment);
     return { ...base, type: "message", message: { content: str(p.message.content), origin, attachments } };
   }
   if (p.type === "thinking" && isObj(p.thinking))
