@@ -143,7 +143,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
   };
 
   return (
-    <main className="flex min-h-0 flex-1 flex-col" aria-label="New session">
+    <main id="main" className="flex min-h-0 flex-1 flex-col" aria-label="New session">
       <PhoneHeader />
       <div className="min-h-0 flex-1 overflow-y-auto">
         <div className="mx-auto flex min-h-full w-full max-w-[52rem] flex-col px-4">

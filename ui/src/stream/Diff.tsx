@@ -1,5 +1,7 @@
-import { Fragment, memo, useMemo, useState } from "react";
-import { byFile, type Count, countChange, countChanges, hunksOf } from "../model/diff";
+import { Fragment, memo, useContext, useMemo, useState } from "react";
+import { byFile, type Count, countChange, countChanges, type FileChanges, hunksOf } from "../model/diff";
+import { placeOfChange } from "../model/place";
+import { FileLink, InProject } from "../text/FileLink";
 import { plural, shortPath } from "../text/format";
 import { languageOfFile } from "../text/language";
 import { Visible } from "../text/Shown";
@@ -28,14 +30,37 @@ export interface Remarked extends Change {
   remark?: string;
 }
 
-/** File changes, grouped by file. */
-export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Remarked[]; dir: string }) {
+/**
+ * File changes, grouped by file. `done` reports that the files have these
+ * changes, so their names lead to the changed lines.
+ */
+export const Diff = memo(function Diff({
+  changes,
+  dir,
+  done,
+}: {
+  changes: readonly Remarked[];
+  dir: string;
+  done?: boolean;
+}) {
+  const project = useContext(InProject);
+  const name = (f: FileChanges, last?: Change) => {
+    const shown = <FileName path={f.path} movedTo={f.movedTo} kind={f.kind} dir={dir} />;
+    const place = done && project && last && placeOfChange(last, dir);
+    return place ? (
+      <FileLink session={project.session} place={place}>
+        {shown}
+      </FileLink>
+    ) : (
+      shown
+    );
+  };
   return (
     <div className="flex flex-col gap-3">
       {byFile(changes).map((f) => (
         <div key={f.path} className="overflow-hidden rounded-md border">
           <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
-            <FileName path={f.path} movedTo={f.movedTo} kind={f.kind} dir={dir} />
+            {name(f, f.steps.at(-1))}
             <span className="ml-auto">
               <Counts n={countChanges(f.steps)} />
             </span>
