@@ -134,7 +134,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, opt
     expect(await dialog.locator("[data-event=item_delta]").count()).toBe(0);
     await dialog.getByRole("checkbox", { name: "Deltas" }).check();
     await dialog.locator("[data-event=item_delta]").first().waitFor();
-    await dialog.getByRole("searchbox", { name: "Filter events" }).fill("five_hour");
+    await dialog.getByRole("searchbox", { name: "Filter events" }).fill("usage_updated");
     await expect.poll(() => events.count()).toBe(1);
     await dialog.getByRole("status").getByText("1 event").waitFor();
     await events.locator("summary").click();
@@ -146,7 +146,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, opt
     expect(await copied()).toHaveLength(1);
 
     // An event that happens meanwhile appears.
-    await dialog.getByRole("searchbox", { name: "Filter events" }).fill("weekly");
+    await dialog.getByRole("searchbox", { name: "Filter events" }).fill("usage_updated weekly");
     await expect.poll(() => events.count()).toBe(0);
     await page.evaluate(
       async ({ id, content }) => {

@@ -129,7 +129,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
   const agent = useAgentName(s?.cliType ?? "");
   const mark = s && markOf(s);
   return (
-    <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 pt-[env(safe-area-inset-top)] wide:px-4">
+    <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 narrow:gap-1 narrow:pl-0 pt-[env(safe-area-inset-top)] wide:px-4">
       <button
         type="button"
         className="quiet wide:hidden"
