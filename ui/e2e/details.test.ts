@@ -91,7 +91,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, opt
     await open();
     const details = page.getByRole("complementary", { name: "Details" });
     const text = async (region: string) =>
-      (await details.getByRole("region", { name: region }).innerText()).replace(/\s+/g, " ");
+      (await details.getByRole("region", { name: region, exact: true }).innerText()).replace(/\s+/g, " ");
 
     const plan = details.getByRole("region", { name: "Plan" });
     await plan.getByRole("meter", { name: "Done" }).waitFor();

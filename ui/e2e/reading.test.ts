@@ -195,7 +195,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     await say(
       "![a dot](docs/dot.png)\n\n![evil](docs/evil.svg)\n\n![none](docs/none.png)\n\n![remote](https://evil.example/x.png)\n\n![up](../x.png)",
     );
-    const image = prose().getByRole("img", { name: "a dot" });
+    const image = prose().locator("img[alt='a dot']");
     await image.waitFor();
     expect(await image.getAttribute("src")).toMatch(/^blob:/);
     await expect.poll(() => image.evaluate((e) => (e as HTMLImageElement).naturalWidth)).toBe(1);

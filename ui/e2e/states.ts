@@ -25,11 +25,16 @@ async function open({ page, server }: Walk, prompt: string | object, state: stri
 }
 
 /** Runs a command of the palette, which a phone has no other button for. */
-async function run({ page, phone }: Walk, name: string) {
-  if (phone) await page.getByRole("button", { name: "All commands" }).click();
-  else await page.keyboard.press("Control+k");
+async function run(w: Walk, name: string) {
+  const { page } = w;
+  await openPalette(w);
   await page.getByRole("combobox", { name: "Find a command" }).fill(name);
   await page.getByRole("option", { name }).first().click();
+}
+
+async function openPalette({ page, phone }: Walk) {
+  if (phone) await page.getByRole("button", { name: "All commands" }).click();
+  else await page.keyboard.press("Control+k");
 }
 
 const close = async (page: Page) => {
@@ -70,9 +75,8 @@ export async function turn(w: Walk) {
   await page.getByRole("dialog").locator(".diff-line").first().waitFor();
   await visit("diff");
   await close(page);
-  if (phone) await page.getByRole("button", { name: "All commands" }).click();
-  else await page.keyboard.press("Control+k");
-  await page.getByRole("option").first().waitFor();
+  await openPalette(w);
+  await page.getByRole("dialog").getByRole("option").first().waitFor();
   await visit("commands");
   await close(page);
 }

@@ -72,7 +72,7 @@ export function Palette({ current, onClose }: { current?: string; onClose: () =>
           >
             <span className="isolate-text min-w-0 flex-1 truncate">{c.name}</span>
             {c.about && <span className="isolate-text max-w-1/3 truncate text-sm text-muted">{c.about}</span>}
-            {c.key && <kbd>{c.key}</kbd>}
+            {c.key && <kbd className="pointer-coarse:hidden">{c.key}</kbd>}
           </div>
         ))}
       </div>

@@ -48,15 +48,18 @@ export function commands(current: string | undefined, admin: boolean): Command[]
   return out;
 }
 
-/** The answers to the approval that waits, as its buttons name them. */
+/**
+ * The answers to the approval that waits, as its buttons name them. An answer is
+ * given only to the approval that was on the screen when it was offered.
+ */
 function answers(): Command[] {
-  return [...document.querySelectorAll<HTMLElement>("[data-approval-bar] [data-choice]:enabled")].map(
-    (button, i) => ({
-      id: `answer${i}`,
-      name: `Answer: ${plain(nameOf(button), 80)}`,
-      run: () => button.isConnected && button.click(),
-    }),
-  );
+  const bar = document.querySelector<HTMLElement>("[data-approval-bar]");
+  const id = bar?.dataset.approvalBar;
+  return [...(bar?.querySelectorAll<HTMLElement>("[data-choice]") ?? [])].map((button, i) => ({
+    id: `answer${i}`,
+    name: `Answer: ${plain(nameOf(button), 80)}`,
+    run: () => button.isConnected && bar?.dataset.approvalBar === id && button.click(),
+  }));
 }
 
 // The name of a button without its key.

@@ -63,8 +63,8 @@ export function List({ current }: { current?: string }) {
       aria-label="Sessions"
       className="flex h-full min-h-0 flex-col bg-panel pt-[env(safe-area-inset-top)]"
     >
-      <div className="flex items-center gap-1 px-3 pt-3 pb-2">
-        <span className="mr-auto flex items-center gap-2 text-lg font-semibold tracking-tight">
+      <div className="flex items-center px-3 pt-3 pb-2">
+        <span className="mr-auto flex shrink-0 items-center gap-2 text-lg font-semibold tracking-tight">
           <img src="icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
