@@ -119,6 +119,11 @@ describe.skipIf(skip)("without a mouse", () => {
       "End the session",
       "New session",
       "All sessions",
+      "Search sessions and conversations",
+      "Change the colours",
+      "Devices that are logged in",
+      "Notifications",
+      "Audit log",
       "Keyboard shortcuts",
     ])
       expect(offered).toContain(name);
@@ -138,9 +143,22 @@ describe.skipIf(skip)("without a mouse", () => {
       .fill("Renamed");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Renamed" }).waitFor();
-    await choose("All sessions");
-    await page.locator("[data-session]").waitFor();
-    await choose("Devices that are logged in");
+    await choose("Devices that are logged in"); // a button of the list, which a phone shows alone
     await page.getByRole("dialog", { name: "Devices" }).waitFor();
+    await page.keyboard.press("Escape");
+    await choose("Search sessions and conversations");
+    await expect.poll(() => focused("id")).toBe("filter");
+    await choose("New session");
+    await page.getByRole("main", { name: "New session" }).waitFor();
+    await choose("Audit log");
+    const audit = page.getByRole("dialog", { name: "Audit log" });
+    await audit.getByText("Approval decided").waitFor();
+    await audit.getByRole("button", { name: "Verify the log" }).tap();
+    await audit.getByText("each is as it was written, and none is missing").waitFor();
+    await audit.getByRole("searchbox").fill("approval decided");
+    await expect.poll(() => audit.getByRole("listitem").count()).toBe(1);
+    await session(page, server, "approve", { options: { permissionMode: "bypass" } }); // is written to the log
+    await audit.getByRole("searchbox").fill("session created");
+    await audit.getByRole("listitem").first().waitFor();
   });
 });

@@ -50,7 +50,11 @@ const more = {
   ],
 };
 
+// Without RUNNEL_LONG, each test runs in one of the sizes.
+const every = process.env.RUNNEL_LONG === "1";
+
 describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, options) => {
+  const on = (here: keyof typeof sizes) => it.runIf(every || size === here);
   let server: Server;
   let browser: Browser;
   let page: Page;
@@ -84,7 +88,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, opt
       .waitFor();
   };
 
-  it("show the plan, the context, the limits, and tokens and cost by kind and by turn", async () => {
+  on("phone")("show the plan, the context, the limits, and tokens and cost by kind and by turn", async () => {
     await page.goto(addressOf(server, await session(page, server, work)));
     await page.locator("[data-row=end]").waitFor();
     await send(more, 2);
@@ -122,7 +126,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("the details, %s,", (size, opt
     quiet();
   });
 
-  it("show the raw events, live, with a filter and a copy", async () => {
+  on("wide")("show the raw events, live, with a filter and a copy", async () => {
     const id = await session(page, server, work);
     await page.goto(addressOf(server, id));
     await page.locator("[data-row=end]").waitFor();

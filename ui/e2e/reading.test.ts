@@ -11,7 +11,6 @@ import {
   launch,
   newContext,
   session,
-  shot,
   skip,
   type Watch,
 } from "./browser";
@@ -27,7 +26,12 @@ const dot = Buffer.from(
   "base64",
 );
 
+// Without RUNNEL_LONG, each test runs in one of the sizes.
+const every = process.env.RUNNEL_LONG === "1" || process.env.RUNNEL_SCREENSHOTS === "1";
+
 describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size, options) => {
+  const on = (here: keyof typeof sizes) => it.runIf(every || size === here);
+
   let server: Server;
   let browser: Browser;
   let context: BrowserContext;
@@ -72,7 +76,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
   const prose = () => page.locator("[data-row=prose]");
   const focused = () => page.evaluate(() => document.activeElement?.textContent);
 
-  it("opens files at the line, and gives the focus back", async () => {
+  on("wide")("opens files at the line, and gives the focus back", async () => {
     await say(
       "It is in `src/many.go:1500`, see also src/many.go:2 and [the notes](notes.txt). Not files: `fmt.Println`, `/etc/passwd:1`, ../other/a.go:1, example.com:80.",
     );
@@ -94,8 +98,6 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
       .toBe(true);
     await viewer.locator(".syn-keyword").first().waitFor();
     expect(await viewer.locator("[data-line='1']").count()).toBe(0);
-    await expectAccessible(page);
-    await shot(page, `viewer-${size}-light`);
     await viewer.getByRole("button", { name: /^Show lines 100–/ }).click();
     await viewer.locator("[data-line='100']").waitFor();
     await viewer.getByRole("button", { name: "Wrap lines" }).click();
@@ -112,15 +114,41 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     await links.nth(2).click();
     const notes = page.getByRole("dialog", { name: "notes.txt" });
     await notes.getByText("RLO").waitFor();
+    await expectAccessible(page);
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     await notes.getByRole("button", { name: "Copy the file" }).click();
     await expect
       .poll(() => page.evaluate(() => navigator.clipboard.readText()))
       .toBe("only one line, with \u202e in it\n");
+    await page.keyboard.press("Escape");
     expectQuiet(watch);
   });
 
-  it("says why it shows no file", async () => {
+  on("wide")("finds a file by its name alone, also in the output of a command", async () => {
+    const tool = {
+      name: "Bash",
+      kind: "execute",
+      arguments: { command: "go vet ./..." },
+      output: "\u001b[31mmany.go:7:2:\u001b[0m unused\nsee http://x.example:80/a.go:1 and nothing.go:1\n",
+      exitCode: 1,
+    };
+    const id = await session(page, server, { steps: [{ tool }] });
+    await page.goto(addressOf(server, id));
+    await page.locator("[data-row=end]").waitFor();
+    const row = page.locator("[data-row=tool]");
+    await row.getByRole("button").first().click();
+    const links = row.locator("pre.terminal").getByRole("button");
+    expect(await links.allInnerTexts()).toEqual(["many.go:7:2", "nothing.go:1"]);
+    await links.first().click();
+    await page.getByRole("dialog", { name: "src/many.go:7" }).locator("[aria-current]").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await links.nth(1).click();
+    await page.getByRole("alert").getByText("There is no such file").waitFor();
+    expectQuiet(watch);
+  });
+
+  on("phone")("says why it shows no file", async () => {
     const cases: [string, RegExp][] = [
       ["src/none.go:1", /There is no such file or folder in the project\./],
       ["data.bin", /2 KiB of binary data/],
@@ -140,7 +168,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     expectQuiet(watch);
   });
 
-  it("opens the file of a tool row at its line", async () => {
+  on("phone")("opens the file of a tool row at its line", async () => {
     const hunks = [
       {
         oldStart: 6,
@@ -191,7 +219,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     expectQuiet(watch);
   });
 
-  it("shows images of the project, inert, and no others", async () => {
+  on("phone")("shows images of the project, inert, and no others", async () => {
     await say(
       "![a dot](docs/dot.png)\n\n![evil](docs/evil.svg)\n\n![none](docs/none.png)\n\n![remote](https://evil.example/x.png)\n\n![up](../x.png)",
     );
@@ -214,7 +242,7 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     expectQuiet(watch); // no request to another origin
   });
 
-  it("draws diagrams in a frame that reaches nothing", async () => {
+  on("wide")("draws diagrams in a frame that reaches nothing", async () => {
     const hostile =
       'graph TD\n  A["<img src=https://evil.example/x.png onerror=alert(1)>"] --> B\n  click B "javascript:alert(1)"';
     await say(
@@ -248,7 +276,6 @@ describe.skipIf(skip).each(Object.entries(sizes))("an agent's text, %s,", (size,
     await expect.poll(() => watch.violations.length).toBe(1); // the network that this test tried
     watch.violations.length = 0;
     await expectAccessible(page);
-    await shot(page, `diagram-${size}-light`);
     await prose().getByRole("button", { name: "Show the code" }).first().click();
     await prose().getByText("Page --> Server").waitFor();
     expectQuiet(watch);

@@ -95,7 +95,7 @@ export async function reading(w: Walk) {
   await visit("answer");
   await page.locator("iframe").scrollIntoViewIfNeeded();
   await visit("diagram");
-  await page.getByRole("button", { name: "greet.go:12" }).click();
+  await page.getByRole("button", { name: "greet.go:12", exact: true }).click();
   await page.locator("[data-line] .syn-keyword").first().waitFor();
   await visit("viewer");
   await close(page);
@@ -151,7 +151,7 @@ export async function trouble(w: Walk) {
   await run(w, "Changes");
   await page.getByRole("complementary", { name: "Changes" }).waitFor();
   await visit("changes");
-  await open(w, "hang on", "[data-row=working]");
+  const id = await open(w, "hang on", "[data-row=working]");
   const composer = page.getByRole("textbox", { name: "Prompt", exact: true });
   await composer.fill("and then add a test for the empty name");
   await page.getByRole("button", { name: "Queue" }).click();
@@ -174,7 +174,7 @@ export async function trouble(w: Walk) {
   await page.getByRole("dialog").waitFor();
   await visit("notifications");
   await close(page);
-  await page.locator("[data-session]").first().click();
+  await page.goto(addressOf(server, id));
   await page.locator("[data-row=working]").waitFor();
   await server.kill();
   await page.getByRole("status").filter({ hasText: "Reconnecting" }).waitFor();

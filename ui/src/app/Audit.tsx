@@ -32,7 +32,7 @@ export function Audit({ onClose }: { onClose: () => void }) {
       <div className="sticky top-0 z-1 flex flex-wrap items-center gap-x-4 gap-y-2 border-b bg-bg px-4 py-2">
         <input
           type="search"
-          className="field min-w-40 flex-1"
+          className="field min-w-40 flex-1 narrow:basis-full"
           aria-label="Filter the audit log"
           placeholder="Name, action or text, such as denied"
           value={typed}

@@ -72,6 +72,7 @@ export function Details({
           {context && (
             <Meter
               name="Context"
+              scarce
               value={context.tokens}
               max={context.window}
               text={`${count(context.tokens)}${context.window ? ` of ${count(context.window)}` : ""} tokens`}
@@ -216,6 +217,7 @@ function Limit({ limit: l }: { limit: RateLimit }) {
     <>
       <Meter
         name={name}
+        scarce
         value={l.utilization ?? 0}
         max={l.utilization === undefined ? undefined : 1}
         text={text}

@@ -51,7 +51,7 @@ export function Events({ s, onClose }: { s: SessionStatus; onClose: () => void }
         <div className="sticky top-0 z-1 flex flex-wrap items-center gap-x-4 gap-y-1 border-b bg-bg px-4 py-2">
           <input
             type="search"
-            className="field min-w-40 flex-1"
+            className="field min-w-40 flex-1 narrow:basis-full"
             aria-label="Filter events"
             placeholder="Type or content, such as approval"
             value={typed}

@@ -1,14 +1,16 @@
-/** A share of a whole, as a bar and in words. */
+/** A share of a whole, as a bar and in words. `scarce` marks a share that is almost the whole. */
 export function Meter({
   name,
   value,
   max,
   text,
+  scarce,
 }: {
   name: string;
   value: number;
   max?: number;
   text: string;
+  scarce?: boolean;
 }) {
   return (
     <div className="mb-2 text-sm">
@@ -28,7 +30,7 @@ export function Meter({
           aria-valuetext={text}
         >
           <div
-            className={`h-full ${value / max >= 0.9 ? "bg-mark" : "bg-accent"}`}
+            className={`h-full ${scarce && value / max >= 0.9 ? "bg-mark" : "bg-accent"}`}
             style={{ width: `${Math.min(100, (value / max) * 100)}%` }}
           />
         </div>

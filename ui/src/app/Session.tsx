@@ -144,7 +144,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(
-              [folderName(s.projectDir), agent, s.modelId, mark && markLabel[mark]]
+              [mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
                 .filter(Boolean)
                 .join(" · "),
             )}

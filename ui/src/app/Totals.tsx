@@ -1,3 +1,4 @@
+import { ChevronRight } from "lucide-react";
 import { useEffect, useState } from "react";
 import type { Turn } from "../model/transcript";
 import { cost, count, plural } from "../text/format";
@@ -76,7 +77,9 @@ function Turns({ turns }: { turns: readonly Turn[] }) {
   const priced = shown.some((t) => t.costUsd);
   return (
     <details className="mt-2 text-sm">
-      <summary className="quiet -ml-1.5 cursor-pointer">By turn</summary>
+      <summary className="quiet -ml-1.5 cursor-pointer">
+        <ChevronRight size={14} aria-hidden className="turns" /> By turn
+      </summary>
       <table className="w-full border-collapse text-xs">
         <thead>
           <tr className="border-b text-muted">

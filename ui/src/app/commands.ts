@@ -22,6 +22,21 @@ const focus = (id: string) => () => document.getElementById(id)?.focus();
 const there = (selector: string) => document.querySelector(selector) !== null;
 
 /**
+ * Acts on an element of the session list. A phone shows the list first, which
+ * may take some frames.
+ */
+const inList = (selector: string, act: (e: HTMLElement) => void) => () => {
+  if (!there(selector)) go({ at: "list" });
+  let frames = 120;
+  const look = () => {
+    const found = document.querySelector<HTMLElement>(selector);
+    if (found) act(found);
+    else if (frames-- > 0) requestAnimationFrame(look);
+  };
+  look();
+};
+
+/**
  * All actions that are possible now; `current` is the session on the screen, and
  * `admin` whether the login may read the audit log.
  */
@@ -31,18 +46,18 @@ export function commands(current: string | undefined, admin: boolean): Command[]
   const add = (when: boolean, c: Command) => when && out.push(c);
   add(true, { id: "new", name: "New session", key: "n", run: () => go({ at: "new" }) });
   add(current !== undefined, { id: "list", name: "All sessions", run: () => go({ at: "list" }) });
-  add(there("#filter"), {
+  add(true, {
     id: "search",
     name: "Search sessions and conversations",
     key: "/",
-    run: focus("filter"),
+    run: inList("#filter", (e) => e.focus()),
   });
   const named: [string, string, string][] = [
     ["colours", "Change the colours", "button[aria-label^='Colours']"],
     ["devices", "Devices that are logged in", "button[aria-label='Devices']"],
     ["notifications", "Notifications", "button[aria-label='Notifications']"],
   ];
-  for (const [id, name, button] of named) add(there(button), { id, name, run: press(button) });
+  for (const [id, name, button] of named) add(true, { id, name, run: inList(button, (e) => e.click()) });
   add(admin, { id: "audit", name: "Audit log", run: () => openOver("audit") });
   add(true, { id: "keys", name: "Keyboard shortcuts", key: "?", run: () => openOver("keys") });
   return out;

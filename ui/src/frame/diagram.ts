@@ -36,6 +36,7 @@ async function draw({ code, dark, colours }: ToFrame) {
       tertiaryColor: colours.background,
       lineColor: colours.muted,
       textColor: colours.text,
+      edgeLabelBackground: colours.background,
       noteBkgColor: colours.tint,
       noteTextColor: colours.text,
       noteBorderColor: colours.muted,

@@ -134,7 +134,7 @@ function Line({
       type="button"
       aria-expanded={open}
       onClick={onToggle}
-      className={`group flex min-h-7 w-full min-w-0 items-center gap-2 rounded-md px-1 py-0.5 text-left hover:bg-panel [@media(pointer:coarse)]:min-h-11 ${state === "stopped" || state === "denied" ? "text-muted" : ""}`}
+      className={`group flex min-h-7 w-full items-center gap-2 rounded-md px-1 py-0.5 text-left hover:bg-panel [@media(pointer:coarse)]:min-h-11 ${state === "stopped" || state === "denied" ? "text-muted" : ""}`}
     >
       <Icon size={15} aria-hidden className={`shrink-0 ${state === "failed" ? "text-del" : "text-muted"}`} />
       {children}
@@ -147,7 +147,7 @@ function Line({
   );
   if (!aside) return row;
   return (
-    <div className="group/aside flex items-center">
+    <div className="group/aside relative">
       {row}
       {aside}
     </div>
@@ -163,7 +163,7 @@ function OpenFile({ call, dir }: { call: ToolItem["tool_call"]; dir: string }) {
   return (
     <button
       type="button"
-      className="quiet min-w-7 shrink-0 opacity-0 group-hover/aside:opacity-100 focus-visible:opacity-100 [@media(pointer:coarse)]:opacity-100"
+      className="quiet absolute top-0 right-6 min-w-7 bg-panel opacity-0 group-hover/aside:opacity-100 focus-visible:opacity-100 pointer-coarse:hidden"
       aria-label={name}
       title={name}
       onClick={() => openFile({ session: project.session, ...place })}

@@ -8,7 +8,7 @@ import { languageOfFile } from "../text/language";
 import { ProjectImage, reason } from "../text/ProjectImage";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
-import { api } from "../wire/http";
+import { ApiError, api } from "../wire/http";
 import type { ProjectFile } from "../wire/types";
 import { Spans, useTextColours } from "./colours";
 
@@ -29,10 +29,13 @@ export function Viewer({ file, onClose }: { file: Viewed; onClose: () => void })
   useEffect(() => {
     let over = false;
     setProblem(undefined);
-    api.file(session, path, range.from, range.to).then(
-      (f) => !over && setGot(f),
-      (e) => !over && setProblem(reason(e)),
-    );
+    const read = (at: string) => api.file(session, at, range.from, range.to);
+    read(path)
+      .catch(async (e) => read(await elsewhere(session, path, e)))
+      .then(
+        (f) => !over && setGot(f),
+        (e) => !over && setProblem(reason(e)),
+      );
     return () => {
       over = true;
     };
@@ -55,7 +58,12 @@ export function Viewer({ file, onClose }: { file: Viewed; onClose: () => void })
     </>
   );
   return (
-    <Dialog title={plain(line ? `${path}:${line}` : path, 400)} onClose={onClose} wide tools={tools}>
+    <Dialog
+      title={plain(line ? `${got?.path || path}:${line}` : got?.path || path, 400)}
+      onClose={onClose}
+      wide
+      tools={tools}
+    >
       {problem && (
         <p role="alert" className="px-4 py-3">
           {problem}
@@ -73,6 +81,19 @@ export function Viewer({ file, onClose }: { file: Viewed; onClose: () => void })
       )}
     </Dialog>
   );
+}
+
+/**
+ * The path of the only file with a name. Agents and compilers often name a file
+ * without its folder. Fails with the error of the first attempt if there is no
+ * such file, or several.
+ */
+async function elsewhere(session: string, name: string, e: unknown): Promise<string> {
+  if (!(e instanceof ApiError) || e.status !== 404) throw e;
+  const { files } = await api.files(session, name);
+  const same = files.filter((f) => f.kind === "file" && f.path.endsWith(`/${name}`));
+  if (same.length !== 1 || !same[0]) throw e;
+  return same[0].path;
 }
 
 function Content({
