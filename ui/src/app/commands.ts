@@ -21,19 +21,23 @@ const press = (selector: string) => () => document.querySelector<HTMLElement>(se
 const focus = (id: string) => () => document.getElementById(id)?.focus();
 const there = (selector: string) => document.querySelector(selector) !== null;
 
-/**
- * Acts on an element of the session list. A phone shows the list first, which
- * may take some frames.
- */
-const inList = (selector: string, act: (e: HTMLElement) => void) => () => {
-  if (!there(selector)) go({ at: "list" });
-  let frames = 120;
+/** Calls a function in each frame until it returns true, for at most two seconds. */
+function soon(done: () => boolean) {
+  const end = performance.now() + 2000;
   const look = () => {
-    const found = document.querySelector<HTMLElement>(selector);
-    if (found) act(found);
-    else if (frames-- > 0) requestAnimationFrame(look);
+    if (!done() && performance.now() < end) requestAnimationFrame(look);
   };
   look();
+}
+
+/** Acts on an element of the session list. A phone shows the list first. */
+const inList = (selector: string, act: (e: HTMLElement) => void) => () => {
+  if (!there(selector)) go({ at: "list" });
+  soon(() => {
+    const found = document.querySelector<HTMLElement>(selector);
+    if (found) act(found);
+    return found !== null;
+  });
 };
 
 /**
@@ -65,15 +69,23 @@ export function commands(current: string | undefined, admin: boolean): Command[]
 
 /**
  * The answers to the approval that waits, as its buttons name them. An answer is
- * given only to the approval that was on the screen when it was offered.
+ * given only to the approval that was on the screen when it was offered. The
+ * buttons of an approval that has just appeared are disabled for a moment.
  */
 function answers(): Command[] {
   const bar = document.querySelector<HTMLElement>("[data-approval-bar]");
   const id = bar?.dataset.approvalBar;
-  return [...(bar?.querySelectorAll<HTMLElement>("[data-choice]") ?? [])].map((button, i) => ({
+  const buttons = [...(bar?.querySelectorAll<HTMLButtonElement>("[data-choice]") ?? [])];
+  const give = (button: HTMLButtonElement) => () =>
+    soon(() => {
+      const same = button.isConnected && bar?.dataset.approvalBar === id;
+      if (same && !button.disabled) button.click();
+      return !same || !button.disabled;
+    });
+  return buttons.map((button, i) => ({
     id: `answer${i}`,
     name: `Answer: ${plain(nameOf(button), 80)}`,
-    run: () => button.isConnected && bar?.dataset.approvalBar === id && button.click(),
+    run: give(button),
   }));
 }
 
