@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -143,4 +144,26 @@ func TestSandboxDoesNotReachThePortOfTheNextServer(t *testing.T) {
 	if answer, err := os.ReadFile(filepath.Join(w.home.Project, "answer")); err != nil || !strings.Contains(string(answer), " 403 ") {
 		t.Errorf("the proxy answered %q, %v", answer, err)
 	}
+}
+
+// TestConversationContinuesInANewSandbox ends a session and opens it again. The
+// agent in the new sandbox still knows the conversation.
+func TestConversationContinuesInANewSandbox(t *testing.T) {
+	each(t, func(t *testing.T, agent realagents.Binary) {
+		w := newWorld(t, agent)
+		session := w.enclosed()
+		w.tool(session, "echo marzipan")
+		for _, path := range []string{"/kill", "/load"} {
+			if code, _ := w.Call("POST", "/api/session/"+session+path, struct{}{}, nil); code != http.StatusOK {
+				t.Fatalf("%s: %d", path, code)
+			}
+		}
+		before := len(w.model.Requests())
+		w.tool(session, "echo nougat")
+		if !slices.ContainsFunc(w.model.Requests()[before:], func(r fakemodel.Request) bool {
+			return strings.Contains(string(r.Body), "echo marzipan") && strings.Contains(string(r.Body), "echo nougat")
+		}) {
+			t.Error("the model received no request with both turns")
+		}
+	}, "claude-code", "opencode")
 }
