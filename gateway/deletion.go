@@ -22,7 +22,7 @@ type Deletion struct {
 	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
 	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
 
-	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one."`
+	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one."`
 
 	uploads []string // their ids
 }
@@ -131,11 +131,29 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 				return err
 			}
 		}
+		if err := h.hide(ctx, id, e); err != nil {
+			return err
+		}
 		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 			return storeError(err)
 		}
 		return nil
 	})
+}
+
+// hide hides the agent's own copy of a session's conversation from the list of
+// conversations and from the search. e is nil if the session is not open.
+func (h Housekeeping) hide(ctx context.Context, id string, e *entry) error {
+	rec, err := h.g.opener.record(ctx, id)
+	if e != nil {
+		rec, _ = e.snapshot()
+	} else if err != nil {
+		return err
+	}
+	if p := h.g.opener.providers.Named(rec.CLIType); p != nil {
+		h.g.hidden.set(h.g.writers.owner(p).Name(), rec.AgentSessionID, true)
+	}
+	return nil
 }
 
 // freed returns what the deletion of a session frees, without the transcript.

@@ -145,6 +145,7 @@ type Gateway struct {
 	feed     *feed
 	uploads  *uploads
 	pictures *sessionPictures
+	hidden   *hiddenList
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
@@ -183,6 +184,12 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		uploads.close()
 		return nil, err
 	}
+	hidden, err := openHidden(cfg.DataDir, cfg.Logger)
+	if err != nil {
+		uploads.close()
+		images.close()
+		return nil, fmt.Errorf("list of hidden conversations: %w", err)
+	}
 	stored, err := loadRules(ctx, cfg.Catalogue)
 	if err != nil {
 		uploads.close()
@@ -190,7 +197,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, pictures: images, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, pictures: images, hidden: hidden, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -216,7 +223,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.creator = &creator{g.opener, g.sessions}
 	g.writers = newWriters(g.opener.providers)
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
-	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers}
+	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers, hidden: hidden}
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})

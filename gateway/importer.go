@@ -69,6 +69,7 @@ type importer struct {
 	opener   *opener
 	sessions *sessions
 	writers  *writers
+	hidden   *hiddenList
 	group    singleflight.Group // running copies, by conversation
 }
 
@@ -295,6 +296,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		m.opener.erase(rec.ID)
 		return "", storeError(runnel.Safe(err))
 	}
+	m.hidden.set(m.writers.owner(p).Name(), agentID, false)
 	m.opener.feed.touch(rec.ID)
 	return rec.ID, nil
 }

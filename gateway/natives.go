@@ -175,6 +175,9 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 	}
 	for _, c := range list {
 		key := keyOf(c.Conversation)
+		if n.importer.hidden.isHidden(key) { // forget removes it
+			continue
+		}
 		pos, known := at[key]
 		delete(at, key)
 		if _, wait := n.later[key]; wait || known && pos.State == c.State {

@@ -61,6 +61,11 @@ func archive(ctx context.Context, data, file string) (err error) {
 	if err == nil {
 		err = addPictures(ctx, w, filepath.Join(data, gateway.PicturesFolder))
 	}
+	if err == nil {
+		if err = addFile(w, filepath.Join(data, gateway.HiddenFile), gateway.HiddenFile); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
 	if err = errors.Join(err, w.Close(), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("the backup %s was not written: %w", termtext.Clean(file), err)
 	}
@@ -242,7 +247,7 @@ func unpack(ctx context.Context, root *os.Root, file string) error {
 		upload := len(parts) == 3 && parts[0] == uploadsName && uploadID(parts[1]) && filepath.IsLocal(parts[2]) && parts[2] == filepath.Base(parts[2])
 		below, picture := strings.CutPrefix(h.Name, gateway.PicturesFolder+"/")
 		picture = picture && pictures.IsFile(below)
-		if h.Typeflag != tar.TypeReg || h.Name != databaseName && !upload && !picture {
+		if h.Typeflag != tar.TypeReg || h.Name != databaseName && h.Name != gateway.HiddenFile && !upload && !picture {
 			return fmt.Errorf("it contains %s, which no backup of runnel contains", termtext.Clean(h.Name))
 		}
 		if upload {

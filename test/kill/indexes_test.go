@@ -35,7 +35,7 @@ func newElsewhere(t *testing.T, data string) *elsewhere {
 	t.Helper()
 	e := &elsewhere{t: t}
 	e.Home, e.Data = t.TempDir(), data
-	e.token = e.Token(t, "read")
+	e.token = e.Token(t, "read,send")
 	return e
 }
 
@@ -50,20 +50,34 @@ func (e *elsewhere) converse() {
 		id := fmt.Sprintf("0192f0c1-7d5e-4c3a-9d0e-%012d", i)
 		text := fmt.Sprintf(`{"type":"user","uuid":"u","sessionId":%q,"cwd":"/p","timestamp":"2026-11-01T00:00:00Z","message":{"role":"user","content":"zebra number %d"}}`+"\n", id, i) +
 			fmt.Sprintf(`{"type":"assistant","uuid":"a","parentUuid":"u","sessionId":%q,"timestamp":"2026-11-01T00:00:01Z","message":{"id":"m","role":"assistant","model":"x","content":[{"type":"text","text":"seen %d"}]}}`+"\n", id, i)
-		if err := os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(text), 0o600); err != nil {
+		file, ago := filepath.Join(dir, id+".jsonl"), time.Now().Add(-time.Hour) // a new file would count as in use
+		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, ago, ago)); err != nil {
 			e.t.Fatal(err)
 		}
 	}
 }
 
-// get decodes the answer to a request.
+// get decodes the answer to a GET request.
 func (e *elsewhere) get(path string, v any) {
 	e.t.Helper()
-	req, err := http.NewRequestWithContext(e.t.Context(), "GET", e.API+path, nil)
+	e.do("GET", path, v)
+}
+
+// do sends a request without a body and decodes the answer.
+func (e *elsewhere) do(method, path string, v any) {
+	e.t.Helper()
+	var body io.Reader
+	if method == "POST" {
+		body = strings.NewReader("{}")
+	}
+	req, err := http.NewRequestWithContext(e.t.Context(), method, e.API+path, body)
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+e.token)
+	if method == "POST" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		e.t.Fatal(err)
@@ -174,8 +188,8 @@ func TestIndexesSurviveKillsAndAreMadeAgainFromABackup(t *testing.T) {
 	restored.findsAll()
 }
 
-// TestIndexesWaitForSpace fills the disk before there are conversations. They
-// are listed all the same, and found as soon as there is space.
+// TestIndexesWaitForSpace fills the disk before there are conversations. The
+// server lists them, and finds their text as soon as there is space.
 func TestIndexesWaitForSpace(t *testing.T) {
 	disk := t.TempDir()
 	// The indexer leaves 64 MiB of the disk to the event log.
@@ -208,4 +222,73 @@ func TestIndexesWaitForSpace(t *testing.T) {
 	free()
 	e.Start(t)
 	e.findsAll()
+}
+
+// TestConversationOfDeletedSessionIsHidden deletes a session whose conversation
+// stays in the agent's files. Neither the list nor the search shows the
+// conversation again, also after a kill and in a restored backup, until somebody
+// opens it.
+func TestConversationOfDeletedSessionIsHidden(t *testing.T) {
+	t.Parallel()
+	e := newElsewhere(t, filepath.Join(t.TempDir(), "data"))
+	e.converse()
+	e.Start(t)
+	e.findsAll()
+	const native = "0192f0c1-7d5e-4c3a-9d0e-000000000007"
+	var session struct{ SessionID string }
+	e.do("POST", "/api/session/claude-code:"+native+"/load", &session)
+	e.do("DELETE", "/api/session/"+session.SessionID, &struct{}{})
+	hidden := func(e *elsewhere) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); len(e.found()) < storedConversations-1 && time.Now().Before(deadline); {
+			pass(50 * time.Millisecond)
+		}
+		if found := e.found(); len(found) != storedConversations-1 || found[native] != 0 {
+			t.Errorf("%d conversations are found, the deleted one %d times", len(found), found[native])
+		}
+		if n := e.listed(); n != storedConversations-1 {
+			t.Errorf("%d conversations are listed", n)
+		}
+		var page struct {
+			Conversations []struct {
+				AgentSessionID string
+				Hidden         bool
+			}
+		}
+		e.get("/api/conversations?limit=100&hidden=true", &page)
+		var names []string
+		for _, c := range page.Conversations {
+			if c.Hidden {
+				names = append(names, c.AgentSessionID)
+			}
+		}
+		if len(page.Conversations) != storedConversations || len(names) != 1 || names[0] != native {
+			t.Errorf("%d conversations with the hidden ones, of which are hidden: %v", len(page.Conversations), names)
+		}
+		if out := e.Command(t, "sessions", "list", "--all"); strings.Contains(out, native) {
+			t.Errorf("it is listed:\n%s", out)
+		}
+		if out := e.Command(t, "sessions", "list", "--all", "--hidden"); !strings.Contains(out, native) || strings.Count(out, "hidden") != 1 {
+			t.Errorf("it is not listed as hidden:\n%s", out)
+		}
+	}
+	hidden(e)
+	e.Kill()
+	e.Start(t)
+	hidden(e)
+	backup := filepath.Join(t.TempDir(), "b.tar")
+	e.Command(t, "backup", backup)
+	restored := &elsewhere{t: t, token: e.token}
+	restored.Home, restored.Data = e.Home, filepath.Join(t.TempDir(), "restored")
+	restored.Command(t, "restore", backup)
+	if out := restored.Command(t, "sessions", "list", "--all"); strings.Contains(out, native) { // without a server
+		t.Errorf("without a server it is listed:\n%s", out)
+	}
+	restored.Start(t)
+	hidden(restored)
+
+	e.do("POST", "/api/session/claude-code:"+native+"/load", &session)
+	if n := e.listed(); n != storedConversations {
+		t.Errorf("%d conversations are listed after it was opened", n)
+	}
 }

@@ -1961,6 +1961,8 @@ export interface components {
              * @description Time of the first entry.
              */
             createdAt?: string;
+            /** @description Whether the conversation is hidden, because its session was deleted. Only with the parameter hidden. */
+            hidden?: boolean;
             /** @description Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it. */
             lastMessage?: string;
             /** @description Absolute path of the directory in which the conversation began, as the agent stored it. The directory may no longer exist. */
@@ -2068,7 +2070,7 @@ export interface components {
             queued?: number;
             /** @description Id of the session. */
             sessionId: string;
-            /** @description The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one. */
+            /** @description The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one. */
             transcript?: components["schemas"]["Transcript"];
             /** @description Id of the running turn, which the deletion ends. Absent if no turn runs. */
             turnId?: string;
@@ -5705,6 +5707,8 @@ export interface operations {
                 projectDir?: string;
                 /** @description Position after which the page begins: next of the page before. Default: the first page. */
                 after?: string;
+                /** @description Whether to list also the conversations that are hidden, because their session was deleted. Loading such a conversation makes it a session again. Default: false. */
+                hidden?: boolean;
                 /** @description Maximum number of conversations on the page, at most 500. Default: 100. */
                 limit?: string;
             };

@@ -2962,6 +2962,9 @@ type Conversation struct {
 	// CreatedAt Time of the first entry.
 	CreatedAt *time.Time `json:"createdAt,omitempty"`
 
+	// Hidden Whether the conversation is hidden, because its session was deleted. Only with the parameter hidden.
+	Hidden *bool `json:"hidden,omitempty"`
+
 	// LastMessage Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it.
 	LastMessage *string `json:"lastMessage,omitempty"`
 
@@ -3085,7 +3088,7 @@ type Deletion struct {
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Transcript The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one.
+	// Transcript The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one.
 	Transcript *Transcript `json:"transcript,omitempty"`
 
 	// TurnId Id of the running turn, which the deletion ends. Absent if no turn runs.
@@ -6479,6 +6482,9 @@ type ListConversationsParams struct {
 
 	// After Position after which the page begins: next of the page before. Default: the first page.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Hidden Whether to list also the conversations that are hidden, because their session was deleted. Loading such a conversation makes it a session again. Default: false.
+	Hidden *bool `form:"hidden,omitempty" json:"hidden,omitempty"`
 
 	// Limit Maximum number of conversations on the page, at most 500. Default: 100.
 	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
@@ -12771,6 +12777,18 @@ func NewListConversationsRequest(server string, params *ListConversationsParams)
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Hidden != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "hidden", *params.Hidden, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
