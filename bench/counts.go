@@ -23,7 +23,7 @@ type counted struct {
 func (c counted) all() int { return c.warm + c.allocs + c.paced + c.traced }
 
 // steadyAfter is how long a server must run before counts are steady: in the
-// three seconds after it has created its files, the store looks at each of them
+// three seconds after it has created its files, the store checks each of them
 // before each append.
 const steadyAfter = 4 * time.Second
 
