@@ -84,7 +84,7 @@ func (a *app) printEgress(record gateway.EgressRecord) error {
 // guardedBy adds to opt what no sandbox of an agent may contain: the files of
 // the settings c.
 func guardedBy(c config) (protected []string) {
-	for _, path := range []string{c.Data, c.file, c.Socket, c.KeyFile, c.TLSKey, c.ProfilesDir} {
+	for _, path := range []string{c.Data, c.file, c.Socket, c.KeyFile, filepath.Join(filepath.Dir(c.KeyFile), "audit"), authorityFile(c), c.TLSKey, c.TLSCert, c.ProfilesDir} {
 		if filepath.IsAbs(path) {
 			protected = append(protected, path)
 		}

@@ -110,6 +110,7 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 			return c, err
 		}
 	}
+	names, files = linked(names, files)
 	c.main = chain(joined(files))
 	c.sidechains = make(map[string][]*entry)
 	for _, name := range names {
@@ -118,6 +119,44 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 		}
 	}
 	return c, nil
+}
+
+// linked returns the first file, and those of the others that continue it, or
+// that it continues. A program that can write in one project's folder cannot
+// make a file that continues a conversation of another project without knowing
+// the ids of its entries.
+func linked(names []string, files [][]*entry) (in []string, out [][]*entry) {
+	known, wanted := make(map[string]bool), make(map[string]bool)
+	parents := func(e *entry) []string { return []string{e.ParentUUID, e.LogicalParent} }
+	belongs := func(e *entry) bool {
+		return known[e.UUID] || wanted[e.UUID] || slices.ContainsFunc(parents(e), func(id string) bool { return known[id] })
+	}
+	take := func(i int) {
+		in, out = append(in, names[i]), append(out, files[i])
+		for _, e := range files[i] {
+			known[e.UUID] = e.UUID != "" || known[e.UUID]
+			for _, id := range parents(e) {
+				wanted[id] = id != "" || wanted[id]
+			}
+		}
+	}
+	take(0)
+	left := make([]int, 0, len(files))
+	for i := 1; i < len(files); i++ {
+		left = append(left, i)
+	}
+	for more := true; more; {
+		more = false
+		left = slices.DeleteFunc(left, func(i int) bool {
+			if !slices.ContainsFunc(files[i], belongs) {
+				return false
+			}
+			take(i)
+			more = true
+			return true
+		})
+	}
+	return in, out
 }
 
 // otherFiles returns the other files of a conversation below projects.

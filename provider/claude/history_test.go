@@ -2,6 +2,7 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -164,5 +165,52 @@ func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 		if want := []string{prompt, "so"}; !slices.Equal(shown, want) {
 			t.Errorf("got %q, want %q", shown, want)
 		}
+	}
+}
+
+// An agent that can write only in the folder of its project puts a file there
+// that has the id of a conversation of another project.
+func TestHistoryJoinsNoFileThatDoesNotContinueTheOther(t *testing.T) {
+	t.Setenv("CLAUDE_CONFIG_DIR", t.TempDir())
+	const id = "0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11"
+	prompt := func(folder, uuid, parent, cwd, text, at string) {
+		dir := filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "projects", folder)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"cwd":%q,"promptSource":"sdk","timestamp":%q,"message":{"role":"user","content":%q}}`+"\n", uuid, parent, cwd, at, text)
+		if err := os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func(dir string) string {
+		var out strings.Builder
+		for ev, err := range New().History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: dir}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := json.Marshal(ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(data)
+		}
+		return out.String()
+	}
+	prompt("-other", "a", "", "/other", "secret", "2026-01-01T00:00:02.000Z")
+	for _, at := range []string{"2026-01-01T00:00:01.000Z", "2026-01-01T00:00:03.000Z"} {
+		for _, parent := range []string{"", "guessed", id} {
+			prompt("-planted", "b", parent, "/planted", "planted", at)
+			if got := shown("/planted"); strings.Contains(got, "secret") || !strings.Contains(got, "planted") {
+				t.Errorf("planted at %s below %q: the history is %s", at, parent, got)
+			}
+			if got := shown("/other"); strings.Contains(got, "planted") || !strings.Contains(got, "secret") {
+				t.Errorf("planted at %s below %q: the other history is %s", at, parent, got)
+			}
+		}
+	}
+	prompt("-planted", "b", "a", "/planted", "planted", "2026-01-01T00:00:03.000Z") // continues it
+	if got := shown("/planted"); !strings.Contains(got, "secret") || !strings.Contains(got, "planted") {
+		t.Errorf("the history of a continued conversation is %s", got)
 	}
 }

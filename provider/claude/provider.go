@@ -133,7 +133,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	}
 	env := p.credential().Apply(environ(parentEnviron(), opt), key, opt)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, opt)}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, args, opt)}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
