@@ -76,3 +76,33 @@ func TestCommittedPagesAreRendered(t *testing.T) {
 		}
 	}
 }
+
+// TestMissedTargetsAreExplained compares the rows that miss their targets with
+// the headings of MISSED.md.
+func TestMissedTargetsAreExplained(t *testing.T) {
+	tab, err := readTable("RESULTS.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("MISSED.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := "\n"
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "## "); ok {
+			headings += " " + strings.TrimSpace(ids) + " \n"
+		}
+	}
+	known := headings
+	for _, w := range tab.Rows {
+		explained := strings.Contains(headings, " "+w.ID+" ")
+		if strings.HasPrefix(w.verdict(), "missed") && !explained {
+			t.Errorf("MISSED.md does not explain %s: %s", w.ID, w.verdict())
+		}
+		known = strings.ReplaceAll(known, " "+w.ID+" ", "  ")
+	}
+	if rest := strings.TrimSpace(known); rest != "" {
+		t.Errorf("MISSED.md explains what is no row: %q", rest)
+	}
+}
