@@ -33,6 +33,7 @@ type Takes struct {
 	Resume             bool
 	APIKey             bool // see [KeyHolder]
 	Sandbox            bool // the agent can run in a sandbox
+	Broker             bool // the agent can use a broker for its API key; see [KeysBroker]
 
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
@@ -174,6 +175,7 @@ func optionChecks() []optionCheck {
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
 		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
 		{"auth", func(o *Options) bool { return o.Auth != "" }, nil, checkAuth},
+		{"keys", func(o *Options) bool { return o.Keys != "" }, nil, checkKeys},
 		{"sandbox", func(o *Options) bool { return o.Sandbox != "" }, nil, checkSandbox},
 		{"egress", func(o *Options) bool { return !o.Egress.IsZero() }, nil, checkEgress},
 		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},

@@ -333,6 +333,7 @@ type Options struct {
 	DisallowedTools    []string        `json:"disallowedTools,omitzero"`    // tools that the agent does not get. Default: none
 	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
 	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
+	Keys               Keys            `json:"keys,omitzero"`               // who holds the agent's API key. Default: KeysAgent
 	Sandbox            Sandbox         `json:"sandbox,omitzero"`            // what the agent and its processes can reach on this machine. Default: SandboxOff
 	Egress             Egress          `json:"egress,omitzero"`             // what they can reach in the network from a sandbox. Default: the agent's own hosts
 

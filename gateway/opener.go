@@ -121,7 +121,11 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded, cfg.Asked, cfg.AgentStarted, cfg.StartFailed = e.exceeded, e.asked, e.agentStarted, e.startFailed
+	cfg.Exceeded, cfg.Asked, cfg.StartFailed = e.exceeded, e.asked, e.startFailed
+	cfg.AgentStarted = func(opt runnel.Options) {
+		e.agentStarted(opt)
+		o.auditBroker(e, p, opt)
+	}
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
@@ -148,6 +152,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	opened.Store(true)
 	if !cfg.Dormant { // the caller of start writes the record
 		e.boot(res.Options)
+		o.auditBroker(e, p, res.Options)
 	}
 	return e, nil
 }

@@ -37,6 +37,7 @@ type kept struct {
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
 	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
+	Brokered   string              `json:"brokered,omitzero"` // what the audit log has about the broker of its API key
 	keptCapture
 	keptCare
 }

@@ -38,6 +38,7 @@ func settings() []setting {
 			return readText(n, maxScalar, (*string)(&o.ThinkingDisplay))
 		}},
 		{"addDirs", func(o *runnel.Options, n *yaml.Node) *problem { return readList(n, &o.AddDirs, checkPath) }},
+		{"keys", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&o.Keys)) }},
 		{"sandbox", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&o.Sandbox)) }},
 		{"egress", func(o *runnel.Options, n *yaml.Node) *problem { return readEgress(n, &o.Egress) }},
 		{"systemPromptAppend", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxPrompt, &o.SystemPromptAppend) }},

@@ -99,6 +99,10 @@ func optionCases(t *testing.T) []optionCase {
 		{"auth", nil, func(o *runnel.Options) { o.Auth = runnel.AuthAgentLogin }, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey + "s" },
 		}},
+		{"keys", []string{"claude-code", "codex", "claude-agent-acp", "gemini", "qwen"}, nil, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Keys = "server" },
+			func(o *runnel.Options) { o.Keys, o.Auth = runnel.KeysBroker, runnel.AuthAgentLogin },
+		}},
 		{"sandbox", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, nil, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Sandbox = "files" },
 			func(o *runnel.Options) { o.Sandbox = "none" },

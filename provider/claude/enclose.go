@@ -26,13 +26,14 @@ func enclosure(env []string, opt runnel.Options) *agentconn.Enclosure {
 		}
 		return out
 	}
-	files := within(".credentials.json", ".claude.json")
+	files := within(".claude.json")
 	if user := userHome(env); user != "" {
 		files = append(files, filepath.Join(user, ".claude.json"))
 	}
 	return &agentconn.Enclosure{
 		State:   within(filepath.Join("projects", slug(dir)), "todos", "tasks", "file-history", "session-env", "shell-snapshots"),
 		Files:   files,
+		Logins:  within(".credentials.json"),
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},

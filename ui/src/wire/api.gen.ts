@@ -1456,7 +1456,7 @@ export interface components {
          * @description What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
          * @enum {string}
          */
-        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "request_refused" | "audit_damaged" | "audit_dropped";
+        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "key_brokered" | "request_refused" | "audit_damaged" | "audit_dropped";
         /**
          * @description What the session does now. waiting: the agent waits for an answer to an approval.
          * @enum {string}
@@ -2883,6 +2883,11 @@ export interface components {
              */
             seq: number;
         };
+        /**
+         * @description Who holds the API key of the agent. agent: the agent itself. broker: the server; the agent gets a placeholder and the address of an endpoint of the server, which adds the key. Needs an API key in the server's environment or in apiKeyFile; the agent's own login is not a key.
+         * @enum {string}
+         */
+        Keys: "agent" | "broker";
         LineCounts: {
             /**
              * Format: int64
@@ -3153,6 +3158,8 @@ export interface components {
             disallowedTools?: string[];
             /** @description What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing. */
             egress?: components["schemas"]["Egress"];
+            /** @description Who holds the agent's API key. The strictest value of all sources counts. Default: agent. */
+            keys?: components["schemas"]["Keys"];
             /**
              * Format: int64
              * @description Maximum number of tokens for reasoning. Default: the agent's.

@@ -26,6 +26,7 @@ const (
 	ActionCaptureChanged         Action = "capture_changed"
 	ActionCredentialRenamed      Action = "credential_renamed"
 	ActionCredentialRevoked      Action = "credential_revoked"
+	ActionKeyBrokered            Action = "key_brokered"
 	ActionLogin                  Action = "login"
 	ActionLoginCodeCreated       Action = "login_code_created"
 	ActionLogout                 Action = "logout"
@@ -54,6 +55,8 @@ func (e Action) Valid() bool {
 	case ActionCredentialRenamed:
 		return true
 	case ActionCredentialRevoked:
+		return true
+	case ActionKeyBrokered:
 		return true
 	case ActionLogin:
 		return true
@@ -1008,6 +1011,24 @@ func (e ItemType) Valid() bool {
 	case ItemTypePlan:
 		return true
 	case ItemTypeReasoning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Keys.
+const (
+	KeysAgent  Keys = "agent"
+	KeysBroker Keys = "broker"
+)
+
+// Valid indicates whether the value is a known member of the Keys enum.
+func (e Keys) Valid() bool {
+	switch e {
+	case KeysAgent:
+		return true
+	case KeysBroker:
 		return true
 	default:
 		return false
@@ -4028,6 +4049,9 @@ type ItemsAnswer struct {
 	Seq int64 `json:"seq"`
 }
 
+// Keys Who holds the API key of the agent. agent: the agent itself. broker: the server; the agent gets a placeholder and the address of an endpoint of the server, which adds the key. Needs an API key in the server's environment or in apiKeyFile; the agent's own login is not a key.
+type Keys string
+
 // LineCounts defines model for LineCounts.
 type LineCounts struct {
 	// Added Number of added lines.
@@ -4334,6 +4358,9 @@ type Options struct {
 
 	// Egress What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing.
 	Egress *Egress `json:"egress,omitempty"`
+
+	// Keys Who holds the agent's API key. The strictest value of all sources counts. Default: agent.
+	Keys *Keys `json:"keys,omitempty"`
 
 	// MaxThinkingTokens Maximum number of tokens for reasoning. Default: the agent's.
 	MaxThinkingTokens *int64 `json:"maxThinkingTokens,omitempty"`
@@ -6914,6 +6941,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "egress")
 	}
 
+	if raw, found := object["keys"]; found {
+		err = json.Unmarshal(raw, &a.Keys)
+		if err != nil {
+			return fmt.Errorf("error reading 'keys': %w", err)
+		}
+		delete(object, "keys")
+	}
+
 	if raw, found := object["maxThinkingTokens"]; found {
 		err = json.Unmarshal(raw, &a.MaxThinkingTokens)
 		if err != nil {
@@ -7068,6 +7103,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["egress"], err = json.Marshal(a.Egress)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'egress': %w", err)
+		}
+	}
+
+	if a.Keys != nil {
+		object["keys"], err = json.Marshal(a.Keys)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'keys': %w", err)
 		}
 	}
 
