@@ -43,7 +43,7 @@ func (everything) Name() string { return "everything" }
 func (everything) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, ThinkingDisplay: true, AddDirs: true, SystemPromptAppend: true,
-		MCPServers: true, APIKey: true, Sandbox: true, AnyEffort: true, DisallowedTools: true, Config: true,
+		MCPServers: true, APIKey: true, Broker: true, Sandbox: true, AnyEffort: true, DisallowedTools: true, Config: true,
 	}
 }
 
@@ -66,6 +66,7 @@ var sourcesOf = []struct {
 	{"systemPromptAppend", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"one"`, `"two"`}},
 	{"mcpServers", []string{ofSession}, [2]string{`{"one":{}}`}},
 	{"auth", []string{ofSession}, [2]string{`"api-key"`}},
+	{"keys", []string{ofSession, ofProject, ofAgent, ofGeneral}, [2]string{`"broker"`, `"agent"`}},
 	{"sandbox", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"project"`, `"off"`}},
 	{"egress", []string{ofSession, ofAgent, ofGeneral}, [2]string{`{"allow":["one.example.com"]}`, `{"sets":["git"]}`}},
 }
@@ -277,6 +278,7 @@ var takenOptions = []struct{ option, value, letters string }{
 	{"mcpServers", `{}`, "ssssssss-"},
 	{"config", `{"x":"y"}`, "-bbbbbbbb"},
 	{"auth", `"api-key"`, "sss--s-s-"},
+	{"keys", `"broker"`, "sss--s-s-"},
 	{"sandbox", `"project"`, "ssss-s---"},
 	{"egress", `{"sets":["git"]}`, "ssss-s---"},
 }
@@ -468,6 +470,7 @@ func refusedRows(s *server) []row {
 		{"`systemPromptAppend`", `{"systemPromptAppend":"text"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mcpServers`", `{"mcpServers":{}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`auth`", `{"auth":"api-key"}`, "UNSUPPORTED_CAPABILITY"},
+		{"`keys`", `{"keys":"broker"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`sandbox`", `{"sandbox":"project"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`egress`", `{"egress":{"sets":["git"]}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mode`", `{"mode":"fast"}`, "UNSUPPORTED_CAPABILITY"},
@@ -527,6 +530,7 @@ func invalidOptions() table {
 		{"addDirs", `["/usr","/no/such/folder"]`, `addDirs.1: "/no/such/folder" is not a directory that can be reached (invalid agent_api.exec.add_dirs.v1.dirs[1])`},
 		{"systemPromptAppend", `"a\u0000b"`, "systemPromptAppend: contains a NUL character or is not valid UTF-8; agents accept neither"},
 		{"mcpServers", `[]`, "mcpServers: must be a JSON object of servers by name"},
+		{"keys", `"server"`, `keys: unknown value "server"; want agent or broker`},
 		{"sandbox", `"files"`, `sandbox: "files" is not built; want project, which also limits the network, or off`},
 		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off or project`},
 		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without https://`},
