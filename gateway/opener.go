@@ -143,7 +143,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		return notices
 	}
 	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
-	cfg.Reserve = e.reserve
+	cfg.Reserve, cfg.TurnBudget = e.reserve, e.gov.budget
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {

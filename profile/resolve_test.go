@@ -88,6 +88,8 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 		"disallowedTools":    nil, // accumulates
 		"sandbox":            nil, // the strictest one counts
 		"keys":               nil, // the strictest one counts
+		"budget":             func(i int) any { return map[string]any{"tokens": i + 1} },
+		"turnBudget":         func(i int) any { return map[string]any{"usd": i + 1} },
 		"egress":             func(i int) any { return map[string]any{"allow": []string{string(rune('a'+i)) + ".example.com"}} },
 		"addDirs":            func(i int) any { return []string{"/dir/" + string(rune('a'+i))} },
 		"config":             func(i int) any { return map[string]string{"pace": string(rune('a' + i))} },

@@ -37,6 +37,8 @@ type Agent struct {
 	Efforts   []string // values for the reasoning effort; a model may support fewer
 	AnyEffort bool     // the values are known only once a conversation is open
 
+	ReportsCost bool // reports the cost of each turn
+
 	Resumes bool // can resume a conversation in a new process
 	Loads   bool // can replay a stored conversation
 	Lists   bool // can list stored conversations
@@ -79,8 +81,9 @@ var agents = []Agent{
 			Logins:   []string{"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_OAUTH_REFRESH_TOKEN"},
 			Endpoint: agentconn.Endpoint{Variable: "ANTHROPIC_BASE_URL", Default: "https://api.anthropic.com", Header: broker.XAPIKey},
 		},
-		Efforts: []string{"default", "low", "medium", "high", "xhigh", "max"},
-		Resumes: true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+		ReportsCost: true,
+		Efforts:     []string{"default", "low", "medium", "high", "xhigh", "max"},
+		Resumes:     true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
 		Name: "opencode", DisplayName: "opencode", Command: []string{"opencode", "acp"},
@@ -90,7 +93,8 @@ var agents = []Agent{
 		BypassVariables: []string{"OPENCODE_PERMISSION"},
 		SettingsFiles:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
 		NestedFiles:     []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // OPENCODE_DISABLE_PROJECT_CONFIG does not disable these either
-		AnyEffort:       true,                                                              // the values are the model's variants, and a configuration can add more
+		ReportsCost:     true,
+		AnyEffort:       true, // the values are the model's variants, and a configuration can add more
 		Resumes:         true, Loads: true, Lists: true, Forks: true,
 	},
 	{

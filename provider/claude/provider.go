@@ -100,6 +100,7 @@ var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true,
+		ReportsTokens: true, ReportsCost: true,
 		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}

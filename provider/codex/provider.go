@@ -61,7 +61,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true,
+		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true, ReportsTokens: true,
 		Efforts: efforts, Config: true, Settings: declared(),
 		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}

@@ -1704,6 +1704,23 @@ export interface components {
             /** @description Id of the session. */
             sessionId: string;
         };
+        Budget: {
+            /**
+             * Format: double
+             * @description Time in which turns run, in minutes, with that in which approvals wait.
+             */
+            minutes?: number;
+            /**
+             * Format: int64
+             * @description Tokens of input and output, as the agent reports them.
+             */
+            tokens?: number;
+            /**
+             * Format: double
+             * @description Cost in US dollars, as the agent reports it.
+             */
+            usd?: number;
+        };
         /**
          * @description Why an item ended before it was complete. Absent if the agent itself abandoned it.
          * @enum {string}
@@ -2196,7 +2213,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "BUDGET_EXCEEDED" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -3145,6 +3162,8 @@ export interface components {
             /** @description Absolute paths of further directories that the agent may use, at most 16. Default: none. */
             addDirs?: string[];
             auth?: components["schemas"]["Auth"];
+            /** @description Bounds what all turns of the session together use. A turn that passes it is cancelled, and further prompts are refused until it is raised. Default: none. */
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings, by id, at most 100. Default: the agent's. */
             config?: {
                 [key: string]: string;
@@ -3188,6 +3207,8 @@ export interface components {
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
             /** @description Names of the only tools that the agent gets, 1 to 100. Default: the agent's. */
             tools?: string[];
+            /** @description Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none. */
+            turnBudget?: components["schemas"]["Budget"];
         } & {
             [key: string]: unknown;
         };
@@ -4296,6 +4317,7 @@ export interface components {
         };
         /** @description Changes settings of a live session, as POST /api/session/{id}/options does. */
         SessionOptionsMessage: {
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings, by id, at most 100. Default: unchanged. */
             config?: {
                 [key: string]: string;
@@ -4312,6 +4334,7 @@ export interface components {
             /** @description Id of the session. */
             sessionId: string;
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
+            turnBudget?: components["schemas"]["Budget"];
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4684,6 +4707,8 @@ export interface components {
         };
         /** @description An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Settings: {
+            /** @description Rejected: the budget is of the session, and turnBudget of a turn. */
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session. */
             config?: {
                 [key: string]: string;
@@ -4699,6 +4724,8 @@ export interface components {
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
+            /** @description Budget of this turn. Bounds that it lacks are those of the session. Default: that of the session. */
+            turnBudget?: components["schemas"]["Budget"];
         } & {
             [key: string]: unknown;
         };
@@ -6831,7 +6858,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: BUDGET_EXCEEDED, CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13730,7 +13757,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: BUDGET_EXCEEDED, CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;

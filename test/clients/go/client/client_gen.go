@@ -572,6 +572,7 @@ const (
 	ErrorTypeAGENTSTALLED            ErrorType = "AGENT_STALLED"
 	ErrorTypeAPPROVALGONE            ErrorType = "APPROVAL_GONE"
 	ErrorTypeATTACHMENTFAILURE       ErrorType = "ATTACHMENT_FAILURE"
+	ErrorTypeBUDGETEXCEEDED          ErrorType = "BUDGET_EXCEEDED"
 	ErrorTypeCHANGESOUTDATED         ErrorType = "CHANGES_OUTDATED"
 	ErrorTypeCONVERSATIONINUSE       ErrorType = "CONVERSATION_IN_USE"
 	ErrorTypeFORBIDDEN               ErrorType = "FORBIDDEN"
@@ -618,6 +619,8 @@ func (e ErrorType) Valid() bool {
 	case ErrorTypeAPPROVALGONE:
 		return true
 	case ErrorTypeATTACHMENTFAILURE:
+		return true
+	case ErrorTypeBUDGETEXCEEDED:
 		return true
 	case ErrorTypeCHANGESOUTDATED:
 		return true
@@ -2689,6 +2692,18 @@ type BootRequest struct {
 	SessionId string `json:"sessionId"`
 }
 
+// Budget defines model for Budget.
+type Budget struct {
+	// Minutes Time in which turns run, in minutes, with that in which approvals wait.
+	Minutes *float64 `json:"minutes,omitempty"`
+
+	// Tokens Tokens of input and output, as the agent reports them.
+	Tokens *int64 `json:"tokens,omitempty"`
+
+	// Usd Cost in US dollars, as the agent reports it.
+	Usd *float64 `json:"usd,omitempty"`
+}
+
 // CancelReason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 type CancelReason string
 
@@ -4347,6 +4362,9 @@ type Options struct {
 	// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
 	Auth *Auth `json:"auth,omitempty"`
 
+	// Budget Bounds what all turns of the session together use. A turn that passes it is cancelled, and further prompts are refused until it is raised. Default: none.
+	Budget *Budget `json:"budget,omitempty"`
+
 	// Config Values of the agent's own settings, by id, at most 100. Default: the agent's.
 	Config *map[string]string `json:"config,omitempty"`
 
@@ -4394,7 +4412,10 @@ type Options struct {
 	ThinkingDisplay *ThinkingDisplay `json:"thinkingDisplay,omitempty"`
 
 	// Tools Names of the only tools that the agent gets, 1 to 100. Default: the agent's.
-	Tools                *[]string              `json:"tools,omitempty"`
+	Tools *[]string `json:"tools,omitempty"`
+
+	// TurnBudget Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none.
+	TurnBudget           *Budget                `json:"turnBudget,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -5694,6 +5715,9 @@ type SessionUsageEntryType string
 
 // Settings An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Settings struct {
+	// Budget Rejected: the budget is of the session, and turnBudget of a turn.
+	Budget *Budget `json:"budget,omitempty"`
+
 	// Config Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session.
 	Config *map[string]string `json:"config,omitempty"`
 
@@ -5714,7 +5738,10 @@ type Settings struct {
 	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
 
 	// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
-	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
+	ThinkingDisplay *ThinkingDisplay `json:"thinkingDisplay,omitempty"`
+
+	// TurnBudget Budget of this turn. Bounds that it lacks are those of the session. Default: that of the session.
+	TurnBudget           *Budget                `json:"turnBudget,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -6909,6 +6936,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "auth")
 	}
 
+	if raw, found := object["budget"]; found {
+		err = json.Unmarshal(raw, &a.Budget)
+		if err != nil {
+			return fmt.Errorf("error reading 'budget': %w", err)
+		}
+		delete(object, "budget")
+	}
+
 	if raw, found := object["config"]; found {
 		err = json.Unmarshal(raw, &a.Config)
 		if err != nil {
@@ -7045,6 +7080,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "tools")
 	}
 
+	if raw, found := object["turnBudget"]; found {
+		err = json.Unmarshal(raw, &a.TurnBudget)
+		if err != nil {
+			return fmt.Errorf("error reading 'turnBudget': %w", err)
+		}
+		delete(object, "turnBudget")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7075,6 +7118,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["auth"], err = json.Marshal(a.Auth)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'auth': %w", err)
+		}
+	}
+
+	if a.Budget != nil {
+		object["budget"], err = json.Marshal(a.Budget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'budget': %w", err)
 		}
 	}
 
@@ -7197,6 +7247,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.TurnBudget != nil {
+		object["turnBudget"], err = json.Marshal(a.TurnBudget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'turnBudget': %w", err)
+		}
+	}
+
 	for fieldName, field := range a.AdditionalProperties {
 		object[fieldName], err = json.Marshal(field)
 		if err != nil {
@@ -7229,6 +7286,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 	err := json.Unmarshal(b, &object)
 	if err != nil {
 		return err
+	}
+
+	if raw, found := object["budget"]; found {
+		err = json.Unmarshal(raw, &a.Budget)
+		if err != nil {
+			return fmt.Errorf("error reading 'budget': %w", err)
+		}
+		delete(object, "budget")
 	}
 
 	if raw, found := object["config"]; found {
@@ -7295,6 +7360,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 		delete(object, "thinkingDisplay")
 	}
 
+	if raw, found := object["turnBudget"]; found {
+		err = json.Unmarshal(raw, &a.TurnBudget)
+		if err != nil {
+			return fmt.Errorf("error reading 'turnBudget': %w", err)
+		}
+		delete(object, "turnBudget")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7313,6 +7386,13 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 func (a Settings) MarshalJSON() ([]byte, error) {
 	var err error
 	object := make(map[string]json.RawMessage)
+
+	if a.Budget != nil {
+		object["budget"], err = json.Marshal(a.Budget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'budget': %w", err)
+		}
+	}
 
 	if a.Config != nil {
 		object["config"], err = json.Marshal(a.Config)
@@ -7367,6 +7447,13 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 		object["thinkingDisplay"], err = json.Marshal(a.ThinkingDisplay)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'thinkingDisplay': %w", err)
+		}
+	}
+
+	if a.TurnBudget != nil {
+		object["turnBudget"], err = json.Marshal(a.TurnBudget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'turnBudget': %w", err)
 		}
 	}
 
