@@ -148,6 +148,8 @@ var optionsOfRealAgents = []struct{ option, agents, what, test string }{
 	{"systemPromptAppend", "claude-code", "real agents: the request to the model has the text", "provider/claude.TestSystemPromptReachesTheModel"},
 	{"systemPromptAppend", "codex", "real agents: the request to the model has the text", "provider/codex.TestSystemPromptReachesTheModel"},
 	{"systemPromptAppend", "codex-acp claude-agent-acp", "real agents: the request to the model has the text", "provider/acp.TestSystemPromptReachesTheModel"},
+	{"budget", "claude-code codex", "real agents: a turn that passes it is cancelled, and the next prompt is refused until it is raised", "test/guardrails.TestTokenBudgetEndsTurnsOfRealAgents"},
+	{"turnBudget", "claude-code", "real agents: a turn ends when its time is over", "test/guardrails.TestTimeBudgetEndsTurnOfRealAgent"},
 	{"keys", "claude-code codex gemini qwen claude-agent-acp", "real agents: neither the agent nor its tools have the key, and the model receives it", "test/guardrails.TestBrokerKeepsKeyFromAgent"},
 	{"sandbox", "claude-code codex gemini qwen opencode", "real agents: a hostile tool reaches nothing outside", "test/guardrails.TestHostileToolReachesNothing"},
 	{"egress", "claude-code codex gemini qwen opencode", "real agents: only the listed port is reached", "test/guardrails.TestHostileToolReachesNothing"},
