@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -206,12 +205,8 @@ func (k keptBroker) reopen(c Credential, held *os.File, opt runnel.Options) (*Br
 		}
 		_ = ln.Close()
 	}
-	ln, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(k.Port)))
-	if err != nil {
-		return nil, err
-	}
-	b.ln = ln.(*net.TCPListener)
-	return b, nil
+	b.ln, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: k.Port})
+	return b, err
 }
 
 // again returns the key from the place where an earlier process found it.

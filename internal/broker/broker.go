@@ -231,10 +231,7 @@ func hasAny(q url.Values, names []string) bool {
 }
 
 // unreachable answers a request for which the API sent no answer.
-func unreachable(w http.ResponseWriter, r *http.Request, _ error) {
-	if r.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // the agent has left, or the broker closes
-	}
+func unreachable(w http.ResponseWriter, _ *http.Request, _ error) {
 	refuse(w, http.StatusBadGateway, "api_error", "Runnel's broker cannot reach the API.")
 }
 
