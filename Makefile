@@ -179,6 +179,11 @@ test-ui: build $(AGENTS_READY) ## run the tests of the page, in a real browser t
 	@.ci/npmtest RUNNEL_BIN=$(CURDIR)/bin/runnel test:browser
 	@.ci/gotest RUNNEL_BROWSER=1 RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -run WorkWithRealAgentsInABrowser -- ./test/e2e
 
+.PHONY: screenshots
+screenshots: build ## picture every state of the page, in two sizes, light and dark, in ui/test-results/screenshots
+	@.ci/need chromium
+	@RUNNEL_BIN=$(CURDIR)/bin/runnel npm run --silent --prefix ui screenshots
+
 .PHONY: agents
 agents: ui $(SUPERVISOR) $(AGENTS_READY) ## run the tests with real agents; AGENT=codex,qwen selects some
 	@.ci/gotest RUNNEL_AGENTS=$(AGENT) -timeout 30m -count 1 -p 2 -parallel 4 -- $(DRIVERS) $(filter-out ./test/hostile ./test/conformance ./test/extract ./test/clients ./test/remote ./test/docs,$(BINARY))

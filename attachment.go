@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/text"
 )
 
@@ -172,6 +173,21 @@ func (s *Session) accepted(ctx context.Context, in Input) (Input, error) {
 		}
 	}
 	return in, in.CheckRejected()
+}
+
+// keepPictures calls Config.Pictures with the images of a prompt. undo is never
+// nil.
+func (s *Session) keepPictures(in Input) (undo func(), err error) {
+	var images [][]byte
+	for _, a := range in.Attachments {
+		if event.PictureType(a.Data) != "" {
+			images = append(images, a.Data)
+		}
+	}
+	if len(images) == 0 || s.cfg.Pictures == nil {
+		return func() {}, nil
+	}
+	return s.cfg.Pictures(images)
 }
 
 // path returns Path, or its default.

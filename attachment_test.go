@@ -181,3 +181,57 @@ func TestAttachmentThatTheAgentDoesNotTakeIsDropped(t *testing.T) {
 		})
 	}
 }
+
+// A session stores the images of a prompt before it logs the prompt, and
+// removes them if the prompt is rejected.
+func TestImagesAreStoredBeforeThePrompt(t *testing.T) {
+	log := new(runnel.Memory)
+	kept, undone, refuse := 0, 0, error(nil)
+	s, err := runnel.Open(t.Context(), script.New(), runnel.Options{Dir: t.TempDir()}, runnel.Config{
+		Log: log,
+		Pictures: func(images [][]byte) (func(), error) {
+			if len(images) != 1 || string(images[0]) != "GIF89a" {
+				t.Errorf("stored: %q", images)
+			}
+			kept++
+			return func() { undone++ }, refuse
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	with := func(text string) runnel.Input {
+		return runnel.Input{Text: text, Attachments: []runnel.Attachment{{Name: "a.gif", MediaType: "image/gif", Data: []byte("GIF89a")}, {Name: "a.pdf", Data: []byte("%PDF-")}, {Name: "a.txt", Text: "GIF89a"}}}
+	}
+	refuse = runnel.Fail(runnel.StoreUnavailable, "full")
+	if _, err := s.Send(t.Context(), with("text")); runnel.CodeOf(err) != runnel.StoreUnavailable {
+		t.Errorf("an image that cannot be stored: %v", err)
+	}
+	if head := s.Status().Head; head != 0 {
+		t.Errorf("the log has %d events", head)
+	}
+	refuse = nil
+	if _, err := s.Send(t.Context(), with("approve")); err != nil {
+		t.Fatal(err)
+	}
+	if kept != 2 || undone != 0 {
+		t.Errorf("stored %d times, removed %d times", kept, undone)
+	}
+	if _, err := s.Send(t.Context(), with("text")); runnel.CodeOf(err) != runnel.TurnInProgress {
+		t.Errorf("during a turn: %v", err)
+	}
+	if kept != 3 || undone != 1 {
+		t.Errorf("stored %d times, removed %d times", kept, undone)
+	}
+	var names []string
+	for ev, err := range log.Read(t.Context(), s.ID(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, event.Pictures(ev.Body)...)
+	}
+	if want := event.PictureID([]byte("GIF89a")); len(names) != 1 || names[0] != want {
+		t.Errorf("the prompt names %q, want %q", names, want)
+	}
+}

@@ -12,6 +12,7 @@ import (
 // A Provider knows how to run one kind of agent.
 //
 // It may implement more than this: [Historian], [PositionalHistorian],
+// [StoredReader],
 // [Discoverer], [Summarizer], [Sharer], [Finder], [Translator], [Forker],
 // [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker],
 // [MCPLister] and [ConnPrototype] are found by type assertion, and
@@ -142,6 +143,13 @@ type (
 	// A FileHistorian is a Historian that reads the agent's files and starts no
 	// process, so that a program may read many conversations with it.
 	FileHistorian interface{ ReadsFiles() }
+	// A StoredReader can read the text of a stored conversation from the agent's
+	// files, for a search. It starts no process. The items have the ids of
+	// [Historian.History]; ReadStored may leave out items without text, and the
+	// work of subagents.
+	StoredReader interface {
+		ReadStored(ctx context.Context, ref Conversation) iter.Seq2[event.Event, error]
+	}
 	// A Discoverer can list the conversations that the agent has stored, newest
 	// first: the conversations of one directory, or all if dir is empty.
 	Discoverer interface {
@@ -233,17 +241,18 @@ type Backlog struct {
 
 // A Conversation describes a conversation that an agent has stored on disk.
 type Conversation struct {
-	AgentSessionID string    `json:"agentSessionId"`
-	Dir            string    `json:"projectDir,omitzero"`
-	Title          string    `json:"title,omitzero"`
-	LastMessage    string    `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
-	File           string    `json:"-"`                    // "" to search for it
-	Older          []string  `json:"-"`                    // earlier files of the same conversation
-	Anywhere       bool      `json:"-"`                    // File may lie outside the agent's folders
-	Trusted        bool      `json:"-"`                    // Options.Trusted, if reading starts the agent
-	Size           int64     `json:"size,omitzero"`
-	CreatedAt      time.Time `json:"createdAt,omitzero"`
-	UpdatedAt      time.Time `json:"updatedAt,omitzero"`
+	AgentSessionID string            `json:"agentSessionId"`
+	Dir            string            `json:"projectDir,omitzero"`
+	Title          string            `json:"title,omitzero"`
+	LastMessage    string            `json:"lastMessage,omitzero"` // beginning of the last message, in one line; only from a Summarizer
+	File           string            `json:"-"`                    // "" to search for it
+	Older          []string          `json:"-"`                    // earlier files of the same conversation
+	Anywhere       bool              `json:"-"`                    // File may lie outside the agent's folders
+	Trusted        bool              `json:"-"`                    // Options.Trusted, if reading starts the agent
+	Pictures       func(data []byte) `json:"-"`                    // receives the images of prompts before the events that name them, in the goroutine that reads. Default: they are dropped
+	Size           int64             `json:"size,omitzero"`
+	CreatedAt      time.Time         `json:"createdAt,omitzero"`
+	UpdatedAt      time.Time         `json:"updatedAt,omitzero"`
 }
 
 // A StoredFile identifies one state of a file in which an agent stores a

@@ -85,7 +85,7 @@ func (r *rules) user(at time.Time, in Input) []event.Event {
 	msg := event.Message{Content: in.Text, Origin: event.OriginUser}
 	for _, a := range in.Attachments {
 		msg.Attachments = append(msg.Attachments, event.Attachment{
-			Name: a.Name, MediaType: a.MediaType, Size: int64(len(a.Data) + len(a.Text)),
+			Name: a.Name, MediaType: a.MediaType, Size: int64(len(a.Data) + len(a.Text)), Picture: event.PictureID(a.Data),
 		})
 	}
 	id := UserItemID(r.turn)

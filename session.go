@@ -161,6 +161,12 @@ type Config struct {
 	// apply. Default: no limit.
 	Exceeded func(turn string) *Error
 
+	// Pictures stores the images of a prompt before the prompt is in the log, or
+	// returns the error with which the prompt is rejected. The session calls
+	// undo if the prompt is rejected for another reason. It is called by the
+	// goroutine that sends the prompt. Default: images are only described.
+	Pictures func(images [][]byte) (undo func(), err error)
+
 	// Reserve reserves capacity for an agent before its start, or returns the
 	// error with which the start fails. If running is true, the agent was left
 	// running by an earlier server process, and Reserve must not fail. The
@@ -395,7 +401,15 @@ func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, 
 			return nil, Safe(err)
 		}
 	}
-	return ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, set, reply} })
+	undo, err := s.keepPictures(in)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := ask(ctx, s, func(reply chan answer[*Turn]) message { return sendMsg{in, set, reply} })
+	if err != nil && ctx.Err() == nil { // else the session may still accept the prompt
+		undo()
+	}
+	return turn, err
 }
 
 // CheckSettings returns the error with which SendWith would refuse settings

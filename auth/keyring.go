@@ -305,16 +305,19 @@ func (k *Keyring) inherit(ctx context.Context, t *store.Token, now time.Time) er
 	return nil
 }
 
-// RevokeBrowsers revokes the credentials of all browsers.
+// RevokeBrowsers revokes the credentials of all browsers, and the codes with
+// which further ones could log in.
 func (k *Keyring) RevokeBrowsers(ctx context.Context) error {
-	ts, err := k.tokens.Tokens(ctx, store.TokenBrowser)
-	if err != nil {
-		return fmt.Errorf("list credentials: %w", err)
-	}
 	var failed []error
-	for _, t := range ts {
-		if err := k.Revoke(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
-			failed = append(failed, err)
+	for _, kind := range []store.TokenKind{store.TokenLogin, store.TokenBrowser} {
+		ts, err := k.tokens.Tokens(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("list credentials: %w", err)
+		}
+		for _, t := range ts {
+			if err := k.Revoke(ctx, t.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+				failed = append(failed, err)
+			}
 		}
 	}
 	return errors.Join(failed...)

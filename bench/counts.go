@@ -22,6 +22,11 @@ type counted struct {
 
 func (c counted) all() int { return c.warm + c.allocs + c.paced + c.traced }
 
+// steadyAfter is how long a server must run before counts are steady: in the
+// three seconds after it has created its files, the store checks each of them
+// before each append.
+const steadyAfter = 4 * time.Second
+
 // A tollgate lets the agent write one delta at a time.
 type tollgate struct {
 	listener net.Listener
@@ -134,6 +139,7 @@ func (b *bench) measureCounts(ctx context.Context, s *runnel, transport string) 
 	case err := <-done:
 		return per, 0, err
 	}
+	time.Sleep(steadyAfter)
 	n := b.size.counted
 	if err := c.prompt(ctx, load.Plan{Events: n.all(), Gate: g.listener.Addr().String()}.Prompt()); err != nil {
 		return per, 0, err

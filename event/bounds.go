@@ -240,6 +240,9 @@ func (l *truncatedFields) final(f FinalItem) FinalItem {
 		f.Attachments = each(l, "attachments", f.Attachments, MaxFew, func(a *Attachment) bool {
 			label(&a.Name, MaxTitle)
 			label(&a.MediaType, MaxWord)
+			if !IsPictureID(a.Picture) {
+				a.Picture = ""
+			}
 			return true
 		})
 		return f

@@ -97,7 +97,8 @@ const MaxOutput = 256 << 10
 type Attachment struct {
 	Name      string `json:"name,omitzero"`
 	MediaType string `json:"mediaType"`
-	Size      int64  `json:"size,omitzero"` // bytes
+	Size      int64  `json:"size,omitzero"`    // bytes
+	Picture   string `json:"picture,omitzero"` // id of the image's content; see [PictureID]
 }
 
 // A Location is a position in a file that a tool call concerns.

@@ -42,7 +42,9 @@ func ChangesOf(g *Gateway) Changes { return Changes{g} }
 func (c Changes) Git() *changes.Git { return c.g.git }
 
 // Folder returns the folder of a session. It fails if the folder was replaced
-// by a link.
+// by a link. The folder of a sandbox is not trusted, because programs in the
+// sandbox can write settings of git, which the server would follow outside of
+// it.
 func (c Changes) Folder(ctx context.Context, ref string) (changes.Folder, error) {
 	st, err := c.g.Status(ctx, ref)
 	if err != nil {
@@ -51,7 +53,28 @@ func (c Changes) Folder(ctx context.Context, ref string) (changes.Folder, error)
 	if err := c.g.opener.projects.recheck(st.ProjectDir); err != nil {
 		return changes.Folder{}, err
 	}
-	return changes.Folder{Dir: st.ProjectDir, Trusted: c.g.opener.projects.trusts(st.ProjectDir)}, nil
+	trusted := c.g.opener.projects.trusts(st.ProjectDir) && !c.g.enclosed(ctx, st.SessionID, st.ProjectDir)
+	return changes.Folder{Dir: st.ProjectDir, Trusted: trusted}, nil
+}
+
+// enclosed reports whether the agent of a session runs in a sandbox, or that of
+// another open session that can write in the folder dir. If it cannot find out,
+// it returns true.
+func (g *Gateway) enclosed(ctx context.Context, id, dir string) bool {
+	for _, e := range g.sessions.all() {
+		e.mu.Lock()
+		opt, folders := e.started, append([]string{e.rec.ProjectDir}, e.started.AddDirs...)
+		e.mu.Unlock()
+		if opt.Sandbox == runnel.SandboxProject && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, dir) || subpath.Within(dir, f) }) {
+			return true
+		}
+	}
+	rec, err := g.opener.record(ctx, id)
+	if err != nil {
+		return true
+	}
+	res, err := g.opener.resolveRecord(rec)
+	return err != nil || res.Sandbox == runnel.SandboxProject
 }
 
 // Net returns the combined changes that the agent of a session reported, of one

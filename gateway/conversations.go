@@ -49,6 +49,8 @@ type Conversation struct {
 	conversations.Conversation
 	SessionID string `json:"sessionId,omitempty" doc:"Id of the newest session that continues the conversation. Absent if the conversation is not a session yet."`
 
+	Hidden bool `json:"hidden,omitempty" doc:"Whether the conversation is hidden, because its session was deleted. Only with the parameter hidden."`
+
 	Writer *runnel.Writer `json:"writer,omitempty" doc:"A process outside of Runnel that has the conversation open, such as the agent in a terminal. Absent if there is none, or if a writer cannot be known."`
 }
 
@@ -61,7 +63,13 @@ type ConversationPage struct {
 }
 
 // A ConversationQuery selects stored conversations.
-type ConversationQuery = conversations.Query
+type ConversationQuery struct {
+	CLIType    string // Default: all kinds of agents
+	ProjectDir string // Default: all directories
+	After      string // ConversationPage.Next of the page before. Default: the first page
+	Limit      int    // maximum number of conversations
+	Hidden     bool   // also those whose session was deleted. Default: they are left out, so that a page may have fewer conversations
+}
 
 // Conversations lists the conversations that the agents of a Gateway have
 // stored, whether or not they are sessions.
@@ -96,7 +104,7 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 		}
 		q.CLIType = p.Name()
 	}
-	page, err := c.g.stored.List(ctx, q)
+	page, err := c.g.stored.List(ctx, conversations.Query{CLIType: q.CLIType, ProjectDir: q.ProjectDir, After: q.After, Limit: q.Limit})
 	if err != nil {
 		return out, err
 	}
@@ -106,7 +114,11 @@ func (c Conversations) List(ctx context.Context, q ConversationQuery) (Conversat
 		return out, storeError(err)
 	}
 	for _, found := range page.Conversations {
-		out.Conversations = append(out.Conversations, Conversation{Conversation: found, SessionID: continued[keyOf(found)].ID})
+		listed := Conversation{Conversation: found, SessionID: continued[keyOf(found)].ID}
+		listed.Hidden = listed.SessionID == "" && c.g.hidden.isHidden(keyOf(found))
+		if !listed.Hidden || q.Hidden {
+			out.Conversations = append(out.Conversations, listed)
+		}
 	}
 	c.g.writers.mark(ctx, out.Conversations)
 	return out, nil

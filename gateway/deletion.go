@@ -15,13 +15,14 @@ import (
 // A Deletion is what the deletion of a session frees, and what it leaves.
 type Deletion struct {
 	SessionID  string `json:"sessionId"`
-	FreedBytes int64  `json:"freedBytes" doc:"Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later."`
+	FreedBytes int64  `json:"freedBytes" doc:"Approximate size of everything that is deleted: events, debug capture, uploads and images of prompts. The server returns the space to the disk a little later."`
 	Captured   int64  `json:"capturedBytes,omitempty" doc:"Part of freedBytes: the debug capture."`
 	Uploads    int    `json:"uploads,omitempty" doc:"Number of uploads that are deleted, because only this session has used them."`
+	Pictures   int    `json:"pictures,omitempty" doc:"Number of images of prompts that are deleted, because only this session has used them."`
 	Queued     int    `json:"queued,omitempty" doc:"Number of queued prompts that are deleted."`
 	TurnID     string `json:"turnId,omitempty" doc:"Id of the running turn, which the deletion ends. Absent if no turn runs."`
 
-	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one."`
+	Transcript *Transcript `json:"transcript,omitempty" doc:"The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one."`
 
 	uploads []string // their ids
 }
@@ -87,6 +88,7 @@ func (h Housekeeping) delete(ctx context.Context, ref string, end bool, check fu
 		}
 	}
 	h.g.feed.touch(id)
+	h.g.pictures.remove(id)
 	if err := h.g.uploads.remove(d.uploads); err != nil { // they are removed after a day
 		h.g.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "uploads of a deleted session not removed", slog.String("session", id), slog.String("error", err.Error()))
 	}
@@ -129,11 +131,29 @@ func (h Housekeeping) deleteOnce(ctx context.Context, id string, end bool, check
 				return err
 			}
 		}
+		if err := h.hide(ctx, id, e); err != nil {
+			return err
+		}
 		if err := g.cfg.Catalogue.DeleteSession(context.WithoutCancel(ctx), id); err != nil {
 			return storeError(err)
 		}
 		return nil
 	})
+}
+
+// hide hides the agent's own copy of a session's conversation from the list of
+// conversations and from the search. e is nil if the session is not open.
+func (h Housekeeping) hide(ctx context.Context, id string, e *entry) error {
+	rec, err := h.g.opener.record(ctx, id)
+	if e != nil {
+		rec, _ = e.snapshot()
+	} else if err != nil {
+		return err
+	}
+	if p := h.g.opener.providers.Named(rec.CLIType); p != nil {
+		h.g.hidden.set(h.g.writers.owner(p).Name(), rec.AgentSessionID, true)
+	}
+	return nil
 }
 
 // freed returns what the deletion of a session frees, without the transcript.
@@ -167,7 +187,9 @@ func (h Housekeeping) freed(ctx context.Context, id string) (Deletion, error) {
 	}
 	sizes := g.uploads.sizes(d.uploads)
 	d.Uploads = len(sizes)
-	d.FreedBytes += d.Captured
+	images, size := g.pictures.own(id)
+	d.Pictures = images
+	d.FreedBytes += d.Captured + size
 	for _, size := range sizes {
 		d.FreedBytes += size
 	}

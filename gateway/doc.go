@@ -31,6 +31,8 @@
 //   - unknowns: keeps messages of agents of unknown types
 //   - natives: adds the stored conversations that are no sessions to that index
 //   - projects, uploads: directories and files that clients name
+//   - hiddenList: the conversations whose sessions were deleted (hidden.go)
+//   - sessionPictures: stores the images of prompts (pictures.go)
 //
 // Each open session has an entry, with a governor that enforces its profile.
 // All sessions share the limiter (limits.go), the captures (capture.go), the
@@ -62,7 +64,7 @@
 //     goroutines.
 //  8. entry.mu: held briefly.
 //  9. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, feed.mu,
-//     follows.mu, governor.mu, limiter.mu, recordWriter.mu, roster.mu,
+//     follows.mu, governor.mu, hiddenList.mu, limiter.mu, recordWriter.mu, roster.mu,
 //     rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
 //     lock is taken while one of them is held.
 //

@@ -8,13 +8,16 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/store"
 )
 
@@ -43,9 +46,14 @@ type egressRecords struct {
 	dir string // "" without a data directory
 	log *slog.Logger
 
-	mu   sync.Mutex // guards the rest, and the files
-	open map[string]*egressRecord
+	mu      sync.Mutex // guards the rest, and the files
+	open    map[string]*egressRecord
+	removed map[string]time.Time // sessions whose records were removed, and when: their last connections may still end
 }
+
+// removedFor is how long a removed record stays removed although an attempt is
+// reported.
+const removedFor = time.Hour
 
 // An egressRecord is the record of one session.
 type egressRecord struct {
@@ -54,7 +62,7 @@ type egressRecord struct {
 }
 
 func newEgressRecords(dataDir string, log *slog.Logger) *egressRecords {
-	rs := &egressRecords{log: log, open: make(map[string]*egressRecord)}
+	rs := &egressRecords{log: log, open: make(map[string]*egressRecord), removed: make(map[string]time.Time)}
 	if dataDir != "" {
 		rs.dir = filepath.Join(dataDir, "egress")
 	}
@@ -63,11 +71,26 @@ func newEgressRecords(dataDir string, log *slog.Logger) *egressRecords {
 
 func (rs *egressRecords) path(id string) string { return filepath.Join(rs.dir, id+egressSuffix) }
 
-// reached returns the runnel.Options.Reached of a session.
-func (rs *egressRecords) reached(id string) func(runnel.EgressAttempt) {
+// maxReachedHost bounds the host of an attempt, in bytes.
+const maxReachedHost = 300
+
+// reached returns the runnel.Options.Reached of a session that runs with opt.
+// Programs in the sandbox choose the names of hosts, so they may contain
+// secrets and control characters, which are removed.
+func (rs *egressRecords) reached(id string, opt runnel.Options) func(runnel.EgressAttempt) {
+	clean := sync.OnceValue(func() func(string) string {
+		if opt.Filter == nil {
+			return func(s string) string { return s }
+		}
+		return opt.Filter(opt).Text
+	})
 	return func(a runnel.EgressAttempt) {
-		rs.mu.Lock()
+		rs.mu.Lock() // also because clean is for one goroutine at a time
 		defer rs.mu.Unlock()
+		if _, gone := rs.removed[id]; gone {
+			return
+		}
+		a.Host = text.OneLine(clean()(a.Host), maxReachedHost)
 		r := rs.find(id)
 		r.add(a)
 		if err := rs.write(id, r, a); err != nil {
@@ -190,6 +213,9 @@ func (rs *egressRecords) remove(id string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	delete(rs.open, id)
+	now := time.Now()
+	maps.DeleteFunc(rs.removed, func(_ string, at time.Time) bool { return now.Sub(at) > removedFor })
+	rs.removed[id] = now
 	if rs.dir == "" {
 		return nil
 	}

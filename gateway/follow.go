@@ -41,6 +41,7 @@ const (
 type follow struct {
 	e      *entry
 	filter func(runnel.Options) runnel.Filter // Config.Filter
+	images *pictureReader
 
 	mu     sync.Mutex
 	reader runnel.Following // nil once the follow has ended
@@ -64,7 +65,7 @@ func (fs *follows) begin(ctx context.Context, e *entry, w *runnel.Writer) error 
 	if err != nil {
 		return err
 	}
-	f := &follow{e: e, filter: fs.opener.cfg.Filter, ended: make(chan struct{})}
+	f := &follow{e: e, filter: fs.opener.cfg.Filter, images: fs.opener.pictures.reader(rec.ID), ended: make(chan struct{})}
 	fs.mu.Lock()
 	switch other := fs.active[rec.ID]; {
 	case other != nil && other.e == e:
@@ -127,11 +128,17 @@ func (fs *follows) catchUp(ctx context.Context, f *follow, p runnel.Follower) er
 	}
 	reading, stop := context.WithTimeout(ctx, refreshTime)
 	defer stop()
-	reader, err := p.Follow(reading, runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir, Trusted: fs.opener.projects.trusts(rec.ProjectDir)})
+	reader, err := p.Follow(reading, runnel.Conversation{
+		AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir,
+		Trusted: fs.opener.projects.trusts(rec.ProjectDir), Pictures: f.images.keep,
+	})
 	if err != nil {
 		return err
 	}
 	evs, err := reader.Next(reading)
+	if err == nil {
+		err = f.images.err
+	}
 	if err == nil {
 		for _, ev := range f.filtered(evs) {
 			n.historyHas(ev)
@@ -206,7 +213,7 @@ func (f *follow) step(ctx context.Context) error {
 		return nil
 	}
 	evs, err := f.reader.Next(ctx)
-	if err != nil || len(evs) == 0 {
+	if err = errors.Join(err, f.images.err); err != nil || len(evs) == 0 {
 		return err
 	}
 	return f.e.session.Follow(ctx, f.filtered(evs))

@@ -122,7 +122,12 @@ func (f Forks) create(ctx context.Context, from store.Session, p runnel.Provider
 	n := newSession{provider: p, res: res, rec: rec}
 	if whole {
 		n.res.Options.Fork = true
-		n.fill = func(ctx context.Context) error { return copyLog(ctx, g.cfg.Log, from.ID, rec.ID) }
+		n.fill = func(ctx context.Context) error {
+			if err := g.pictures.share(from.ID, rec.ID); err != nil {
+				return err
+			}
+			return copyLog(ctx, g.cfg.Log, from.ID, rec.ID)
+		}
 	} else {
 		n.res.Options.Resume = ""
 	}

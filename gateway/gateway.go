@@ -144,6 +144,8 @@ type Gateway struct {
 	records  *recordWriter
 	feed     *feed
 	uploads  *uploads
+	pictures *sessionPictures
+	hidden   *hiddenList
 	detector *detect.Detector
 	pool     *prewarm.Pool
 	requests *once.Requests
@@ -177,13 +179,25 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := loadRules(ctx, cfg.Catalogue)
+	images, err := openPictures(cfg.DataDir, cfg.Logger)
 	if err != nil {
 		uploads.close()
 		return nil, err
 	}
+	hidden, err := openHidden(cfg.DataDir, cfg.Logger)
+	if err != nil {
+		uploads.close()
+		images.close()
+		return nil, fmt.Errorf("list of hidden conversations: %w", err)
+	}
+	stored, err := loadRules(ctx, cfg.Catalogue)
+	if err != nil {
+		uploads.close()
+		images.close()
+		return nil, err
+	}
 	g := &Gateway{
-		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
+		cfg: cfg, rules: stored, roster: roster, git: changes.New(os.Environ()), uploads: uploads, pictures: images, hidden: hidden, feed: newFeed(), requests: once.New(cfg.Catalogue, cfg.Logger),
 		records: newRecordWriter(cfg.Catalogue, reports{cfg.Catalogue, cfg.Log}, cfg.Logger),
 	}
 	g.ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -201,7 +215,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg: &g.cfg, ctx: g.ctx, providers: detect.NewIndex(cfg.Providers), detector: g.detector, projects: projects,
 		feed: g.feed, records: g.records, queue: g.queue, limits: limits, counters: make(map[string]*runnel.Counters), tally: new(tally),
 		captures: newCaptures(cfg.DataDir, cfg.Logger), unknowns: openUnknowns(cfg),
-		egress: newEgressRecords(cfg.DataDir, cfg.Logger),
+		egress: newEgressRecords(cfg.DataDir, cfg.Logger), pictures: images,
 	}
 	for _, p := range cfg.Providers {
 		g.opener.counters[p.Name()] = new(runnel.Counters)
@@ -209,7 +223,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	g.creator = &creator{g.opener, g.sessions}
 	g.writers = newWriters(g.opener.providers)
 	g.queue.renew, g.queue.recall = g.opener.renew, g.opener.recall
-	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers}
+	g.importer = &importer{opener: g.opener, sessions: g.sessions, writers: g.writers, hidden: hidden}
 	g.follows = &follows{opener: g.opener, sessions: g.sessions, importer: g.importer, writers: g.writers, queue: g.queue, active: make(map[string]*follow), missed: make(map[string]time.Time)}
 	g.queue.inUse = g.follows.free
 	g.pool = prewarm.New(g.ctx, prewarm.Config{Size: cfg.Prewarm, MaxAge: cfg.PrewarmAge, Start: g.opener.startForPool, Logger: cfg.Logger})
@@ -219,6 +233,7 @@ func Open(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err := (&recovery{g.opener, g.sessions, g.queue, &g.cfg, g.follows}).run(ctx); err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	g.pictures.sweep(ctx, cfg.Catalogue)
 	g.startIndexer()
 	g.work.Go(func() { _, _ = g.roster.list(g.ctx) }) // reads the records, so that the first list is fast, too
 	if cfg.IdleTimeout > 0 {
@@ -269,6 +284,7 @@ func (g *Gateway) end(ctx context.Context, handOver bool) error {
 			g.stored.Close()
 		}
 		g.uploads.close()
+		g.pictures.close()
 	}()
 	select {
 	case <-done:

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway/exported"
@@ -65,7 +67,15 @@ func (i Imports) Import(ctx context.Context, cliType, dir string, file io.Reader
 		return Imported{}, errMoved
 	}
 	im := importing{limits: g.opener.limits}
-	events := im.counted(ctx, exported.Read(file))
+	id := uuid.NewString()
+	images := g.pictures.reader(id) // they come before the session's record; after a crash the next start removes them
+	kept := false
+	defer func() {
+		if !kept {
+			g.pictures.remove(id)
+		}
+	}()
+	events := im.counted(ctx, images.checked(exported.Read(file, images.keep)))
 	if cliType == "" {
 		next, stop := iter.Pull2(events)
 		defer stop()
@@ -81,12 +91,14 @@ func (i Imports) Import(ctx context.Context, cliType, dir string, file io.Reader
 	if err != nil {
 		return Imported{}, err
 	}
+	rec.ID = id
 	if g.cfg.Filter != nil {
 		events = runnel.Filtered(g.cfg.Filter(runnel.Options{Dir: dir}), events)
 	}
 	if err := i.store(ctx, rec, im.ended(events)); err != nil {
 		return Imported{}, err
 	}
+	kept = true
 	g.feed.touch(rec.ID)
 	im.result.SessionID, im.result.CLIType = rec.ID, rec.CLIType
 	return im.result, nil

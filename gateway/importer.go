@@ -69,6 +69,7 @@ type importer struct {
 	opener   *opener
 	sessions *sessions
 	writers  *writers
+	hidden   *hiddenList
 	group    singleflight.Group // running copies, by conversation
 }
 
@@ -267,7 +268,7 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		return "", storeError(err)
 	}
 	e := &entry{rec: rec} // folds the events into the record, as for an open session
-	events := m.history(ctx, h, p.Name(), rec.ID, c)
+	events := m.historyOf(ctx, h, p.Name(), rec.ID, c)
 	if file == "" && m.writers.inUse(ctx, from, c) { // Load follows the conversation, which adds the events
 		events = func(func(event.Event, error) bool) {}
 	}
@@ -295,8 +296,17 @@ func (m *importer) copyConversation(ctx context.Context, p runnel.Provider, agen
 		m.opener.erase(rec.ID)
 		return "", storeError(runnel.Safe(err))
 	}
+	m.hidden.set(m.writers.owner(p).Name(), agentID, false)
 	m.opener.feed.touch(rec.ID)
 	return rec.ID, nil
+}
+
+// historyOf is history for a session. It also stores the images of the prompts
+// for the session.
+func (m *importer) historyOf(ctx context.Context, h runnel.Historian, provider, session string, c runnel.Conversation) iter.Seq2[event.Event, error] {
+	images := m.opener.pictures.reader(session)
+	c.Pictures = images.keep
+	return images.checked(m.history(ctx, h, provider, session, c))
 }
 
 // history returns the events of a conversation in the form of a session's log.

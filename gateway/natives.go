@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -174,6 +175,9 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 	}
 	for _, c := range list {
 		key := keyOf(c.Conversation)
+		if n.importer.hidden.isHidden(key) { // forget removes it
+			continue
+		}
 		pos, known := at[key]
 		delete(at, key)
 		if _, wait := n.later[key]; wait || known && pos.State == c.State {
@@ -193,12 +197,25 @@ func (n *natives) compare() (todo []conversations.Stored, gone []string, err err
 // from files, or nil if none does.
 func (n *natives) reader(cliType string) runnel.Historian {
 	p := n.importer.opener.providers.Named(cliType)
-	_, files := p.(runnel.FileHistorian)
-	if _, lists := p.(runnel.Summarizer); !files || !lists {
+	if _, lists := p.(runnel.Summarizer); !lists {
+		return nil
+	}
+	if r, ok := p.(runnel.StoredReader); ok {
+		return storedReader{r}
+	}
+	if _, files := p.(runnel.FileHistorian); !files {
 		return nil
 	}
 	h, _ := p.(runnel.Historian)
 	return h
+}
+
+// A storedReader reads the stored text of conversations as their history.
+type storedReader struct{ runnel.StoredReader }
+
+// History implements [runnel.Historian].
+func (r storedReader) History(ctx context.Context, ref runnel.Conversation) iter.Seq2[event.Event, error] {
+	return r.ReadStored(ctx, ref)
 }
 
 // update reads those of the conversations that are no sessions.

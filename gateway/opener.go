@@ -34,6 +34,7 @@ type opener struct {
 	captures  *captures
 	unknowns  *unknowns
 	egress    *egressRecords
+	pictures  *sessionPictures
 
 	checkpoints *checkpoints
 }
@@ -143,7 +144,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		return notices
 	}
 	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
-	cfg.Reserve, cfg.TurnBudget = e.reserve, e.gov.budget
+	cfg.Reserve, cfg.TurnBudget, cfg.Pictures = e.reserve, e.gov.budget, o.pictures.ofPrompt(rec.ID)
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
@@ -258,4 +259,5 @@ func (o *opener) erase(id string) {
 	if err := o.cfg.Catalogue.DeleteSession(ctx, id); err != nil {
 		o.cfg.Logger.LogAttrs(ctx, slog.LevelError, "unfinished session not removed", slog.String("session", id), slog.String("error", err.Error()))
 	}
+	o.pictures.remove(id)
 }

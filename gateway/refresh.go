@@ -37,7 +37,7 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	}
 	reading, cancel := context.WithTimeout(ctx, refreshTime)
 	defer cancel()
-	for ev, err := range m.history(reading, h, p.Name(), rec.ID, c) {
+	for ev, err := range m.historyOf(reading, h, p.Name(), rec.ID, c) {
 		switch {
 		case err == nil:
 			n.historyHas(ev)

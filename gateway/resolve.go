@@ -101,7 +101,7 @@ func (o *opener) resolveRecord(rec store.Session) (resolution, error) {
 // equipped returns opt with the fields that depend on the session and its
 // provider.
 func (o *opener) equipped(opt runnel.Options, provider, id string) runnel.Options {
-	opt.Takeover, opt.Counters, opt.Reached = o.takeover(id), o.counters[provider], o.egress.reached(id)
+	opt.Takeover, opt.Counters, opt.Reached = o.takeover(id), o.counters[provider], o.egress.reached(id, opt)
 	return o.captures.equip(o.unknowns.equip(opt, provider, id), id)
 }
 

@@ -234,7 +234,8 @@ func (r Retention) busy(ctx context.Context) (map[string]bool, error) {
 	return busy, nil
 }
 
-// sizes returns the size of each session: its events and its debug capture.
+// sizes returns the size of each session: its events, its debug capture and the
+// images of its prompts.
 func (r Retention) sizes(ctx context.Context, recs []store.Session) (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	var err error
@@ -255,6 +256,7 @@ func (r Retention) sizes(ctx context.Context, recs []store.Session) (map[string]
 		if c := r.g.opener.captures.status(rec.ID, keptOf(rec.Options).keptCapture); c != nil {
 			sizes[rec.ID] += c.Bytes
 		}
+		sizes[rec.ID] += r.g.pictures.portion(rec.ID)
 	}
 	return sizes, nil
 }

@@ -183,7 +183,7 @@ func (s Search) natives(ctx context.Context, found []store.SearchFound) (map[str
 	}
 	natives := make(map[string]conversations.Conversation, len(list))
 	for _, c := range list {
-		if _, is := continued[keyOf(c)]; !is {
+		if _, is := continued[keyOf(c)]; !is && !s.g.hidden.isHidden(keyOf(c)) {
 			natives[keyOf(c)] = c
 		}
 	}

@@ -23,6 +23,7 @@ func (s *sessions) conversationRoutes() []route {
 				{name: "cliType", doc: "Kind of agent. Default: all kinds."},
 				{name: "projectDir", doc: "Absolute path of the conversations' directory. Default: all directories."},
 				{name: "after", doc: "Position after which the page begins: next of the page before. Default: the first page."},
+				{name: "hidden", flag: true, doc: "Whether to list also the conversations that are hidden, because their session was deleted. Loading such a conversation makes it a session again. Default: false."},
 				{name: "limit", doc: "Maximum number of conversations on the page, at most 500. Default: 100."},
 			}, fails: []runnel.Code{runnel.UnsupportedCLIType}}, s.listConversations),
 	}
@@ -33,8 +34,12 @@ func (s *sessions) listConversations(r *http.Request) (gateway.ConversationPage,
 	if err != nil {
 		return gateway.ConversationPage{}, err
 	}
+	hidden, err := reply.Flag(r, "hidden")
+	if err != nil {
+		return gateway.ConversationPage{}, err
+	}
 	q := r.URL.Query()
 	return gateway.ConversationsOf(s.gw).List(r.Context(), gateway.ConversationQuery{
-		CLIType: q.Get("cliType"), ProjectDir: q.Get("projectDir"), After: q.Get("after"), Limit: int(min(max(limit, 1), conversationsMax)),
+		CLIType: q.Get("cliType"), ProjectDir: q.Get("projectDir"), After: q.Get("after"), Limit: int(min(max(limit, 1), conversationsMax)), Hidden: hidden,
 	})
 }

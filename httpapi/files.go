@@ -3,11 +3,9 @@ package httpapi
 import (
 	"errors"
 	"math"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/runnel-dev/runnel"
@@ -27,6 +25,7 @@ const (
 
 // fileRoutes holds the handlers that show files of projects and directories.
 type fileRoutes struct {
+	gw     *gateway.Gateway
 	files  gateway.Files
 	limits Limits
 	refuse func(setting string, limit int64, what string) error // counts that a limit was reached, and returns the error for it
@@ -61,6 +60,7 @@ func (f *fileRoutes) routes() []route {
 		{method: http.MethodGet, path: "/api/session/{id}/image", scope: auth.Read, name: "readImage",
 			summary: "Get an image of a session's project", about: "Returns a PNG, JPEG, GIF or WebP image, judged by its content, for saving or for a page of your own. Other files are rejected, SVG included. The conditions of readFile apply.",
 			params: []param{named}, status: http.StatusOK, media: imageTypes(), fails: []runnel.Code{runnel.PayloadTooLarge}, refused: []int{http.StatusNotFound}, serve: f.image},
+		f.pictureRoute(),
 		handle(route{path: "/api/folders", scope: auth.Send, name: "listFolders",
 			summary: "List directories of the server's machine", about: "For the choice of a project. Returns names of directories only; leaves out links, directories of credentials and the server's own data.",
 			params:  []param{{name: "path", doc: "Absolute path, or a path that begins with ~/. With a / at its end, this directory is listed; otherwise the one above, and its directories are matched with the last element. Default: the home directory and git repositories near it."}},
@@ -155,12 +155,7 @@ func (f *fileRoutes) image(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fileError(err)
 	}
-	h := w.Header()
-	h.Set("Content-Type", img.MediaType)
-	h.Set("Content-Length", strconv.Itoa(len(img.Data)))
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(r.URL.Query().Get("path"))}))
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	_, _ = w.Write(img.Data) // an error means that the client has disconnected
+	writeImage(w, img.Data, img.MediaType, "attachment", path.Base(r.URL.Query().Get("path")))
 	return nil
 }
 

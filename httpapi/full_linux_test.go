@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/color"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/httpapi/command"
 	"github.com/runnel-dev/runnel/httpapi/stream"
 )
 
@@ -98,5 +100,46 @@ func fill(t *testing.T, path string) {
 	}
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
+	}
+}
+
+// A prompt whose image does not fit on the disk is rejected, and leaves neither
+// a part of the image nor a part of the turn.
+func TestImageOnFullDiskIsRefused(t *testing.T) {
+	timed(t, minute)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	edit, st := onDisk(t, filepath.Join(disk, "data"))
+	t.Cleanup(func() { _ = st.Close() })
+	s := serve(t, edit)
+	id := s.create()
+	red := pngOf(t, color.White) + strings.Repeat("x", 256<<10)
+	body := s.withUpload(red)
+	before := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200)
+	filler := filepath.Join(disk, "filler")
+	fill(t, filler)
+	if w := s.do("POST", "/api/session/"+id+"/send", body); w.Code != 503 || code(w) != string(runnel.StoreUnavailable) {
+		t.Errorf("an image on a full disk: %d %s", w.Code, w.Body)
+	}
+	if got := s.stored(); len(got) != 0 {
+		t.Errorf("left behind: %v", got)
+	}
+	if now := call[gateway.Status](s.rig, "GET", "/api/session/"+id+"/status", "", 200); now.LastSeq != before.LastSeq || now.Activity != event.ActivityIdle {
+		t.Errorf("status %+v", now)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	turn := call[command.SendAnswer](s.rig, "POST", "/api/session/"+id+"/send", body, 202).TurnID
+	a := attachmentOf(t, s.whole(id, turn), turn)
+	if _, got := s.picture(id, a.Picture, 200); got != red {
+		t.Error("with space again the picture differs")
 	}
 }

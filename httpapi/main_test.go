@@ -40,6 +40,7 @@ type rig struct {
 	logged   *bytes.Buffer
 	dir      string // a project
 	profiles string // folder of profiles, see withProfiles
+	data     string // the server's data directory
 	page     *pageAt
 	token    string // with all scopes
 }
@@ -74,6 +75,7 @@ func newRig(t *testing.T, edit ...func(*Config, *gateway.Config)) *rig {
 	for _, f := range edit {
 		f(&cfg, &gcfg)
 	}
+	rg.data = gcfg.DataDir
 	gw, err := gateway.Open(t.Context(), gcfg)
 	if err != nil {
 		t.Fatal(err)

@@ -209,6 +209,8 @@ func parameters(rt *route) (out []*huma.Param) {
 // pathDoc describes the path parameter name of a route.
 func pathDoc(rt *route, name string) string {
 	switch {
+	case name == "picture":
+		return "Id of the picture."
 	case name == "approvalId":
 		return "Id of the approval."
 	case name == "name":

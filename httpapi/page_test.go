@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -178,12 +179,19 @@ func TestNewOriginLogsBrowsersOut(t *testing.T) {
 	if link.URL != "http://own.localhost:7777" {
 		t.Errorf("the link is to %q", link.URL)
 	}
+	before := link.Code
 	link = call[codeAnswer](rg, "POST", "/api/login/code", `{"newOrigin":true}`, 201)
 	if link.URL != "http://new-own.localhost:7777" {
 		t.Errorf("the new link is to %q", link.URL)
 	}
 	if old, renewed := me("own.localhost:7777"), me("new-own.localhost:7777"); old != http.StatusForbidden || renewed != http.StatusUnauthorized {
 		t.Errorf("the old login gets %d at the old origin and %d at the new one", old, renewed)
+	}
+	for code, want := range map[string]int{before: http.StatusUnauthorized, link.Code: http.StatusOK} {
+		w := rg.do("POST", "/api/login", fmt.Sprintf(`{"code":%q}`, code), anonymous, host("new-own.localhost:7777"), header("Origin", "http://new-own.localhost:7777"), header("Sec-Fetch-Site", "same-origin"))
+		if w.Code != want {
+			t.Errorf("the login link, made before the new origin %v, gets %d %s", code == before, w.Code, w.Body)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 		Limits: cfg.Limits.ofStreams(), Reached: s.metrics.reached, Arriving: s.arriving.message,
 	})
 	gateway.RetentionOf(cfg.Gateway).OnDelete(s.streams.Deleted)
-	files := &fileRoutes{files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse, atOnce: atonce.Limit{Most: maxFilesAtOnce}}
+	files := &fileRoutes{gw: cfg.Gateway, files: gateway.FilesOf(cfg.Gateway), limits: cfg.Limits, refuse: s.metrics.refuse, atOnce: atonce.Limit{Most: maxFilesAtOnce}}
 	sessions := &sessions{
 		gw: cfg.Gateway, visible: visible, commands: commands, streams: s.streams, limits: cfg.Limits, refuse: s.metrics.refuse, redact: cfg.Redact,
 		count: files.count, combining: make(chan struct{}, maxCombining), atOnce: atonce.Limit{Most: maxFilesAtOnce},

@@ -1,7 +1,7 @@
 // Compresses the files of the built page, so that the server sends few bytes
 // and compresses nothing while it runs.
 
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { extname, join, resolve } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import type { Plugin } from "vite";
@@ -36,10 +36,16 @@ export function compressFolder(dir: string) {
     const data = readFileSync(file);
     if (data.length <= least) continue;
     for (const [extension, encode] of Object.entries(codings)) {
+      if (isNewer(file + extension, file)) continue; // by an earlier build of the same page
       const small = encode(data);
       if (small.length < data.length) writeFileSync(file + extension, small);
     }
   }
+}
+
+function isNewer(file: string, than: string): boolean {
+  const written = (f: string) => statSync(f, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  return written(file) >= written(than);
 }
 
 /** Compresses the page at the end of its build. */

@@ -15,11 +15,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/termtext"
+	"github.com/runnel-dev/runnel/pictures"
 	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
-// Names in a backup archive. An upload is the file uploads/ID/NAME.
+// Names in a backup archive. An upload is the file uploads/ID/NAME. For the
+// files of pictures see package pictures.
 const (
 	databaseName = "runnel.db"
 	uploadsName  = "uploads"
@@ -29,8 +33,8 @@ const (
 // means a copy of the database alone.
 func archived(file string) bool { return strings.EqualFold(filepath.Ext(file), ".tar") }
 
-// archive writes a backup of the data directory into a new file: the database
-// and the uploads. A failed backup leaves no file.
+// archive writes a backup of the data directory into a new file: the database,
+// the uploads and the pictures. A failed backup leaves no file.
 func archive(ctx context.Context, data, file string) (err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s already exists; choose another name", termtext.Clean(file))
@@ -53,6 +57,14 @@ func archive(ctx context.Context, data, file string) (err error) {
 	w := tar.NewWriter(f)
 	if err = addFile(w, db, databaseName); err == nil {
 		err = addUploads(ctx, w, filepath.Join(data, uploadsName))
+	}
+	if err == nil {
+		err = addPictures(ctx, w, filepath.Join(data, gateway.PicturesFolder))
+	}
+	if err == nil {
+		if err = addFile(w, filepath.Join(data, gateway.HiddenFile), gateway.HiddenFile); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	if err = errors.Join(err, w.Close(), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("the backup %s was not written: %w", termtext.Clean(file), err)
@@ -134,6 +146,32 @@ func addUploads(ctx context.Context, w *tar.Writer, dir string) error {
 	return nil
 }
 
+// addPictures adds the images of prompts. One that the server removes meanwhile
+// is left out.
+func addPictures(ctx context.Context, w *tar.Writer, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return pictures.Files(root, func(name string) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		f, err := nofollow.Open(root, name)
+		if errors.Is(err, nofollow.ErrUnreadable) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(addOpen(w, f, path.Join(gateway.PicturesFolder, name)), f.Close())
+	})
+}
+
 func uploadID(name string) bool {
 	id, err := uuid.Parse(name)
 	return err == nil && id.String() == name
@@ -207,11 +245,18 @@ func unpack(ctx context.Context, root *os.Root, file string) error {
 		}
 		parts := strings.Split(h.Name, "/")
 		upload := len(parts) == 3 && parts[0] == uploadsName && uploadID(parts[1]) && filepath.IsLocal(parts[2]) && parts[2] == filepath.Base(parts[2])
-		if h.Typeflag != tar.TypeReg || h.Name != databaseName && !upload {
+		below, picture := strings.CutPrefix(h.Name, gateway.PicturesFolder+"/")
+		picture = picture && pictures.IsFile(below)
+		if h.Typeflag != tar.TypeReg || h.Name != databaseName && h.Name != gateway.HiddenFile && !upload && !picture {
 			return fmt.Errorf("it contains %s, which no backup of runnel contains", termtext.Clean(h.Name))
 		}
 		if upload {
 			if err := root.MkdirAll(filepath.Join(parts[0], parts[1]), 0o700); err != nil {
+				return err
+			}
+		}
+		if picture {
+			if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(h.Name)), 0o700); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -171,7 +170,7 @@ func (a *app) printAudit(ctx context.Context, t trail, since time.Time, f auditF
 
 func (a *app) printAuditEntry(e audit.Record, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(a.out).Encode(e)
+		return a.encoder().Encode(e)
 	}
 	parts := []string{e.At.Local().Format(time.DateTime), string(e.Kind)}
 	if who := cmp.Or(e.Who, string(e.By)); who != "" {

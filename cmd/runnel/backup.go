@@ -18,9 +18,9 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: `Copy the data directory into a new file that only you can read. It contains the
 sessions, events, queued prompts, rules, and hashes of the credentials. If the
 name of FILE ends in .tar, the file is an archive that also contains the
-uploaded files; with any other name, it is a copy of the database alone. The
-server can keep running. The backup contains everything that the server
-acknowledged before the command started.
+uploaded files and the images of prompts; with any other name, it is a copy of
+the database alone. The server can keep running. The backup contains everything
+that the server acknowledged before the command started.
 
 'runnel restore' makes a data directory from a backup.
 

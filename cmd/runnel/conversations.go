@@ -37,14 +37,14 @@ func (r listedRow) value() any {
 }
 
 // merged returns sessions, and the conversations that are no sessions, newest
-// activity first.
-func merged(rows []gateway.Status, found []gateway.Conversation) []listedRow {
+// activity first. It leaves out hidden conversations unless hidden is set.
+func merged(rows []gateway.Status, found []gateway.Conversation, hidden bool) []listedRow {
 	out := make([]listedRow, 0, len(rows)+len(found))
 	for i := range rows {
 		out = append(out, listedRow{session: &rows[i]})
 	}
 	for _, c := range found {
-		if c.SessionID == "" {
+		if c.SessionID == "" && (hidden || !c.Hidden) {
 			out = append(out, listedRow{conversation: c})
 		}
 	}
@@ -66,7 +66,7 @@ const pageSize = 500
 func (r remoteSessions) conversations(ctx context.Context) (all gateway.ConversationPage, err error) {
 	for after := ""; ; {
 		var page gateway.ConversationPage
-		if err := r.ad.get(ctx, "/api/conversations?limit=500&after="+url.QueryEscape(after), &page); err != nil {
+		if err := r.ad.get(ctx, "/api/conversations?hidden=true&limit=500&after="+url.QueryEscape(after), &page); err != nil {
 			return all, err
 		}
 		all.Conversations = append(all.Conversations, page.Conversations...)
@@ -100,6 +100,10 @@ func (f finder) conversations(ctx context.Context, recs []store.Session, file st
 		return all, err
 	}
 	f.app.knowKeys(f.config.agents)
+	hidden, err := gateway.HiddenConversations(f.config.Data)
+	if err != nil {
+		return all, err
+	}
 	x := conversations.New(conversations.Config{
 		Providers: f.app.providers, File: file, Redact: f.app.secrets.String, MaxWait: askWait, Logger: f.app.logger(f.config),
 	})
@@ -122,7 +126,8 @@ func (f finder) conversations(ctx context.Context, recs []store.Session, file st
 			return all, err
 		}
 		for _, c := range page.Conversations {
-			all.Conversations = append(all.Conversations, gateway.Conversation{Conversation: c, SessionID: ours[key{c.CLIType, c.AgentSessionID}].ID})
+			session := ours[key{c.CLIType, c.AgentSessionID}].ID
+			all.Conversations = append(all.Conversations, gateway.Conversation{Conversation: c, SessionID: session, Hidden: session == "" && hidden[c.CLIType+":"+c.AgentSessionID]})
 		}
 		if q.After == "" {
 			all.Checking = page.Checking

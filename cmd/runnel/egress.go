@@ -89,7 +89,7 @@ func guardedBy(c config) (protected []string) {
 			protected = append(protected, agent.KeyFile)
 		}
 	}
-	for _, path := range []string{c.Data, c.file, c.Socket, c.KeyFile, c.TLSKey, c.ProfilesDir} {
+	for _, path := range []string{c.Data, c.file, c.Socket, c.KeyFile, filepath.Join(filepath.Dir(c.KeyFile), "audit"), authorityFile(c), c.TLSKey, c.TLSCert, c.ProfilesDir} {
 		if filepath.IsAbs(path) {
 			protected = append(protected, path)
 		}

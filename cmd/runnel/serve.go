@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi"
+	"github.com/runnel-dev/runnel/internal/filepages"
 	"github.com/runnel-dev/runnel/internal/private"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store/sqlite"
@@ -186,6 +188,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 	}
 	defer func() { err = errors.Join(err, trail.Append(audit.Record{Kind: audit.Stopped})) }()
 	defer os.Remove(redirectFile(c.Data))
+	defer giveBackWhileIdle(ctx)()
 	log.Info("serving", "address", ln.Addr().String(), "socket", c.Socket, "data", c.Data)
 	defer log.Info("server stopped")
 	sig, err := a.serveUntilSignal(ctx, srv, listeners, signals)
@@ -193,6 +196,17 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		end = gw.HandOver
 	}
 	return err
+}
+
+// giveBackWhileIdle gives memory back whenever the server is idle. end ends that.
+func giveBackWhileIdle(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { filepages.WhileIdle(ctx) })
+	return func() {
+		cancel()
+		work.Wait()
+	}
 }
 
 // A certificateFunc is a GetCertificate function of a [tls.Config].

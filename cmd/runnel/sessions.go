@@ -66,7 +66,7 @@ running server.`,
 }
 
 func (a *app) sessionsList() *cobra.Command {
-	var all, archived, asJSON bool
+	var all, archived, hidden, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest activity first",
@@ -80,7 +80,11 @@ have stored and that are not sessions. Their STATE is elsewhere, or in use
 while another program has them open. Their ID is the agent's own; 'runnel run
 --agent AGENT --resume ID' continues them. Without a running server, the command
 starts the agents that do not store conversations in files of their own, and
-asks them.`,
+asks them.
+
+The conversation of a deleted session stays in the agent's own files, but is
+hidden: it is listed only with --all --hidden, and no search finds it. To show it
+again, continue it as above.`,
 		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId // empty'",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,7 +100,7 @@ asks them.`,
 					}
 					a.tellUnlisted(found)
 				}
-				list := merged(rows, found.Conversations)
+				list := merged(rows, found.Conversations, hidden)
 				if asJSON {
 					values := []any{} // prints an empty array instead of null
 					for _, r := range list {
@@ -111,6 +115,7 @@ asks them.`,
 	placeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, "also list ended sessions, and conversations that began outside of runnel")
 	cmd.Flags().BoolVar(&archived, "archived", false, "also list archived sessions")
+	cmd.Flags().BoolVar(&hidden, "hidden", false, "with --all, also list conversations whose session was deleted")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return cmd
 }
@@ -138,7 +143,10 @@ func (a *app) printSessions(rows []listedRow, all bool) error {
 	for _, r := range rows {
 		if c := r.conversation; r.session == nil {
 			state := "elsewhere"
-			if c.Writer != nil {
+			switch {
+			case c.Hidden:
+				state = "hidden"
+			case c.Writer != nil:
 				state = "in use"
 			}
 			t.add(cell(c.AgentSessionID), cell(c.CLIType), state, when(c.UpdatedAt), cell(c.ProjectDir), cell(oneLine(c.Title, 60)))

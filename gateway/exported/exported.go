@@ -2,8 +2,9 @@
 // wrote.
 //
 // The file is hostile input. Read accepts only what an export writes: every
-// line must be the JSON of one event, byte for byte, and the events must obey
-// the rules of a log. An error names the line.
+// line must be the JSON of one event or of one picture, byte for byte, the
+// events must obey the rules of a log, and a picture must follow an event that
+// names it. An error names the line.
 package exported
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -36,9 +38,12 @@ const (
 // at the first line that no export can contain, and at the end of a file that
 // has no events or in which a turn has not ended. An error of r is yielded as
 // it is; every other error is INVALID_REQUEST or PAYLOAD_TOO_LARGE.
-func Read(r io.Reader) iter.Seq2[event.Event, error] {
+//
+// Read calls picture, unless it is nil, with the content of each picture, after
+// it has yielded the event that names the picture.
+func Read(r io.Reader, picture func(data []byte)) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
-		lines := reader{src: jsonl.NewReader(&bounded{r, MaxFile}, MaxLine)}
+		lines := reader{src: jsonl.NewReader(&bounded{r, MaxFile}, MaxLine), picture: picture}
 		log := newChecker()
 		for {
 			ev, err := lines.next()
@@ -72,28 +77,76 @@ type reader struct {
 	src *jsonl.Reader
 	n   int    // number of the current line, without blank lines
 	own []byte // buffer for the encoding of an event
+
+	picture func(data []byte)
+	session string   // of the newest event
+	named   []string // pictures that the newest event names
 }
 
-// next returns the event of the next line, or io.EOF.
+// next returns the event of the next line with an event, or io.EOF.
 func (r *reader) next() (event.Event, error) {
+	for {
+		line, err := r.line()
+		if err != nil {
+			return event.Event{}, err
+		}
+		if !bytes.HasPrefix(line, []byte(`{"type":"`+event.PictureLineType+`",`)) {
+			return r.decode(line)
+		}
+		if err := r.decodePicture(line); err != nil {
+			return event.Event{}, err
+		}
+	}
+}
+
+// line returns the next line, or io.EOF.
+func (r *reader) line() ([]byte, error) {
 	line, err := r.src.Next()
 	r.n++
 	if tooLong, ok := errors.AsType[*jsonl.TooLongError](err); ok {
-		return event.Event{}, runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: has %d bytes; a line may have at most %d", r.n, tooLong.Length, MaxLine))
+		return nil, runnel.Fail(runnel.PayloadTooLarge, fmt.Sprintf("line %d: has %d bytes; a line may have at most %d", r.n, tooLong.Length, MaxLine))
 	}
 	if err != nil {
-		return event.Event{}, err
+		return nil, err
 	}
 	if r.src.Torn() {
-		return event.Event{}, refuse(r.n, "is incomplete: it has no newline at its end")
+		return nil, refuse(r.n, "is incomplete: it has no newline at its end")
 	}
 	if !jsonl.Valid(line) {
-		return event.Event{}, refuse(r.n, "is not UTF-8 text")
+		return nil, refuse(r.n, "is not UTF-8 text")
 	}
 	if parts(line) > maxParts {
-		return event.Event{}, refuse(r.n, "has more than %d JSON values", maxParts)
+		return nil, refuse(r.n, "has more than %d JSON values", maxParts)
 	}
-	return r.decode(line)
+	return line, nil
+}
+
+// decodePicture decodes the line of a picture.
+func (r *reader) decodePicture(line []byte) error {
+	var p event.PictureLine
+	if err := json.Unmarshal(line, &p); err != nil {
+		return refuse(r.n, "%s", err)
+	}
+	own, err := json.Marshal(p)
+	if err != nil {
+		return refuse(r.n, "%s", err)
+	}
+	i := slices.Index(r.named, p.Picture)
+	switch {
+	case !bytes.Equal(own, line):
+		return refuse(r.n, "differs from what an export writes, at byte %d", firstDifference(own, line)+1)
+	case p.Session != r.session:
+		return refuse(r.n, "sessionId: is not that of the event before")
+	case i < 0:
+		return refuse(r.n, "picture: the event before does not name it")
+	case event.PictureID(p.Data) != p.Picture:
+		return refuse(r.n, "data: is not the content of the picture")
+	}
+	r.named = slices.Delete(r.named, i, i+1)
+	if r.picture != nil {
+		r.picture(p.Data)
+	}
+	return nil
 }
 
 func (r *reader) decode(line []byte) (ev event.Event, err error) {
@@ -114,6 +167,7 @@ func (r *reader) decode(line []byte) (ev event.Event, err error) {
 	if cap(r.own) > MaxLine/8 {
 		r.own = nil
 	}
+	r.session, r.named = ev.Session, event.Pictures(ev.Body)
 	return ev, nil
 }
 

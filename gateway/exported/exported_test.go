@@ -31,7 +31,7 @@ func file(t interface{ Fatal(...any) }, evs []event.Event) []byte {
 }
 
 func read(r io.Reader) (evs []event.Event, err error) {
-	for ev, err := range Read(r) {
+	for ev, err := range Read(r, nil) {
 		if err != nil {
 			return evs, err
 		}

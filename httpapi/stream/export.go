@@ -2,7 +2,9 @@ package stream
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -112,6 +114,7 @@ func (d *deadlineWriter) Write(p []byte) (int, error) {
 }
 
 func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Status) error {
+	written := make(map[string]bool)
 	for cursor := runnel.NewCursor(s.cfg.Gateway.Log(), st.SessionID, 0); ; {
 		evs, err := cursor.Read(ctx)
 		if err != nil || len(evs) == 0 {
@@ -125,8 +128,31 @@ func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Stat
 			if _, err := w.Write(append(data, '\n')); err != nil {
 				return err
 			}
+			if err := s.exportPictures(w, ev, written); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// exportPictures writes the pictures that an event names, except those in
+// written, and adds them to it.
+func (s *Streams) exportPictures(w io.Writer, ev event.Event, written map[string]bool) error {
+	for _, id := range event.Pictures(ev.Body) {
+		data, err := gateway.PicturesOf(s.cfg.Gateway).Read(ev.Session, id)
+		if err != nil || written[id] {
+			continue
+		}
+		written[id] = true
+		line, err := json.Marshal(event.PictureLine{Type: event.PictureLineType, Session: ev.Session, Picture: id, Data: data})
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // outs yields a session's history with each item once. It holds back an item
@@ -197,11 +223,11 @@ func (s *Streams) exportMarkdown(ctx context.Context, w io.Writer, st gateway.St
 	return nil
 }
 
-// exportHTML writes a page that contains only escaped text: no scripts, no
-// styles, no links.
+// exportHTML writes a page that contains only escaped text and the pictures of
+// prompts: no scripts, no styles, no links.
 func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status) error {
 	title := html.EscapeString(oneLine(st.Title))
-	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
+	fmt.Fprintf(w, "<!doctype html>\n<html><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:\"><title>%s</title></head>\n<body>\n<h1>%s</h1>\n<p>%s in <code>%s</code></p>\n",
 		title, title, html.EscapeString(st.CLIType), html.EscapeString(st.ProjectDir))
 	for o, err := range s.outs(ctx, st.SessionID) {
 		if err != nil {
@@ -218,9 +244,29 @@ func (s *Streams) exportHTML(ctx context.Context, w io.Writer, st gateway.Status
 		if text != "" {
 			fmt.Fprintf(w, "<pre>%s</pre>\n", html.EscapeString(text))
 		}
+		s.htmlPictures(w, st.SessionID, o)
 	}
 	_, err := io.WriteString(w, "</body></html>\n")
 	return err
+}
+
+// htmlPictures writes the pictures of a prompt into a page.
+func (s *Streams) htmlPictures(w io.Writer, session string, o upsert.Out) {
+	u, ok := o.(upsert.Upsert)
+	if !ok || u.Message == nil {
+		return
+	}
+	for _, a := range u.Message.Attachments {
+		if a.Picture == "" {
+			continue
+		}
+		data, err := gateway.PicturesOf(s.cfg.Gateway).Read(session, a.Picture)
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(w, "<p><img alt=\"%s\" src=\"data:%s;base64,%s\"></p>\n",
+			html.EscapeString(cmp.Or(oneLine(a.Name), "picture")), event.PictureType(data), base64.StdEncoding.EncodeToString(data))
+	}
 }
 
 // describe returns the heading and the text of an entry for people. code

@@ -108,6 +108,7 @@ func eventFields() map[string]string {
 		"RateLimit.utilization":          "Used share of the limit, from 0 to 1.",
 		"ResponseDone.finishReason":      "The agent's own reason for the end of the turn.",
 		"SentAttachment.name":            "Name of the file.",
+		"SentAttachment.picture":         "Id of the image: the SHA-256 of its content. GET /api/session/{id}/pictures/{picture} returns the image if the server has stored it. Absent if the attachment is not an image.",
 		"SessionUpdated.commands":        "Commands that the agent offers.",
 		"SessionUpdated.config":          "All of the agent's own settings. Replaces the previous list.",
 		"SessionUpdated.files":           "Files that the agent reported.",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/runnel-dev/runnel"
@@ -26,6 +27,7 @@ type Enclosure struct {
 	State   []string // directories in which it stores conversations and the like; writable
 	Files   []string // single files that it writes; writable if they exist
 	Logins  []string // single files with its login; writable if they exist, and not in the sandbox if a broker has the API key
+	Copies  []string // single files of which it writes a copy, which is dropped when it ends, because they could name programs
 	Read    []string // its settings
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
 	Hosts   []string // hosts that it needs itself
@@ -56,7 +58,8 @@ type kept struct {
 const (
 	boxSuffix = ".box"        // of the directory of an agent with surroundings; see boxDir
 	keptFile  = "egress.json" // in that directory: kept
-	socketDir = "s"           // in that directory: the only part that is in a sandbox
+	socketDir = "s"           // in that directory: the part that is in the sandbox
+	copyDir   = "c"           // in that directory: copies of files, which are in the sandbox in their place
 )
 
 // boxDir returns the directory of an agent with surroundings, or "" if the agent
@@ -119,7 +122,11 @@ func enclosedPolicy(ctx context.Context, cmd *Command, agent Agent, opt runnel.O
 	if !supervisor.Enabled() {
 		return p, cannotEnclose(&sandbox.Error{Why: "sandbox: project needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
 	}
-	if err := sandbox.Check(ctx); err != nil {
+	dir, err := startDir(opt)
+	if err != nil {
+		return p, err
+	}
+	if err := sandbox.Check(ctx, append([]string{dir}, opt.AddDirs...)...); err != nil {
 		return p, cannotEnclose(err)
 	}
 	hosts := cmd.Enclosure.Hosts
@@ -146,23 +153,33 @@ func cannotEnclose(err error) error {
 	return runnel.Fail(runnel.SessionCreateFailed, "the sandbox cannot be prepared; see the server's log", err)
 }
 
+// startDir returns the folder of the session.
+func startDir(opt runnel.Options) (string, error) {
+	if opt.Dir != "" {
+		return opt.Dir, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", badDir(err)
+	}
+	return dir, nil
+}
+
 // rewrite replaces cmd by the command that runs it in its sandbox. With a
 // broker, the agent's own login is not in the sandbox.
 func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
-	dir := opt.Dir
-	if dir == "" {
-		var err error
-		if dir, err = os.Getwd(); err != nil {
-			return badDir(err)
-		}
+	dir, err := startDir(opt)
+	if err != nil {
+		return err
 	}
 	files := cmd.Enclosure.Files
 	if cmd.Broker == nil {
 		files = slices.Concat(files, cmd.Enclosure.Logins)
 	}
 	box := sandbox.Box{
-		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files, Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
-		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: append(cmd.Env, cmd.Enclosure.Env...), Start: cmd.dir,
+		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
+		Copies: cmd.Enclosure.Copies, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
+		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 	}
 	path, args, env, err := box.Command()
@@ -171,6 +188,15 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	}
 	cmd.Path, cmd.Args, cmd.Env = path, args, append(env, bridge.SecretVariable+"="+k.Secret)
 	return nil
+}
+
+// overridden returns env with the variables of by, also if env has them.
+func overridden(env, by []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.ContainsFunc(by, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(kept, by...)
 }
 
 // create creates the directory, without what an earlier agent left there.
@@ -219,6 +245,7 @@ func reopen(opt runnel.Options, c Credential, held *os.File) (*surroundings, err
 			return nil, fmt.Errorf("the broker of the API key: %w", err)
 		}
 	}
+	k.Policy.Refused = append(k.Policy.Refused, opt.RefusedPorts...) // this process may listen on another port
 	if err == nil {
 		err = e.serveBroker(b)
 	}

@@ -27,32 +27,60 @@ const (
 	Port = 17318
 )
 
-// Args returns the arguments of a bridge that starts a program. ports are
-// loopback ports of the machine: a connection to the same port inside of the
-// sandbox goes to the port of the machine, if the proxy allows it.
-func Args(socket string, ports []int, program string, args []string) []string {
+// A Pin says which file or directory a path in the sandbox must be. Another
+// sandbox of the same project can replace a path by a link while this one is
+// being made.
+type Pin struct {
+	Path     string
+	Dev, Ino uint64
+}
+
+// Args returns the arguments of a bridge that starts a program if all pins hold.
+// ports are loopback ports of the machine: a connection to the same port inside
+// of the sandbox goes to the port of the machine, if the proxy allows it.
+func Args(socket string, ports []int, pins []Pin, program string, args []string) []string {
 	out := []string{Command, socket, strconv.Itoa(len(ports))}
 	for _, p := range ports {
 		out = append(out, strconv.Itoa(p))
 	}
+	out = append(out, strconv.Itoa(len(pins)))
+	for _, p := range pins {
+		out = append(out, p.Path, strconv.FormatUint(p.Dev, 10), strconv.FormatUint(p.Ino, 10))
+	}
 	return append(append(out, program), args...)
 }
 
+// An order is what the arguments of a bridge say.
+type order struct {
+	socket  string
+	ports   []int
+	pins    []Pin
+	program []string
+}
+
 // parse is the reverse of Args, without Command.
-func parse(args []string) (socket string, ports []int, program []string, ok bool) {
-	if len(args) < 3 {
-		return "", nil, nil, false
-	}
-	n, err := strconv.Atoi(args[1])
-	if err != nil || n < 0 || len(args) < n+3 {
-		return "", nil, nil, false
-	}
-	for _, a := range args[2 : n+2] {
-		p, err := strconv.Atoi(a)
-		if err != nil || p < 1 || p > 65535 {
-			return "", nil, nil, false
+func parse(args []string) (o order, ok bool) {
+	next := func() (arg string) {
+		if ok = ok && len(args) > 0; ok {
+			arg, args = args[0], args[1:]
 		}
-		ports = append(ports, p)
+		return arg
 	}
-	return args[0], ports, args[n+2:], true
+	number := func(bits int) uint64 {
+		n, err := strconv.ParseUint(next(), 10, bits)
+		ok = ok && err == nil
+		return n
+	}
+	ok = true
+	o.socket = next()
+	for n := number(16); n > 0 && ok; n-- {
+		p := int(number(16))
+		ok = ok && p > 0
+		o.ports = append(o.ports, p)
+	}
+	for n := number(32); n > 0 && ok; n-- {
+		o.pins = append(o.pins, Pin{next(), number(64), number(64)})
+	}
+	o.program = args
+	return o, ok && len(args) > 0
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -39,28 +40,37 @@ const failed = 126
 
 // run starts the program and returns its exit code, as a shell reports it.
 func run(args []string) (int, error) {
-	socket, ports, program, ok := parse(args)
+	o, ok := parse(args)
 	if !ok {
 		return 0, errors.New("wrong arguments")
 	}
+	for _, p := range o.pins {
+		if err := p.check(); err != nil {
+			return 0, err
+		}
+	}
 	debug.SetGCPercent(10)                           // the heap is nearly empty
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // so that no program in the sandbox reads the secret
-	d := dialer{socket: socket, secret: os.Getenv(SecretVariable)}
+	d := dialer{socket: o.socket, secret: os.Getenv(SecretVariable)}
 	if err := d.listen(Port, 0); err != nil {
 		return 0, err
 	}
-	for _, p := range ports {
+	for _, p := range o.ports {
 		if err := d.listen(p, p); err != nil {
 			return 0, err
 		}
 	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
-	pid, err := syscall.ForkExec(program[0], program, &syscall.ProcAttr{
+	leaveKeyring()
+	if err := limitSockets(); err != nil {
+		return 0, err
+	}
+	pid, err := syscall.ForkExec(o.program[0], o.program, &syscall.ProcAttr{
 		Env: slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, SecretVariable+"=") }), Files: []uintptr{0, 1, 2},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", program[0], err)
+		return 0, fmt.Errorf("start %s: %w", o.program[0], err)
 	}
 	for fd := range 3 { // the agent alone holds its channels, so their end is its end
 		_ = unix.Close(fd)
@@ -71,6 +81,27 @@ func run(args []string) (int, error) {
 		}
 	}()
 	return await(pid), nil
+}
+
+// check returns an error if the path in the sandbox is another file or directory
+// than the one that the server has checked.
+func (p Pin) check() error {
+	var st unix.Stat_t
+	if err := unix.Lstat(p.Path, &st); err != nil {
+		return fmt.Errorf("%s was replaced while the sandbox was being made: %w", p.Path, err)
+	}
+	if uint64(st.Dev) != p.Dev || st.Ino != p.Ino { //nolint:unconvert // another type on some architectures
+		return fmt.Errorf("%s was replaced while the sandbox was being made; start the session again", p.Path)
+	}
+	return nil
+}
+
+// leaveKeyring gives the calling thread, and the program that it starts, an
+// empty session keyring, because a sandbox does not separate that of its user.
+// It keeps the goroutine on the thread.
+func leaveKeyring() {
+	runtime.LockOSThread()
+	_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0) // fails only if the kernel has no keyrings for this process
 }
 
 // await reaps processes until the process pid has ended, and returns its exit

@@ -43,6 +43,7 @@ func Parse(text string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
+	host = strings.ToLower(host)
 	e := Entry{Port: port, By: "egress.allow: " + text}
 	if p, err := netip.ParsePrefix(host); err == nil {
 		e.Prefix = p.Masked()
@@ -79,7 +80,7 @@ func split(text string) (host string, port int, err error) {
 		}
 		host = h
 	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), ".")), port, nil
+	return strings.TrimSuffix(strings.Trim(host, "[]"), "."), port, nil
 }
 
 // name checks a host name, with an optional "*." in front.
@@ -242,7 +243,8 @@ func isLoopback(ip netip.Addr) bool { return ip.IsLoopback() || ip.IsUnspecified
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/96"),
-	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("::ffff:0:0:0/96"), netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("5f00::/16"), netip.MustParsePrefix("fec0::/10"),
 }
 
 // isPublic reports whether an address is one of the public network.

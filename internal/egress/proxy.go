@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,7 +272,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port int) (net.Conn, Atte
 		ctx, cancel := context.WithTimeout(ctx, connectTime)
 		defer cancel()
 		var addresses []netip.Addr
-		if addresses, a.Why, err = p.addresses(ctx, host, port, v.loopback); a.Why == "" && err == nil {
+		if addresses, a.Why, err = p.addresses(ctx, strings.ToLower(host), port, v.loopback); a.Why == "" && err == nil {
 			c, err = p.dialAny(ctx, addresses, port)
 		}
 	}

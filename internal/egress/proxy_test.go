@@ -120,6 +120,7 @@ func TestProxyConnectsOnlyToListedHosts(t *testing.T) {
 		"api.example.com": "93.184.216.34", "a.sub.example.org": "93.184.216.35", "intern.example.com": "10.1.2.3",
 		"github.com": "10.2.0.1", "gitlab.com": "127.0.0.1", "bitbucket.org": "203.0.113.7", "codeberg.org": "169.254.169.254 93.184.216.36",
 		"deep.example.com": "93.184.216.37", "raw.githubusercontent.com": "::ffff:192.168.1.1", "crates.io": "93.184.216.40",
+		"site.sub.example.org": "fec0::1", "translated.sub.example.org": "::ffff:0:a00:1", "relay.sub.example.org": "192.88.99.1", "orchid.sub.example.org": "2001:10::1",
 	}
 	for _, c := range []struct {
 		host   string
@@ -144,6 +145,10 @@ func TestProxyConnectsOnlyToListedHosts(t *testing.T) {
 		{"203.0.113.7", 443, 403, ""},                  // this machine, though listed as an address
 		{"codeberg.org", 443, 200, "egress.sets: git"}, // only its public address counts
 		{"raw.githubusercontent.com", 443, 403, ""},
+		{"site.sub.example.org", 443, 403, ""}, // old private addresses, and ranges that stand for IPv4 addresses
+		{"translated.sub.example.org", 443, 403, ""},
+		{"relay.sub.example.org", 443, 403, ""},
+		{"orchid.sub.example.org", 443, 403, ""},
 		{"deep.example.com", 8443, 200, "egress.allow: deep.example.com:8443"},
 		{"deep.example.com", 443, 403, ""},
 		{"crates.io", 443, 403, ""},

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,36 @@ func inputChannel() (read, write *os.File, err error) {
 		return nil, nil, os.NewSyscallError("shutdown", err)
 	}
 	return os.NewFile(uintptr(theirs), "stdin"), os.NewFile(uintptr(ours), "stdin"), nil
+}
+
+// input is our end of a child's stdin. Close ends the input, also if another
+// process holds a duplicate; see Process.ShareStdin.
+type input struct{ *os.File }
+
+func newInput(f *os.File) io.WriteCloser { return input{f} }
+
+// Close implements io.Closer.
+func (in input) Close() error {
+	if conn, err := in.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // fails if it is closed
+	}
+	return in.File.Close()
+}
+
+// share returns a duplicate of our end.
+func (in input) share() (*os.File, error) {
+	conn, err := in.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, failed := -1, error(nil)
+	if err := conn.Control(func(own uintptr) { fd, failed = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if failed != nil {
+		return nil, os.NewSyscallError("fcntl", failed)
+	}
+	return os.NewFile(uintptr(fd), "stdin"), nil
 }
 
 // outputChannel returns a channel from the child's stdout. It is a pair of

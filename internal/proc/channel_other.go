@@ -4,10 +4,13 @@ package proc
 
 import (
 	"errors"
+	"io"
 	"os"
 )
 
 func inputChannel() (read, write *os.File, err error) { return os.Pipe() }
+
+func newInput(f *os.File) io.WriteCloser { return f }
 
 func outputChannel() (read, write *os.File, err error) { return os.Pipe() }
 

@@ -134,7 +134,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	}
 	p := &Process{
 		cmd:      child.cmd,
-		stdin:    NewOutbox(child.stdin, withDefault(c.MaxOutbox, defaultMaxOutbox)),
+		stdin:    NewOutbox(newInput(child.stdin), withDefault(c.MaxOutbox, defaultMaxOutbox)),
 		stdout:   newOutput(child.stdout, c.ShareStdout),
 		stderr:   newTail(child.stderr, withDefault(c.MaxStderr, defaultMaxStderr), c.Redact),
 		tree:     newTree(child.cmd.Process.Pid, child.mark, child.fence, c.Sole),
@@ -199,6 +199,16 @@ func (p *Process) StdoutFile() *os.File {
 		return s.file()
 	}
 	return nil
+}
+
+// ShareStdin returns a duplicate of our end of the child's stdin, for a process
+// that keeps the input open if this one is killed. CloseStdin ends the input
+// nevertheless. Linux only.
+func (p *Process) ShareStdin() (*os.File, error) {
+	if in, ok := p.stdin.f.(interface{ share() (*os.File, error) }); ok {
+		return in.share()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // StderrTail returns the last output of the child on standard error. The text

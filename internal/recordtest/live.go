@@ -2,6 +2,7 @@ package recordtest
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"iter"
@@ -236,9 +237,19 @@ func userSteps(t *testing.T, at time.Time, evs []event.Event) (steps []Step) {
 func input(turn string, m event.Message) *runnel.Input {
 	in := runnel.Input{Turn: turn, Text: m.Content}
 	for _, a := range m.Attachments {
-		in.Attachments = append(in.Attachments, runnel.Attachment{Name: a.Name, MediaType: a.MediaType, Text: strings.Repeat(" ", int(a.Size))})
+		file := runnel.Attachment{Name: a.Name, MediaType: a.MediaType, Text: strings.Repeat(" ", int(a.Size))}
+		if a.Picture != "" {
+			file.Data, file.Text = redPixel(), ""
+		}
+		in.Attachments = append(in.Attachments, file)
 	}
 	return &in
+}
+
+// redPixel returns the only image in recordings.
+func redPixel() []byte {
+	data, _ := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC") // cannot fail
+	return data
 }
 
 // Replayed returns the events that runnel.Replay gives for a recording.

@@ -59,12 +59,16 @@ func (b Box) Command() (path string, args, env []string, err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
+	pins, err := m.pins()
+	if err != nil {
+		return "", nil, nil, err
+	}
 	args = append(slices.Clone(isolation), m.args()...)
 	args = append(args,
-		"--proc", "/proc", "--dev", "/dev",
+		"--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--perms", programFlag, "--ro-bind-data", strconv.Itoa(ImageFD), ourProgram, "--ro-bind", b.Socket, ourSockets,
 		"--remount-ro", "/", "--chdir", b.start(), "--as-pid-1", "--", ourProgram)
-	args = append(args, bridge.Args(filepath.Join(ourSockets, SocketName), b.Ports, b.Program, b.Args)...)
+	args = append(args, bridge.Args(filepath.Join(ourSockets, SocketName), b.Ports, pins, b.Program, b.Args)...)
 	return path, args, environ(b.Env), nil
 }
 
@@ -90,18 +94,23 @@ func (b Box) mounts(dirs []string, g guard) (*mounts, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, &Error{Why: "the agent's directory " + dir + " cannot be created: " + err.Error()}
 		}
-		m.add(writable, real(dir), real(dir))
+		m.pin(writable, real(dir))
 	}
 	for _, file := range b.Files {
 		if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() {
-			m.add(writable, file, real(file))
+			m.pin(writable, real(file))
 		}
+	}
+	if err := m.copies(b.Copies, b.Scratch); err != nil {
+		return nil, err
 	}
 	for _, path := range b.Read {
 		m.show(real(path))
 	}
 	for _, dir := range dirs {
-		m.add(writable, dir, dir)
+		m.pin(writable, dir)
+	}
+	for _, dir := range dirs {
 		if err := m.repository(dir, g); err != nil {
 			return nil, err
 		}
@@ -171,9 +180,14 @@ var working sync.Map // the paths of programs for which Check has succeeded in t
 
 // Check fails with an *Error if no sandbox can be made on this machine. It
 // starts bubblewrap once with everything that a sandbox needs. Later calls
-// after a success do nothing.
-func Check(ctx context.Context) error {
-	path, err := find(nil)
+// after a success do nothing. The program is not one in the directories dirs,
+// those of a session.
+func Check(ctx context.Context, dirs ...string) error {
+	outside := make([]string, 0, len(dirs))
+	for _, dir := range dirs {
+		outside = append(outside, real(dir))
+	}
+	path, err := find(outside)
 	if err != nil {
 		return err
 	}
@@ -182,7 +196,7 @@ func Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	args := append(slices.Clone(isolation), "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":")
+	args := append(slices.Clone(isolation), "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--", "/bin/sh", "-c", ":")
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir = []string{}, "/"
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -13,4 +13,4 @@ var errSystem = &Error{Why: "sandbox: project needs Linux with bubblewrap; this 
 func (Box) Command() (path string, args, env []string, err error) { return "", nil, nil, errSystem }
 
 // Check fails: only Linux has sandboxes.
-func Check(context.Context) error { return errSystem }
+func Check(context.Context, ...string) error { return errSystem }

@@ -23,13 +23,17 @@ func (m *mounts) repository(dir string, g guard) error {
 	switch {
 	case err != nil: // no repository
 		return nil
+	case info.Mode()&fs.ModeSymlink != 0:
+		if m.over(real(path)).kind == writable {
+			return &Error{Why: path + " is a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Replace the link by what it names."}
+		}
 	case info.IsDir():
-		m.add(writable, path, path)
+		m.pin(writable, path)
 		return m.gitDir(path)
 	case info.Mode().IsRegular():
-		m.add(readable, path, path)
+		m.pin(readable, path)
 		if common := linkedTo(path); common != "" && g.exposes(common) == "" {
-			m.add(writable, common, common)
+			m.pin(writable, common)
 			return m.gitDir(common)
 		}
 	}
@@ -84,13 +88,13 @@ func (m *mounts) gitSettings(dir string) error {
 		if err := placeholder(path, false); err != nil {
 			return err
 		}
-		m.add(readable, path, path)
+		m.pin(readable, path)
 	}
 	path := filepath.Join(dir, "hooks")
 	if err := placeholder(path, true); err != nil {
 		return err
 	}
-	m.add(readable, path, path)
+	m.pin(readable, path)
 	return nil
 }
 

@@ -2,12 +2,16 @@ package sandbox
 
 import (
 	"cmp"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/subpath"
 )
 
@@ -29,6 +33,7 @@ type mount struct {
 	kind   kind
 	source string
 	path   string
+	pinned bool // see pin
 }
 
 // mounts is the set of the paths in a sandbox. A path inside of another one is
@@ -40,7 +45,15 @@ type mounts struct {
 // add adds a mount. It replaces an earlier one for the same path.
 func (m *mounts) add(k kind, source, path string) {
 	m.list = slices.DeleteFunc(m.list, func(have mount) bool { return have.path == path })
-	m.list = append(m.list, mount{k, source, path})
+	m.list = append(m.list, mount{k, source, path, false})
+}
+
+// pin adds a mount of a path without links that another sandbox may be able to
+// replace by a link. The bridge starts the agent only if the mount is the file
+// or directory that pins finds.
+func (m *mounts) pin(k kind, path string) {
+	m.add(k, path, path)
+	m.list[len(m.list)-1].pinned = true
 }
 
 // show makes a path readable, and no more than readable, if it exists.
@@ -157,4 +170,50 @@ func (m *mounts) also(path string) {
 	if target := real(path); target != filepath.Clean(path) && m.over(filepath.Clean(path)).kind != readable {
 		m.add(link, target, filepath.Clean(path))
 	}
+}
+
+// maxCopy bounds a file of which an agent gets a copy, in bytes.
+const maxCopy = 64 << 20
+
+// copies puts a copy of each file in its place, if the file exists. scratch is
+// the directory for the copies.
+func (m *mounts) copies(files []string, scratch string) error {
+	for i, file := range files {
+		path := real(file)
+		data, err := content(path)
+		if errors.Is(err, nofollow.ErrUnreadable) || errors.Is(err, nofollow.ErrNotRegular) {
+			continue
+		}
+		to := filepath.Join(scratch, strconv.Itoa(i))
+		if err == nil {
+			err = os.MkdirAll(scratch, 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(to, data, 0o600)
+		}
+		if err != nil {
+			return &Error{Why: "the agent's file " + file + " cannot be copied: " + err.Error()}
+		}
+		m.add(writable, to, path)
+	}
+	return nil
+}
+
+// content returns the content of a regular file.
+func content(path string) ([]byte, error) {
+	dir, err := nofollow.Root(filepath.Dir(path))
+	if err != nil {
+		return nil, nofollow.ErrUnreadable
+	}
+	defer dir.Close()
+	f, err := nofollow.Open(dir, filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
+	if err == nil && len(data) > maxCopy {
+		err = errors.New("it is too large")
+	}
+	return data, err
 }

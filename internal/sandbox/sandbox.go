@@ -27,6 +27,12 @@ type Box struct {
 	// Files are single files of the agent that are writable, if they exist.
 	Files []string
 
+	// Copies are single files of the agent that it can change, if they exist,
+	// without changing the original. The copies are in the directory Scratch,
+	// which Command creates.
+	Copies  []string
+	Scratch string
+
 	// Read are files and directories of the agent that are readable, if they
 	// exist.
 	Read []string
@@ -95,6 +101,7 @@ type guard struct {
 	paths []string // neither these paths nor parts of them may be in a sandbox
 
 	system []string // directories of the system. No project may be there, although a sandbox shows most of them
+	agent  []string // folders of the agent. No project may be there: what the agent obeys outside of a sandbox would be writable
 }
 
 func (b Box) guard() (guard, error) {
@@ -117,6 +124,9 @@ func (b Box) guard() (guard, error) {
 			g.paths = append(g.paths, real(filepath.Join(home, p)))
 		}
 	}
+	for _, p := range b.Private {
+		g.agent = append(g.agent, real(p))
+	}
 	for _, p := range b.Protected {
 		g.paths = append(g.paths, real(p))
 	}
@@ -128,6 +138,11 @@ func (b Box) guard() (guard, error) {
 func (g guard) exposes(dir string) string {
 	for _, p := range g.system {
 		if within(p, dir) || within(dir, p) {
+			return p
+		}
+	}
+	for _, p := range g.agent {
+		if within(dir, p) {
 			return p
 		}
 	}

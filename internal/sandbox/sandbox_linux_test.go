@@ -20,6 +20,14 @@ import (
 // TestMain lets this test program be the bridge of a sandbox.
 func TestMain(m *testing.M) {
 	bridge.Main()
+	if len(os.Args) > 1 && os.Args[1] == keyRole {
+		printKey()
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == socketRole {
+		printSockets()
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -198,7 +206,7 @@ func TestSandboxKeepsSettingsOfRepositories(t *testing.T) {
 func TestSandboxRefusesExposedDirectories(t *testing.T) {
 	w := newWorld(t)
 	data := filepath.Join(w.home, "code", "data")
-	for _, dir := range []string{"/", "/etc", "/usr/share", "/proc", w.home, filepath.Dir(w.home), filepath.Join(w.home, ".ssh"), filepath.Join(w.home, ".ssh", "below"), data, filepath.Join(w.home, "code")} {
+	for _, dir := range []string{"/", "/etc", "/usr/share", "/proc", w.home, filepath.Dir(w.home), filepath.Join(w.home, ".ssh"), filepath.Join(w.home, ".ssh", "below"), filepath.Join(w.home, ".agent"), filepath.Join(w.home, ".agent", "state"), data, filepath.Join(w.home, "code")} {
 		b := w.box("true")
 		b.Dir, b.Protected = dir, []string{data}
 		_, _, _, err := b.Command()

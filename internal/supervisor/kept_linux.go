@@ -30,8 +30,13 @@ type kept struct {
 	mu     sync.Mutex // guards the following fields
 	closed bool       // the descriptors, including socket, are closed
 	spool  int
-	state  []byte // the first page of the notes, which the supervisor shares
-	rest   []byte // what Read still returns after closed is set
+	// input is the supervisor's end of the agent's input. It keeps the input open
+	// if the supervisor is killed. Otherwise a process of the agent that the
+	// system does not kill with the supervisor could read the end of its input,
+	// and print that its work was cancelled, before it is killed.
+	input int
+	state []byte // the first page of the notes, which the supervisor shares
+	rest  []byte // what Read still returns after closed is set
 
 	begun   int64 // position in the output at which the last turn began
 	end     int64 // position up to which the output was taken
@@ -45,8 +50,11 @@ type kept struct {
 	err error
 }
 
-func newKept(socket *net.UnixConn, raw syscall.RawConn, spool int, state []byte, begun, end int64) *kept {
-	k := &kept{socket: socket, raw: raw, spool: spool, state: state, begun: begun, end: end}
+func newKept(socket *net.UnixConn, raw syscall.RawConn, files descriptors, state []byte, begun, end int64) *kept {
+	k := &kept{
+		socket: socket, raw: raw, spool: files.take(spoolFile), input: files.take(inputFile),
+		state: state, begun: begun, end: end,
+	}
 	k.try = func(socket uintptr) bool {
 		k.n, k.err = k.take(int(socket), k.p)
 		return !errors.Is(k.err, unix.EAGAIN)
@@ -161,7 +169,7 @@ func (k *kept) Close() error {
 	defer k.mu.Unlock()
 	if !k.closed {
 		k.closed = true
-		unix.Close(k.spool)
+		descriptors{k.spool, k.input}.close()
 		_ = unix.Munmap(k.state)
 	}
 	return err

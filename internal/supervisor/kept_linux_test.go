@@ -348,3 +348,31 @@ func checkNoDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// The system ends the launcher with the supervisor, but not the process that the
+// launcher has started. That process must not see the end of its input before
+// it is killed: an agent would print that its turn was cancelled.
+func TestInputStaysOpenWhenTheSupervisorIsKilled(t *testing.T) {
+	for range 10 {
+		a := start(t, roleCommand("launcher"), Takeover{})
+		if ready := readLine(t, a.Stdout()); ready != "ready" {
+			t.Fatalf("the agent printed %q", ready)
+		}
+		if err := unix.Kill(supervisorOf(a), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(a.Stdout())
+		if err != nil || len(rest) > 0 {
+			t.Fatalf("after the supervisor's end the agent printed %q (%v)", rest, err)
+		}
+	}
+}
+
+func TestCloseInputEndsTheInputAlthoughTheServerHoldsIt(t *testing.T) {
+	a := start(t, roleCommand("launcher"), Takeover{})
+	readLine(t, a.Stdout())
+	a.CloseInput()
+	if line := readLine(t, a.Stdout()); line != "end of input" {
+		t.Errorf("the agent printed %q", line)
+	}
+}

@@ -60,5 +60,5 @@ func openOutput(files descriptors, keep bool, begun, end int64) (output, error) 
 		return nil, err
 	}
 	taken(state).Store(end)
-	return newKept(conn, raw, files.take(spoolFile), state, begun, end), nil
+	return newKept(conn, raw, files, state, begun, end), nil
 }

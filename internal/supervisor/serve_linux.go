@@ -48,6 +48,7 @@ var abandoned = proc.Ladder{Interrupt: 400 * time.Millisecond, Terminate: 200 * 
 type server struct {
 	agent  *proc.Process
 	socket *os.File // the agent's output. The poller does not watch it: it would wake this process for each line that a server reads
+	input  *os.File // our end of the agent's input, for servers; see kept.input
 	trim   *trimmer
 	nonce  string
 	window time.Duration
@@ -157,9 +158,14 @@ func begin(g greeting) (*server, error) {
 		return nil, err
 	}
 	socket := agent.StdoutFile()
+	input, err := agent.ShareStdin()
+	if err != nil {
+		_ = agent.Stop(context.Background(), proc.Now)
+		return nil, &proc.StartError{Program: "supervisor", Reason: proc.NoResources, Err: err}
+	}
 	_ = countShown(int(socket.Fd())) // a server keeps the output only if this succeeds; see peeks
 	s := &server{
-		agent: agent, socket: socket, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
+		agent: agent, socket: socket, input: input, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
 		holds: g.Start.Holds, finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)

@@ -126,7 +126,9 @@ func (s *server) welcome(c *net.UnixConn, g greeting) error {
 	case s.over, s.stopping:
 		return fmt.Errorf("the agent is being ended")
 	}
-	files := []int{outputFile: int(s.socket.Fd()), spoolFile: int(s.spool.output.Fd()), notesFile: int(s.spool.notes.Fd())}
+	files := []int{
+		outputFile: int(s.socket.Fd()), spoolFile: int(s.spool.output.Fd()), notesFile: int(s.spool.notes.Fd()), inputFile: int(s.input.Fd()),
+	}
 	var output *net.UnixConn
 	if !g.Keeps {
 		ours, theirs, err := socketPair()

@@ -13,7 +13,7 @@ import (
 
 // version is the version of frames, record and spool. A server ends a
 // supervisor of another version instead of taking it over.
-const version = 2
+const version = 3
 
 // maxSpool bounds the output of a turn and, separately, its notes, in bytes. A
 // longer turn cannot be taken over. While no server is connected, the
@@ -80,6 +80,7 @@ const (
 	outputFile = iota // socket with the agent's output
 	spoolFile         // the output by position; see spool
 	notesFile         // the notes
+	inputFile         // our end of the agent's input; see kept.input
 	allFiles
 
 	heldFile = allFiles // proc.Command.Hold, only for a server that takes over, if there is one

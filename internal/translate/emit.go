@@ -31,6 +31,8 @@ import (
 type Emitter struct {
 	Skips
 
+	Pictures func(data []byte) // receives each image of which Picture returns an id. Default: images are dropped
+
 	at       time.Time
 	events   []event.Event
 	replies  []any
@@ -71,6 +73,9 @@ func (e *Emitter) UserMessage(turn, item string, m event.Message, warning string
 		e.Notice(turn, event.LevelWarning, runnel.AttachmentsRejected, warning)
 	}
 }
+
+// Picture is [Picture] with the function in Pictures.
+func (e *Emitter) Picture(text string) string { return Picture(text, e.Pictures) }
 
 // Add emits events that already have a turn and a time.
 func (e *Emitter) Add(events ...event.Event) { e.events = append(e.events, events...) }
@@ -123,6 +128,9 @@ func (e *Emitter) Results() ([]event.Event, []any) {
 // ForTurn returns an emitter for the events of one turn. id is "" for
 // out-of-turn events.
 func (e *Emitter) ForTurn(id string) TurnEmitter { return TurnEmitter{emitter: e, turn: id} }
+
+// Picture is [Emitter.Picture].
+func (t TurnEmitter) Picture(text string) string { return t.emitter.Picture(text) }
 
 // A TurnEmitter emits the events of one turn with the time of the current line.
 // Use [Emitter.ForTurn] to create one.

@@ -2,10 +2,13 @@ package translate
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"strings"
 
 	"github.com/google/uuid"
+
+	"github.com/runnel-dev/runnel/event"
 )
 
 // Derive returns a UUID derived from a native id. The same provider and id
@@ -33,4 +36,22 @@ func Digest(arguments []byte) string {
 func Base64Size(text string) int64 {
 	padding := strings.Count(text[max(0, len(text)-2):], "=")
 	return int64(max(len(text)/4*3-padding, 0))
+}
+
+// Picture returns the id of an image in base64, or "" if the text encodes no
+// picture; see [event.PictureID]. It calls keep, unless keep is nil, with the
+// image.
+func Picture(text string, keep func(data []byte)) string {
+	if text == "" || Base64Size(text) > event.MaxPicture {
+		return ""
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return ""
+	}
+	id := event.PictureID(data)
+	if id != "" && keep != nil {
+		keep(data)
+	}
+	return id
 }

@@ -80,7 +80,7 @@ func TestWarningIsCutFromStoredPrompt(t *testing.T) {
 			}
 		}
 		stored := tr.session.q.replay.userPart(block{Type: "text", Text: strings.Join(texts, " ")})
-		msg, warning := userMessage([]block{stored})
+		msg, warning := userMessage([]block{stored}, tr.out.Picture)
 		if msg.Content != in.Text || warning != in.Warning() {
 			t.Errorf("%q is shown as %q with the warning %q", in.Text, msg.Content, warning)
 		}

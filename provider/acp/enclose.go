@@ -1,7 +1,11 @@
 package acp
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -9,39 +13,56 @@ import (
 )
 
 // enclosures has what the agents need in a sandbox. home is the user's home
-// directory, and xdg returns a directory of the XDG specification. Agents that
-// are not in the table cannot run in a sandbox.
-var enclosures = map[string]func(home string, xdg func(variable, usual string) string) agentconn.Enclosure{
-	"gemini": func(home string, _ func(string, string) string) agentconn.Enclosure { // 0.61.0
+// directory, xdg returns a directory of the XDG specification, and project is
+// the folder of the session. Agents that are not in the table cannot run in a
+// sandbox.
+//
+// An agent in a sandbox must not be able to write what the agent runs or obeys
+// outside of one: downloaded programs, and repositories of checkpoints, whose
+// settings git follows.
+var enclosures = map[string]func(home string, xdg func(variable, usual string) string, project string) agentconn.Enclosure{
+	"gemini": func(home string, _ func(string, string) string, _ string) agentconn.Enclosure { // 0.61.0
 		own := filepath.Join(home, ".gemini")
 		return agentconn.Enclosure{
-			State: below(own, "tmp", "history"), Logins: below(own, "oauth_creds.json", "google_accounts.json"),
+			State: below(own, "tmp"), Logins: below(own, "oauth_creds.json", "google_accounts.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "GEMINI.md", "extensions", "commands", "skills", "policies"),
-			Private: []string{own},
+			Private: append(below(own, filepath.Join("tmp", "bin")), own),
 			Hosts:   []string{"generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "www.googleapis.com"},
 			Env:     []string{"GEMINI_TELEMETRY_ENABLED=false", "GEMINI_SANDBOX=false"},
 		}
 	},
-	"qwen": func(home string, _ func(string, string) string) agentconn.Enclosure { // 0.24.4
+	"qwen": func(home string, _ func(string, string) string, project string) agentconn.Enclosure { // 0.24.4
 		own := filepath.Join(home, ".qwen")
 		return agentconn.Enclosure{
-			State: below(own, "projects", "tmp"), Logins: below(own, "oauth_creds.json"),
+			State: below(own, filepath.Join("projects", notAlphanumeric.ReplaceAllString(project, "-")), filepath.Join("tmp", digest(project))), Logins: below(own, "oauth_creds.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "QWEN.md", "extensions", "commands", "skills", "agents"),
 			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},
 			Env:     []string{"QWEN_SANDBOX=false"},
 		}
 	},
-	"opencode": func(home string, xdg func(string, string) string) agentconn.Enclosure {
+	"opencode": func(home string, xdg func(string, string) string, project string) agentconn.Enclosure { // 1.18.33
 		data, state, cache := filepath.Join(xdg("XDG_DATA_HOME", ".local/share"), "opencode"), filepath.Join(xdg("XDG_STATE_HOME", ".local/state"), "opencode"), filepath.Join(xdg("XDG_CACHE_HOME", ".cache"), "opencode")
+		// A row of the database, or a login, can name a server that has further
+		// settings. So the sandboxes of a project have a database of their own,
+		// and the login is a copy.
+		kept := filepath.Join(data, "runnel", digest(project)[:32])
 		return agentconn.Enclosure{
-			State:   []string{data, state},
-			Read:    []string{filepath.Join(xdg("XDG_CONFIG_HOME", ".config"), "opencode"), filepath.Join(data, "bin")},
-			Private: []string{cache}, // plugins that the agent loads from there would run outside of the sandbox
+			State:   []string{kept},
+			Copies:  below(data, "auth.json"),
+			Read:    []string{filepath.Join(xdg("XDG_CONFIG_HOME", ".config"), "opencode")},
+			Private: []string{data, state, cache}, // plugins that the agent loads from there would run outside of the sandbox
 			Hosts:   []string{"opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"},
+			Env:     []string{"OPENCODE_DB=" + filepath.Join(kept, "opencode.db")},
 		}
 	},
 }
+
+// notAlphanumeric matches what Qwen Code replaces in the path of a project.
+var notAlphanumeric = regexp.MustCompile(`[^a-zA-Z0-9]`)
+
+// digest returns the hash by which Qwen Code names a folder for a project.
+func digest(project string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(project))) }
 
 func below(dir string, names ...string) (out []string) {
 	for _, n := range names {
@@ -52,7 +73,7 @@ func below(dir string, names ...string) (out []string) {
 
 // enclosure returns what the agent needs in a sandbox; nil if it cannot run in
 // one.
-func (a Agent) enclosure(env []string) *agentconn.Enclosure {
+func (a Agent) enclosure(env []string, project string) *agentconn.Enclosure {
 	vars := make(map[string]string)
 	for _, e := range proc.Environ(env, []string{"HOME", "XDG_*"}, nil) {
 		if name, value, ok := strings.Cut(e, "="); ok {
@@ -63,11 +84,14 @@ func (a Agent) enclosure(env []string) *agentconn.Enclosure {
 	if of == nil || home == "" {
 		return nil
 	}
+	if project == "" {
+		project, _ = os.Getwd() // Start fails without it
+	}
 	out := of(home, func(variable, usual string) string {
 		if dir := vars[variable]; filepath.IsAbs(dir) {
 			return dir
 		}
 		return filepath.Join(home, filepath.FromSlash(usual))
-	})
+	}, project)
 	return &out
 }

@@ -18,9 +18,10 @@ import (
 
 // opening is the request that opens a conversation.
 type opening struct {
-	method  string // one of session/new, resume, load, fork; "" for none
-	session string // the agent's id of the conversation to continue
-	show    bool   // replay the conversation, for History
+	method   string            // one of session/new, resume, load, fork; "" for none
+	session  string            // the agent's id of the conversation to continue
+	show     bool              // replay the conversation, for History
+	pictures func(data []byte) // of the replay; see runnel.Conversation
 }
 
 // sessionID matches the conversation ids that users may pass. Agents put these
@@ -141,6 +142,7 @@ func (h *handshake) initialize() error {
 // begin opens the conversation.
 func (h *handshake) begin() error {
 	tr, caps := h.c.tr, h.c.tr.session.caps
+	tr.out.Pictures = h.pictures
 	params, err := h.params()
 	if err != nil {
 		return err

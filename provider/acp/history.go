@@ -33,7 +33,7 @@ func (p historyProvider) History(ctx context.Context, ref runnel.Conversation) i
 		if dir == "" {
 			dir = agentconn.EmptyDir()
 		}
-		c, err := p.open(ctx, runnel.Options{Dir: dir, Trusted: ref.Trusted}, opening{method: methodLoad, session: ref.AgentSessionID, show: true})
+		c, err := p.open(ctx, runnel.Options{Dir: dir, Trusted: ref.Trusted}, opening{method: methodLoad, session: ref.AgentSessionID, show: true, pictures: ref.Pictures})
 		if err != nil {
 			yield(event.Event{}, err)
 			return

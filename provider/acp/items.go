@@ -253,8 +253,9 @@ func planEntries(entries []planEntry) []event.PlanEntry {
 // the warning about rejected attachments that Runnel adds before the prompt. It
 // returns that warning separately, or "". An agent may replay the warning and
 // the prompt as one block. A prompt that consists only of a warning was written
-// by the user and remains in the message.
-func userMessage(content []block) (msg event.Message, warning string) {
+// by the user and remains in the message. For picture see
+// [translate.Emitter.Picture].
+func userMessage(content []block, picture func(base64 string) string) (msg event.Message, warning string) {
 	if len(content) > 0 && content[0].Type == "text" {
 		all, rest := runnel.CutWarning(content[0].Text)
 		if all != "" && (all != content[0].Text || len(content) > 1) {
@@ -267,7 +268,7 @@ func userMessage(content []block) (msg event.Message, warning string) {
 		if b.Type == "text" {
 			msg.Content += b.Text
 		} else if b.Type != "" {
-			msg.Attachments = append(msg.Attachments, b.attachment())
+			msg.Attachments = append(msg.Attachments, b.attachment(picture))
 		}
 	}
 	return msg, warning
@@ -283,11 +284,11 @@ func textOf(content json.RawMessage) string {
 }
 
 // attachment returns the attachment that a block represents.
-func (b block) attachment() event.Attachment {
+func (b block) attachment(picture func(base64 string) string) event.Attachment {
 	a := event.Attachment{Name: text.OneLine(path.Base(b.URI+b.Resource.URI), 200), MediaType: text.OneLine(b.MimeType+b.Resource.MimeType, 100)}
 	switch {
 	case b.Data != "":
-		a.Size = translate.Base64Size(b.Data)
+		a.Size, a.Picture = translate.Base64Size(b.Data), picture(b.Data)
 	case b.Resource.Blob != "":
 		a.Size = translate.Base64Size(b.Resource.Blob)
 	default:

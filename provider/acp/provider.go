@@ -251,7 +251,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env), Broker: b,
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env, opt.Dir), Broker: b,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err

@@ -121,7 +121,7 @@ func (f readable) whole(ctx context.Context, ref runnel.Conversation) ([]event.E
 	if err != nil {
 		return nil, err
 	}
-	evs, end, err := f.read(ctx, c.AgentSessionID, c.File)
+	evs, end, err := f.read(ctx, c.AgentSessionID, c.File, ref.Pictures)
 	return append(evs, end...), err
 }
 
@@ -138,14 +138,15 @@ func (f readable) locate(ctx context.Context, ref runnel.Conversation) (runnel.C
 }
 
 // read translates the file of a conversation. end has the events that end its
-// last turn.
-func (f readable) read(ctx context.Context, id, file string) (evs, end []event.Event, err error) {
+// last turn. For pictures see [runnel.Conversation].
+func (f readable) read(ctx context.Context, id, file string, pictures func([]byte)) (evs, end []event.Event, err error) {
 	lines, err := f.lines(ctx, file)
 	if err != nil {
 		return nil, nil, err
 	}
 	t := newTranslator(f.of.agent)
 	t.session.id, t.replay = id, &replay{show: true}
+	t.out.Pictures = pictures
 	for _, u := range f.of.agent.quirks().stored.updates(lines) {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
@@ -209,18 +210,19 @@ func (f readable) Follow(ctx context.Context, ref runnel.Conversation) (runnel.F
 	if err != nil {
 		return nil, err
 	}
-	return &storedFollowing{given: map[string]int{}, file: agentconn.FollowFile(ctx, c, f.Find), id: c.AgentSessionID, files: f}, nil
+	return &storedFollowing{given: map[string]int{}, file: agentconn.FollowFile(ctx, c, f.Find), id: c.AgentSessionID, files: f, pictures: ref.Pictures}, nil
 }
 
 // A storedFollowing translates a conversation again each time its file has
 // changed, and returns the events that it did not return before. A line of the
 // file may replace an earlier one, so the new lines alone do not suffice.
 type storedFollowing struct {
-	files readable
-	id    string
-	file  agentconn.FollowedFile
-	given map[string]int // returned events
-	end   []event.Event  // of the last turn
+	files    readable
+	id       string
+	file     agentconn.FollowedFile
+	given    map[string]int    // returned events
+	pictures func(data []byte) // see runnel.Conversation
+	end      []event.Event     // of the last turn
 }
 
 // Next implements [runnel.Following].
@@ -232,7 +234,7 @@ func (f *storedFollowing) Next(ctx context.Context) ([]event.Event, error) {
 	if !changed {
 		return nil, nil
 	}
-	evs, end, err := f.files.read(ctx, f.id, f.file.Path)
+	evs, end, err := f.files.read(ctx, f.id, f.file.Path, f.pictures)
 	if err != nil {
 		return nil, err
 	}

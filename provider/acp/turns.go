@@ -107,7 +107,7 @@ func (ts *turns) prompt(id string, m jsonrpc.Message) {
 
 // show emits a prompt as the first item of its turn.
 func (ts *turns) show(id string, content []block) {
-	prompt, warning := userMessage(content)
+	prompt, warning := userMessage(content, ts.emitter.Picture)
 	ts.emitter.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 

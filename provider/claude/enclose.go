@@ -3,6 +3,7 @@ package claude
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
@@ -12,7 +13,12 @@ import (
 // enclosure returns what Claude Code 2.1.329 needs in a sandbox. Of its own
 // folder it sees the conversations of this project, its login and its settings.
 // It cannot write the settings, whose hooks would run outside of the sandbox.
-func enclosure(env []string, opt runnel.Options) *agentconn.Enclosure {
+// .claude.json names MCP servers, so the agent has a copy of it. The folders
+// shell-snapshots and session-env are its own, because the shells of other
+// sessions run the scripts in them. The folders tasks and file-history have a
+// folder for each conversation, of every project. args are the agent's
+// arguments.
+func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	home, dir := configDir(env), opt.Dir
 	if home == "" {
 		return nil
@@ -26,19 +32,33 @@ func enclosure(env []string, opt runnel.Options) *agentconn.Enclosure {
 		}
 		return out
 	}
-	files := within(".claude.json")
+	copies := within(".claude.json")
 	if user := userHome(env); user != "" {
-		files = append(files, filepath.Join(user, ".claude.json"))
+		copies = append(copies, filepath.Join(user, ".claude.json"))
 	}
+	id := conversationOf(args)
 	return &agentconn.Enclosure{
-		State:   within(filepath.Join("projects", slug(dir)), "todos", "tasks", "file-history", "session-env", "shell-snapshots"),
-		Files:   files,
+		State:   within(filepath.Join("projects", slug(dir)), filepath.Join("tasks", id), filepath.Join("file-history", id)),
 		Logins:  within(".credentials.json"),
+		Copies:  copies,
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},
 		Env:     []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
 	}
+}
+
+// conversationOf returns the id of the agent's conversation, which [argv] put into
+// its arguments.
+func conversationOf(args []string) (id string) {
+	for _, a := range args {
+		for _, flag := range []string{"--resume=", "--session-id="} { // a copy has both, and continues with the second one
+			if found, ok := strings.CutPrefix(a, flag); ok {
+				id = found
+			}
+		}
+	}
+	return id
 }
 
 // userHome returns the user's home directory for a program with this

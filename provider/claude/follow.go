@@ -269,7 +269,7 @@ func (f *following) read(ctx context.Context, name string) ([]*entry, error) {
 		return nil, tooLarge()
 	}
 	counted := &lineCounter{r: io.NewSectionReader(file, t.at, end-t.at)}
-	entries, took, err := readEntries(ctx, counted, f.left)
+	entries, took, err := readEntries(ctx, counted, f.left, f.ref.Pictures)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func FuzzStored(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, _, err := readEntries(t.Context(), strings.NewReader(string(data)), maxStored)
+		entries, _, err := readEntries(t.Context(), strings.NewReader(string(data)), maxStored, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -106,10 +106,11 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 	names := append([]string{name}, otherFiles(root, name)...)
 	files := make([][]*entry, len(names))
 	for i, name := range names {
-		if files[i], err = readFile(ctx, root, name, &left); err != nil {
+		if files[i], err = readFile(ctx, root, name, &left, ref.Pictures); err != nil {
 			return c, err
 		}
 	}
+	names, files = linked(names, files)
 	c.main = chain(joined(files))
 	c.sidechains = make(map[string][]*entry)
 	for _, name := range names {
@@ -118,6 +119,44 @@ func (p *Provider) load(ctx context.Context, ref runnel.Conversation) (c convers
 		}
 	}
 	return c, nil
+}
+
+// linked returns the first file, and those of the others that continue it, or
+// that it continues. A program that can write in one project's folder cannot
+// make a file that continues a conversation of another project without knowing
+// the ids of its entries.
+func linked(names []string, files [][]*entry) (in []string, out [][]*entry) {
+	known, wanted := make(map[string]bool), make(map[string]bool)
+	parents := func(e *entry) []string { return []string{e.ParentUUID, e.LogicalParent} }
+	belongs := func(e *entry) bool {
+		return known[e.UUID] || wanted[e.UUID] || slices.ContainsFunc(parents(e), func(id string) bool { return known[id] })
+	}
+	take := func(i int) {
+		in, out = append(in, names[i]), append(out, files[i])
+		for _, e := range files[i] {
+			known[e.UUID] = e.UUID != "" || known[e.UUID]
+			for _, id := range parents(e) {
+				wanted[id] = id != "" || wanted[id]
+			}
+		}
+	}
+	take(0)
+	left := make([]int, 0, len(files))
+	for i := 1; i < len(files); i++ {
+		left = append(left, i)
+	}
+	for more := true; more; {
+		more = false
+		left = slices.DeleteFunc(left, func(i int) bool {
+			if !slices.ContainsFunc(files[i], belongs) {
+				return false
+			}
+			take(i)
+			more = true
+			return true
+		})
+	}
+	return in, out
 }
 
 // otherFiles returns the other files of a conversation below projects.
@@ -181,7 +220,7 @@ func (c *conversation) loadSidechains(ctx context.Context, root *os.Root, below 
 			continue
 		}
 		call := translate.DecodeLenient[struct{ ToolUseID string }](data).ToolUseID
-		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left)
+		side, err := readFile(ctx, root, strings.TrimSuffix(meta, ".meta.json")+".jsonl", left, nil)
 		if runnel.CodeOf(err) == runnel.PayloadTooLarge {
 			c.short = true
 		}
@@ -224,9 +263,9 @@ func lookup(root *os.Root, ref runnel.Conversation) (string, error) {
 }
 
 // readFile reads a file of entries and subtracts its size, or the memory of its
-// entries, from left. It fails
-// with PayloadTooLarge if the file is larger than left.
-func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*entry, error) {
+// entries, from left. It fails with PayloadTooLarge if the file is larger than
+// left. For pictures see [runnel.Conversation].
+func readFile(ctx context.Context, root *os.Root, name string, left *int64, pictures func([]byte)) ([]*entry, error) {
 	f, st, err := openPlain(root, name)
 	if err != nil {
 		return nil, notStored(err)
@@ -235,7 +274,7 @@ func readFile(ctx context.Context, root *os.Root, name string, left *int64) ([]*
 	if st.Size() > *left {
 		return nil, tooLarge()
 	}
-	entries, took, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left) // the agent may be appending to it
+	entries, took, err := readEntries(ctx, io.LimitReader(f, st.Size()), *left, pictures) // the agent may be appending to it
 	*left -= max(st.Size(), took)
 	switch {
 	case err != nil && ctx.Err() != nil:

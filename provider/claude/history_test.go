@@ -2,6 +2,7 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -32,7 +33,7 @@ func TestManyBranchesAreReadInLinearTime(t *testing.T) {
 		fmt.Fprintf(&b, `{"type":"attachment","uuid":"b%d","parentUuid":"a%d"}`+"\n", i, i)
 		parent = "a" + itoa(i)
 	}
-	entries, _, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored)
+	entries, _, err := readEntries(t.Context(), strings.NewReader(b.String()), maxStored, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +57,11 @@ func TestManyShortLinesAreBounded(t *testing.T) {
 	}
 	defer root.Close()
 	left := int64(1500 * perEntry)
-	entries, err := readFile(t.Context(), root, "short", &left)
+	entries, err := readFile(t.Context(), root, "short", &left, nil)
 	if len(entries) != 1000 || err != nil || left != 500*perEntry {
 		t.Errorf("%d entries, %v; %d bytes left", len(entries), err, left)
 	}
-	if entries, err = readFile(t.Context(), root, "short", &left); len(entries) != 0 || runnel.CodeOf(err) != runnel.PayloadTooLarge {
+	if entries, err = readFile(t.Context(), root, "short", &left, nil); len(entries) != 0 || runnel.CodeOf(err) != runnel.PayloadTooLarge {
 		t.Errorf("beyond the bound: %d entries, %v", len(entries), err)
 	}
 }
@@ -78,7 +79,7 @@ func TestBlocksOfAMessageAreBounded(t *testing.T) {
 func TestCycleOfEntriesEnds(t *testing.T) {
 	entries, _, err := readEntries(t.Context(), strings.NewReader(
 		`{"type":"attachment","uuid":"a","parentUuid":"b"}`+"\n"+`{"type":"attachment","uuid":"b","parentUuid":"a"}`+"\n"+
-			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored)
+			`{"type":"attachment","uuid":"c","parentUuid":"b"}`+"\n"), maxStored, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,5 +165,52 @@ func TestStoredPromptCanContainTextOfTheHarness(t *testing.T) {
 		if want := []string{prompt, "so"}; !slices.Equal(shown, want) {
 			t.Errorf("got %q, want %q", shown, want)
 		}
+	}
+}
+
+// An agent that can write only in the folder of its project puts a file there
+// that has the id of a conversation of another project.
+func TestHistoryJoinsNoFileThatDoesNotContinueTheOther(t *testing.T) {
+	t.Setenv("CLAUDE_CONFIG_DIR", t.TempDir())
+	const id = "0b5d3c1e-59f0-4c1c-b2f7-8d5f7f0e9a11"
+	prompt := func(folder, uuid, parent, cwd, text, at string) {
+		dir := filepath.Join(os.Getenv("CLAUDE_CONFIG_DIR"), "projects", folder)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"cwd":%q,"promptSource":"sdk","timestamp":%q,"message":{"role":"user","content":%q}}`+"\n", uuid, parent, cwd, at, text)
+		if err := os.WriteFile(filepath.Join(dir, id+".jsonl"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func(dir string) string {
+		var out strings.Builder
+		for ev, err := range New().History(t.Context(), runnel.Conversation{AgentSessionID: id, Dir: dir}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := json.Marshal(ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(data)
+		}
+		return out.String()
+	}
+	prompt("-other", "a", "", "/other", "secret", "2026-01-01T00:00:02.000Z")
+	for _, at := range []string{"2026-01-01T00:00:01.000Z", "2026-01-01T00:00:03.000Z"} {
+		for _, parent := range []string{"", "guessed", id} {
+			prompt("-planted", "b", parent, "/planted", "planted", at)
+			if got := shown("/planted"); strings.Contains(got, "secret") || !strings.Contains(got, "planted") {
+				t.Errorf("planted at %s below %q: the history is %s", at, parent, got)
+			}
+			if got := shown("/other"); strings.Contains(got, "planted") || !strings.Contains(got, "secret") {
+				t.Errorf("planted at %s below %q: the other history is %s", at, parent, got)
+			}
+		}
+	}
+	prompt("-planted", "b", "a", "/planted", "planted", "2026-01-01T00:00:03.000Z") // continues it
+	if got := shown("/planted"); !strings.Contains(got, "secret") || !strings.Contains(got, "planted") {
+		t.Errorf("the history of a continued conversation is %s", got)
 	}
 }

@@ -470,7 +470,7 @@ func attachments(c content) []event.Attachment {
 			continue
 		}
 		out = append(out, event.Attachment{
-			Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: b.Source.byteSize(),
+			Name: text.OneLine(b.Title, 200), MediaType: text.OneLine(b.Source.MediaType, 100), Size: b.Source.byteSize(), Picture: b.Source.pictureID(nil),
 		})
 	}
 	return out
@@ -487,12 +487,23 @@ func (s *source) byteSize() int64 {
 	return int64(len(s.Data))
 }
 
-// dropData replaces the data of images and documents by their sizes, so that a
-// stored conversation does not hold all of them in memory.
-func (c content) dropData() {
+// pictureID returns the id of an image, or "". For keep see
+// [translate.Picture].
+func (s *source) pictureID(keep func([]byte)) string {
+	if s.picture != "" || s.Type != "base64" {
+		return s.picture
+	}
+	return translate.Picture(s.Data, keep)
+}
+
+// dropData replaces the data of images and documents by their sizes and ids, so
+// that a stored conversation does not hold all of them in memory. For keep see
+// [translate.Picture].
+func (c content) dropData(keep func([]byte)) {
 	for _, b := range c {
 		if b.Source != nil {
-			b.Source.size, b.Source.Data = b.Source.byteSize(), ""
+			b.Source.size, b.Source.picture = b.Source.byteSize(), b.Source.pictureID(keep)
+			b.Source.Data = ""
 		}
 	}
 }

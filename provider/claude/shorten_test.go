@@ -47,7 +47,7 @@ func TestLinesOfAnySizeAreReadInBoundedMemory(t *testing.T) {
 		strings.NewReader(`{"type":"user","uuid":"a","message":{"role":"user","content":"`), filler(300<<20),
 		strings.NewReader(`"}}`+"\n"+`{"type":"user","uuid":"b","parentUuid":"a","x":[`), filler(maxStoredLine+1),
 		strings.NewReader("]}\n"+`{"type":"user","uuid":"c","parentUuid":"b","message":{"role":"user","content":"hi"}}`+"\n"+`{"type":"us`),
-	), maxStored)
+	), maxStored, nil)
 	if err != nil || len(entries) != 3 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}

@@ -89,8 +89,8 @@ const (
 // undecodable last line without a line end is skipped, because the agent may be
 // writing it. readEntries returns the memory that the entries take in addition
 // to their texts, in bytes. It fails with PayloadTooLarge if that is more than
-// most.
-func readEntries(ctx context.Context, r io.Reader, most int64) (out []*entry, took int64, err error) {
+// most. For pictures see [runnel.Conversation].
+func readEntries(ctx context.Context, r io.Reader, most int64, pictures func([]byte)) (out []*entry, took int64, err error) {
 	lines := jsonl.NewReader(newShortener(r, maxStoredString), maxStoredLine)
 	for n := 0; ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
@@ -105,7 +105,7 @@ func readEntries(ctx context.Context, r io.Reader, most int64) (out []*entry, to
 			return nil, took, err
 		}
 		e := &entry{line: n, place: n, size: int64(len(line))}
-		switch ok := !isTooLong && !jsonl.Crowded(line) && e.decode(jsonl.Shallow(line)); {
+		switch ok := !isTooLong && !jsonl.Crowded(line) && e.decode(jsonl.Shallow(line), pictures); {
 		case ok && e.UUID != "":
 			out = append(out, e)
 			took += perEntry + e.blocks()*perBlock
@@ -123,15 +123,21 @@ func readEntries(ctx context.Context, r io.Reader, most int64) (out []*entry, to
 }
 
 // decode decodes a line and reports whether it is a JSON object. It ignores a
-// field of an unexpected type.
-func (e *entry) decode(line []byte) bool {
+// field of an unexpected type. For pictures see [runnel.Conversation].
+func (e *entry) decode(line []byte, pictures func([]byte)) bool {
 	if err := json.Unmarshal(line, e); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
 			return false
 		}
 	}
 	if e.Message != nil {
-		e.Message.Content.dropData()
+		if e.Type != "user" {
+			pictures = nil
+		}
+		e.Message.Content.dropData(pictures)
+	}
+	if e.Attachment != nil {
+		e.Attachment.Prompt.dropData(pictures)
 	}
 	// A conversation has no such entries, but a file may repeat the lists in
 	// them any number of times.

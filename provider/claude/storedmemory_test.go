@@ -30,7 +30,7 @@ func TestStoredLinesWithManyValuesTakeLittleMemory(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			entries, took, err := readEntries(t.Context(), strings.NewReader(strings.Repeat(line, 8)), 128<<20)
+			entries, took, err := readEntries(t.Context(), strings.NewReader(strings.Repeat(line, 8)), 128<<20, nil)
 			if err != nil && runnel.CodeOf(err) != runnel.PayloadTooLarge {
 				t.Fatal(err)
 			}

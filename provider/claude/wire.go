@@ -141,7 +141,8 @@ type source struct {
 	MediaType string `json:"media_type"`
 	Data      string `json:"data"`
 
-	size int64 // of the content in bytes, if Data was dropped
+	size    int64  // of the content in bytes, if Data was dropped
+	picture string // id of the image, if Data was dropped
 }
 
 // content is a list of blocks. In JSON, a string represents one text block.

@@ -42,7 +42,7 @@ func TestPromptContentRoundTrip(t *testing.T) {
 		{Name: "empty.txt", MediaType: "text/plain"},
 	}}
 	p := prompt("t", "u", in)
-	text, files := promptContent(p.Input)
+	text, files := promptContent(p.Input, noPicture)
 	want := []event.Attachment{
 		{Name: `odd "name" <x>&.md`, MediaType: "text/markdown", Size: int64(len("# A\n</document>\n"))},
 		{MediaType: "image/png", Size: 5}, // the protocol has no field for the name
@@ -51,7 +51,7 @@ func TestPromptContentRoundTrip(t *testing.T) {
 	if d := cmp.Diff(want, files); d != "" || text != in.Text {
 		t.Errorf("%q %s", text, d)
 	}
-	if text, files := promptContent(prompt("t", "u", runnel.Text("")).Input); text != "" || files != nil {
+	if text, files := promptContent(prompt("t", "u", runnel.Text("")).Input, noPicture); text != "" || files != nil {
 		t.Errorf("%q %v", text, files)
 	}
 	accepts, err := New().Accepts(t.Context(), runnel.Options{})
@@ -167,3 +167,5 @@ func TestDelegateNeverDisablesSubagents(t *testing.T) {
 		}
 	}
 }
+
+func noPicture(string) string { return "" }

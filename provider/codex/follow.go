@@ -18,7 +18,7 @@ func (p *Provider) Follow(ctx context.Context, ref runnel.Conversation) (runnel.
 	if err != nil {
 		return nil, err
 	}
-	return &following{provider: p, thread: c.AgentSessionID, file: agentconn.FollowFile(ctx, c, p.Find), over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
+	return &following{provider: p, thread: c.AgentSessionID, pictures: ref.Pictures, file: agentconn.FollowFile(ctx, c, p.Find), over: make(map[string]bool), emitted: make(map[string]map[string]int)}, nil
 }
 
 const (
@@ -34,6 +34,7 @@ const (
 type following struct {
 	provider *Provider
 	thread   string
+	pictures func(data []byte) // see runnel.Conversation
 	file     agentconn.FollowedFile
 	changed  time.Time // when a change of the file was last seen
 	asker    *asker    // nil if no app-server runs
@@ -89,6 +90,7 @@ func (f *following) read() (all []event.Event, err error) {
 		return nil, err
 	}
 	h := newHistorian(f.thread, f.asker.turns)
+	h.t.out.Pictures = f.pictures
 	for i, tn := range turns {
 		if i == len(turns)-1 && isUnfinished(tn) {
 			evs, err := f.unfinished(h, tn)

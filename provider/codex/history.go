@@ -43,6 +43,7 @@ func (p *Provider) History(ctx context.Context, ref runnel.Conversation) iter.Se
 		errStopped := errors.New("stopped")
 		err = p.query(ctx, opt, func(a *asker) error {
 			h := newHistorian(id, a.all)
+			h.t.out.Pictures = ref.Pictures
 			h.took = func() int64 { return a.took }
 			return h.all(func(evs []event.Event) error {
 				for _, ev := range evs {
@@ -274,7 +275,7 @@ func (h *historian) begin(native nativeTurn, all []threadItem) *turn {
 	tn := t.turns.bind(t.thread, native.ID, id)
 	tn.began, tn.prompt = true, prompt.ID
 	if i >= 0 {
-		asked, warning := userMessage(translate.DecodeLenient[[]userInput](prompt.Content))
+		asked, warning := userMessage(translate.DecodeLenient[[]userInput](prompt.Content), t.out.Picture)
 		t.out.UserMessage(tn.id, translate.ItemID(tn.prefix, 0, 0), asked, warning)
 	}
 	tn.out.Emit(event.ResponseStart{ProviderID: providerID})

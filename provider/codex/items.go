@@ -229,7 +229,7 @@ func (is *itemList) whole(it item) {
 		is.line.lastMessage = it.Text
 	case "userMessage": // not the prompt of this turn
 		is.begun(c, event.TypeMessage, "")
-		message, _ := userMessage(translate.DecodeLenient[[]userInput](it.Content))
+		message, _ := userMessage(translate.DecodeLenient[[]userInput](it.Content), is.out.Picture)
 		is.out.Emit(event.ItemDone{ItemID: c.id, FinalItem: message})
 	case "reasoning":
 		is.reasoned(c, it)

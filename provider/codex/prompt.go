@@ -49,13 +49,14 @@ func textInput(s string) userInput {
 	return userInput{Type: "text", Text: &s, Elements: &[]struct{}{}}
 }
 
-// promptContent returns the text of a prompt and its attachments.
-func promptContent(in []userInput) (text string, files []event.Attachment) {
+// promptContent returns the text of a prompt and its attachments. For picture
+// see [translate.Emitter.Picture].
+func promptContent(in []userInput, picture func(base64 string) string) (text string, files []event.Attachment) {
 	var words []string
 	for i, part := range in {
 		switch {
 		case part.Type == "image":
-			files = append(files, image(part.URL))
+			files = append(files, image(part.URL, picture))
 		case part.Type == "localImage":
 			files = append(files, event.Attachment{Name: oneLine(part.Path, 200), MediaType: "image/*"})
 		case part.Text == nil:
@@ -72,23 +73,23 @@ func promptContent(in []userInput) (text string, files []event.Attachment) {
 
 // userMessage returns the message that shows a prompt, and the warning about
 // rejected attachments that precedes the prompt. The warning is "" if there is
-// none.
-func userMessage(in []userInput) (m event.Message, warning string) {
+// none. For picture see [translate.Emitter.Picture].
+func userMessage(in []userInput, picture func(base64 string) string) (m event.Message, warning string) {
 	if len(in) > 1 && in[0].Text != nil {
 		all, rest := runnel.CutWarning(*in[0].Text)
 		if all != "" && rest == "" {
 			in, warning = in[1:], all
 		}
 	}
-	text, files := promptContent(in)
+	text, files := promptContent(in, picture)
 	return event.Message{Content: text, Origin: event.OriginUser, Attachments: files}, warning
 }
 
-func image(url string) event.Attachment {
+func image(url string, picture func(base64 string) string) event.Attachment {
 	a := event.Attachment{MediaType: "image/*"}
 	if head, data, ok := strings.Cut(url, ";base64,"); ok {
 		a.MediaType = oneLine(strings.TrimPrefix(head, "data:"), 100)
-		a.Size = translate.Base64Size(data)
+		a.Size, a.Picture = translate.Base64Size(data), picture(data)
 	}
 	return a
 }

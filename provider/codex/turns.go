@@ -100,7 +100,7 @@ func (ts *turns) ended(native string) {
 // id.
 func (ts *turns) promptSent(id string, in []userInput) {
 	ts.waiting = append(ts.waiting, id)
-	prompt, warning := userMessage(in)
+	prompt, warning := userMessage(in, ts.out.Picture)
 	ts.out.UserMessage(id, translate.ItemID(translate.Prefix(id, ""), 0, 0), prompt, warning)
 }
 

@@ -347,7 +347,13 @@ func (c *conn) finish(b event.Body) {
 func (c *conn) emit(b event.Body) {
 	switch b := b.(type) {
 	case event.ItemDelta:
-		c.player.usage.OutputTokens += int64(words(b.DeltaContent))
+		if !c.player.reported {
+			c.player.usage.OutputTokens += int64(words(b.DeltaContent))
+		}
+	case event.UsageUpdated:
+		if b.Usage != nil {
+			c.player.usage, c.player.reported = *b.Usage, true
+		}
 	case event.SessionUpdated:
 		if b.Config != nil {
 			c.mu.Lock()

@@ -12,13 +12,14 @@ import (
 
 // player is the state of a running script.
 type player struct {
-	turn    string
-	queue   []action
-	usage   event.Usage
-	paused  bool // the pause before queue[0] has begun; at the next call of advance it is over
-	hanging bool
-	asking  string // id of the open approval; "" if there is none
-	asked   *ask
+	turn     string
+	queue    []action
+	usage    event.Usage // counts words, until the script reports other numbers
+	reported bool        // the script has reported the usage
+	paused   bool        // the pause before queue[0] has begun; at the next call of advance it is over
+	hanging  bool
+	asking   string // id of the open approval; "" if there is none
+	asked    *ask
 }
 
 // action is an event, an approval, a crash or a hang, after a pause.

@@ -187,3 +187,13 @@ func TestDontAskDeniesAllApprovals(t *testing.T) {
 		}
 	}
 }
+
+func TestTurnEndsWithTheReportedUsage(t *testing.T) {
+	want := event.Usage{InputTokens: 1200, OutputTokens: 300, CacheReadInputTokens: 45000}
+	prompt := `{"steps":[{"text":"a b c"},{"usage":{"usage":{"inputTokens":1200,"outputTokens":300,"cacheReadInputTokens":45000}}},{"text":"d e"}]}`
+	evs := played(t, script.New(), runnel.Options{}, prompt, nil)
+	done, ok := evs[len(evs)-1].Body.(event.ResponseDone)
+	if !ok || done.Usage == nil || *done.Usage != want {
+		t.Errorf("got %+v", evs[len(evs)-1].Body)
+	}
+}

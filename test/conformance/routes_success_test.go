@@ -4,10 +4,13 @@ package conformance
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -207,6 +210,13 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 	"readImage": func(t *testing.T, r *routes) answer {
 		write(t, r.project, "a.gif", "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;")
 		return r.get(t, "/api/session/"+r.ended+"/image?path=a.gif")
+	},
+	"getPicture": func(t *testing.T, r *routes) answer {
+		gif := "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+		write(t, r.project, "b.gif", gif)
+		session := r.session(t, nil)
+		r.post(t, "/api/harness/turn", object{"sessionId": session, "message": "text", "attachments": []string{filepath.Join(r.project, "b.gif")}})
+		return r.get(t, "/api/session/"+session+"/pictures/"+fmt.Sprintf("%x", sha256.Sum256([]byte(gif))))
 	},
 	"listFolders": func(t *testing.T, r *routes) answer {
 		return r.get(t, "/api/folders?path="+url.QueryEscape(r.project+"/"))

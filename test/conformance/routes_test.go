@@ -105,7 +105,7 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	if op.scope == "" {
 		c = r.asPage()
 	}
-	path = strings.NewReplacer("{approvalId}", "a1", "{turnId}", "t1", "{name}", "none").Replace(op.path)
+	path = strings.NewReplacer("{approvalId}", "a1", "{turnId}", "t1", "{picture}", "p1", "{name}", "none").Replace(op.path)
 	id := session
 	switch {
 	case strings.HasPrefix(path, "/api/tokens/"):

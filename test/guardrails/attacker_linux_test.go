@@ -196,6 +196,17 @@ func attackProcesses(to targets, try func(string, func() (string, error))) {
 		}
 		return "", err
 	})
+	// As root, a program needs no privileges to write these. Opening one changes
+	// nothing.
+	for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger", "/proc/self/oom_score_adj"} {
+		try("open "+path+" for writing", func() (string, error) {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				f.Close()
+			}
+			return "", err
+		})
+	}
 	try("debug the bridge", func() (string, error) { return "", unix.PtraceAttach(1) })
 	try("mount", func() (string, error) { return "", unix.Mount("none", "/tmp", "tmpfs", 0, "") })
 	try("write again", func() (string, error) { return "", unix.Mount("", ".git/config", "", unix.MS_REMOUNT|unix.MS_BIND, "") })

@@ -2,9 +2,11 @@ package guardrails
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,4 +114,56 @@ func running(argument string) (n int) {
 		}
 	}
 	return n
+}
+
+// TestSandboxDoesNotReachThePortOfTheNextServer kills the server while a tool
+// runs. The next server listens on a port that the session's egress list has.
+func TestSandboxDoesNotReachThePortOfTheNextServer(t *testing.T) {
+	w := newWorld(t, realagents.Claude(t)[0])
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := ln.Addr().String()
+	ln.Close()
+	script := "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/17318; printf 'CONNECT " + next + " HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; read -r answer <&3; echo \"$answer\" > answer\n"
+	if err := os.WriteFile(filepath.Join(w.home.Project, "reach"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	session := w.enclosed("localhost:" + port(next))
+	c := w.Follow(session)
+	turn, release := w.blocked(c, "./reach")
+	w.prog.Kill()
+	c.Leave()
+	w.prog.Args = append(w.prog.Args, "--listen", next)
+	w.start()
+	c = w.Follow(session)
+	defer c.Leave()
+	release()
+	c.End(turn)
+	if answer, err := os.ReadFile(filepath.Join(w.home.Project, "answer")); err != nil || !strings.Contains(string(answer), " 403 ") {
+		t.Errorf("the proxy answered %q, %v", answer, err)
+	}
+}
+
+// TestConversationContinuesInANewSandbox ends a session and opens it again. The
+// agent in the new sandbox still knows the conversation.
+func TestConversationContinuesInANewSandbox(t *testing.T) {
+	each(t, func(t *testing.T, agent realagents.Binary) {
+		w := newWorld(t, agent)
+		session := w.enclosed()
+		w.tool(session, "echo marzipan")
+		for _, path := range []string{"/kill", "/load"} {
+			if code, _ := w.Call("POST", "/api/session/"+session+path, struct{}{}, nil); code != http.StatusOK {
+				t.Fatalf("%s: %d", path, code)
+			}
+		}
+		before := len(w.model.Requests())
+		w.tool(session, "echo nougat")
+		if !slices.ContainsFunc(w.model.Requests()[before:], func(r fakemodel.Request) bool {
+			return strings.Contains(string(r.Body), "echo marzipan") && strings.Contains(string(r.Body), "echo nougat")
+		}) {
+			t.Error("the model received no request with both turns")
+		}
+	}, "claude-code", "opencode")
 }

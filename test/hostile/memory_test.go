@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
@@ -82,5 +83,27 @@ func TestRunAndRecordHideMemoryAndEnvironment(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestIdleServerNeedsLittleMemory checks that a server gives back the memory of
+// what only its start and its turns need.
+func TestIdleServerNeedsLittleMemory(t *testing.T) {
+	const most = 22_000 // KiB
+	w := newWorld(t, nil, "60s")
+	w.start()
+	c := w.Follow(w.create())
+	defer c.Leave()
+	c.End(c.Send(plan{Deltas: 100}.prompt()))
+	resident, _ := rss(w.cmd.Process.Pid)
+	t.Logf("%d KiB after a turn", resident)
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
+		if resident, _ = rss(w.cmd.Process.Pid); resident <= most {
+			t.Logf("%d KiB while idle", resident)
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d KiB, not at most %d", resident, most)
+		}
 	}
 }

@@ -160,8 +160,8 @@ export async function chooseFolder(page: Page, dir: string) {
 export const addressOf = (server: Server, id: string) =>
   `${server.origin}/?session=${encodeURIComponent(id)}`;
 
-/** Fails if the page has an accessibility problem. */
-export async function expectAccessible(page: Page) {
+/** Fails if the page has an accessibility problem; `state` names the page's state in the failure. */
+export async function expectAccessible(page: Page, state?: string) {
   await page.evaluate(axeSource);
   const found = await page.evaluate(async () => {
     const { axe } = window as unknown as {
@@ -179,7 +179,7 @@ export async function expectAccessible(page: Page) {
       (v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary ?? ""}`).join("\n")}`,
     );
   });
-  expect(found).toEqual([]);
+  expect(found, state).toEqual([]);
 }
 
 /** The text of the stream, without durations. */

@@ -162,6 +162,14 @@ describe.skipIf(skip).each(Object.entries(sizes))("prompts on a %s", (size, opti
     const said = await prompted();
     expect(said.content).toBe("text @src/greeting/words.go to me");
     expect(said.attachments).toMatchObject([{ name: "image.png", mediaType: "image/png" }]);
+    const picture = page.locator("[data-row=prompt]").getByRole("img", { name: "image.png" });
+    const width = () => picture.evaluate((img: HTMLImageElement) => img.naturalWidth);
+    await expect.poll(width).toBe(1);
+    await good("picture");
+    await page.reload();
+    await expect.poll(width).toBe(1);
+    await page.getByRole("button", { name: "image.png: show larger" }).click();
+    await page.getByRole("button", { name: "image.png: show smaller" }).waitFor();
     expect((await api("/api/projects")).projects[0].projectDir).toBe(server.project);
     await home();
     expect(await field().inputValue()).toBe("");

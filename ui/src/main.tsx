@@ -4,6 +4,7 @@ import { applyTheme } from "./app/theme";
 import { parseRoute, takeCode } from "./model/routes";
 import { begin, followTheMachine } from "./model/store";
 import "./styles.css";
+import "./stream/lines.css";
 
 applyTheme();
 const code = takeCode();

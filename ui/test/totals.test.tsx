@@ -7,7 +7,7 @@ import { act } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Totals } from "../src/app/Totals";
-import { parseSessionUsage } from "../src/wire/parse";
+import { parseSessionUsage } from "../src/wire/usage";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
@@ -32,9 +32,17 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+const turns = Array.from({ length: 3 }, (_, i) => ({
+  id: `t${i}`,
+  items: [],
+  approvals: [],
+  notices: [],
+  ended: { type: "turn_complete" as const, turnId: `t${i}`, sessionId: "a/b", seq: i, timestamp: "" },
+}));
+
 const show = async (ended: number) => {
   await act(async () => {
-    root.render(<Totals session="a/b" ended={ended} />);
+    root.render(<Totals session="a/b" turns={turns.slice(0, ended)} />);
     await vi.advanceTimersByTimeAsync(0);
   });
   return host.textContent;
@@ -45,15 +53,15 @@ const total = (fields: object) =>
 
 it("shows the cost and the tokens of all turns, and reads them again after a turn", async () => {
   answer = total({ costUsd: 1.5, usage: { inputTokens: 100, outputTokens: 20, cacheReadInputTokens: 900 } });
-  expect(await show(1)).toBe("Session total$1.501k tokens in, 20 out");
+  expect(await show(1)).toBe("Tokens and cost$1.50 in 3 turnsNew input100Read from the cache900Output20");
   expect(asked).toEqual(["/api/usage?sessionId=a%2Fb&limit=1"]);
   answer = total({ costUsd: 2, unpricedTurns: 1, usage: { inputTokens: 5, outputTokens: 20 } });
-  expect(await show(2)).toBe("Session total$2.00 (1 turn without a cost)5 tokens in, 20 out");
+  expect(await show(2)).toBe("Tokens and cost$2.00 in 3 turns (1 turn without a cost)New input5Output20");
 });
 
 it("shows no cost if the agent reports none, and nothing without usage or a server", async () => {
   answer = total({ unpricedTurns: 3, costUsd: 0, usage: { inputTokens: 5, outputTokens: 2 } });
-  expect(await show(1)).toBe("Session total5 tokens in, 2 out");
+  expect(await show(1)).toBe("Tokens and costNew input5Output2");
   answer = total({ turns: 0 });
   expect(await show(2)).toBe("");
   answer = new Response("{}", { status: 500 });
@@ -62,7 +70,6 @@ it("shows no cost if the agent reports none, and nothing without usage or a serv
     turns: 0,
     unpricedTurns: 0,
     costUsd: 0,
-    inputTokens: 0,
-    outputTokens: 0,
+    usage: { inputTokens: 0, outputTokens: 0 },
   });
 });

@@ -1,5 +1,6 @@
 import { X } from "lucide-react";
-import { type ReactNode, useCallback, useEffect, useState } from "react";
+import { type MouseEvent, type ReactNode, useEffect, useState } from "react";
+import { closeOver, type Over, openOver, useOver } from "../model/over";
 import { go, type Route, useRoute } from "../model/routes";
 import { complain, useStore } from "../model/store";
 import { groups } from "../sessions/groups";
@@ -17,6 +18,7 @@ import { useTab } from "./tab";
 import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
+const Audit = part(() => import("./Audit").then((m) => m.Audit));
 const Palette = part(() => import("./Palette").then((m) => m.Palette));
 const Start = part(() => import("../sessions/Start").then((m) => m.Start));
 
@@ -41,11 +43,9 @@ function Inside() {
   const route = useRoute();
   const wide = useWide();
   const nothing = useStore((s) => s.listed && s.sessions.size === 0);
-  const [over, setOver] = useState<"keys" | "palette">();
-  const showKeys = useCallback(() => setOver("keys"), []);
-  const close = useCallback(() => setOver(undefined), []);
+  const over = useOver((s) => s.over);
   const current = route.at === "session" ? route.id : undefined;
-  useKeys(current, setOver);
+  useKeys(current, openOver);
   const open = useStore((s) => s.link === "open");
   useEffect(loadAhead, []);
   useEffect(followNotices, []);
@@ -58,11 +58,12 @@ function Inside() {
   const showList = wide || route.at === "list";
   return (
     <div className="flex h-dvh flex-col">
+      <SkipLink />
       <LinkBar />
       <div className="flex min-h-0 flex-1">
         {showList && (
           <Column alone={!wide}>
-            <List current={current} onKeys={showKeys} />
+            <List current={current} />
           </Column>
         )}
         {(wide || !showList) && (
@@ -76,8 +77,9 @@ function Inside() {
         )}
       </div>
       <Problem />
-      {over === "keys" && <Keys onClose={close} />}
-      {over === "palette" && <Palette current={current} onKeys={showKeys} onClose={close} />}
+      {over === "keys" && <Keys onClose={closeOver} />}
+      {over === "audit" && <Audit onClose={closeOver} />}
+      {over === "palette" && <Palette current={current} onClose={closeOver} />}
     </div>
   );
 }
@@ -89,10 +91,27 @@ function Inside() {
 function Column({ alone, children }: { alone: boolean; children: ReactNode }) {
   if (!alone) return <div className="min-h-0 w-72 shrink-0 border-r">{children}</div>;
   return (
-    <main className="min-h-0 w-full" aria-label="Sessions">
+    <main id="main" className="min-h-0 w-full" aria-label="Sessions">
       <h1 className="sr-only">Sessions</h1>
       {children}
     </main>
+  );
+}
+
+/** The first stop of the Tab key: past the session list. */
+function SkipLink() {
+  const skip = (e: MouseEvent) => {
+    e.preventDefault();
+    const main = document.querySelector<HTMLElement>("main");
+    if (!main) return;
+    main.tabIndex = -1;
+    main.focus();
+  };
+  return (
+    // biome-ignore lint/a11y/useValidAnchor: it leads to a part of the page, and leaves the address as it is
+    <a href="#main" className="skip-link" onClick={skip}>
+      Skip to the content
+    </a>
   );
 }
 
@@ -147,7 +166,7 @@ function Problem() {
 
 const mac = /Mac|iP/.test(navigator.platform);
 
-function useKeys(current: string | undefined, open: (what: "keys" | "palette") => void) {
+function useKeys(current: string | undefined, open: (what: Over) => void) {
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
       if (e.key === "k" && (mac ? e.metaKey : e.ctrlKey) && !document.querySelector("dialog[open]")) {

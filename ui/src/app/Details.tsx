@@ -1,23 +1,28 @@
-import { X } from "lucide-react";
+import { Braces, X } from "lucide-react";
 import { type ReactNode, useMemo, useState } from "react";
 import { byFile, countChanges } from "../model/diff";
 import { useAgentName, useStore } from "../model/store";
-import type { Transcript } from "../model/transcript";
+import type { RateLimit, Transcript } from "../model/transcript";
 import { Counts, Diff } from "../stream/Diff";
+import { PlanList, planIn, progressOf } from "../stream/Plan";
 import { changesOf } from "../stream/TurnEnd";
-import { absolute, cost, count, plural, shortPath } from "../text/format";
+import { absolute, count, plural, shortPath } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
 import { modeLabel } from "../text/words";
 import type { ResolvedOption, SessionStatus } from "../wire/types";
 import { CopyButton } from "./Copy";
 import { Dialog } from "./Dialog";
+import { Meter } from "./Meter";
+import { part } from "./parts";
 import { Rules } from "./Rules";
 import { Totals } from "./Totals";
 
+const Events = part(() => import("./Events").then((m) => m.Events));
+
 /**
- * The panel with facts about a session, its usage and all files that it
- * changed.
+ * The panel with the plan of a session, its usage, all files that it changed,
+ * the rules for it and facts about it.
  */
 export function Details({
   s,
@@ -31,13 +36,15 @@ export function Details({
   const agent = useAgentName(s.cliType);
   const labels = useStore((st) => st.agents?.find((a) => a.cliType === s.cliType)?.modeLabels);
   const [shown, setShown] = useState<string>();
+  const [events, setEvents] = useState(false);
   const changes = useMemo(
     () => transcript.turns.flatMap((t) => changesOf(t, s.files)),
     [transcript, s.files],
   );
   const files = useMemo(() => byFile(changes), [changes]);
-  const spent = transcript.turns.reduce((n, t) => n + (t.costUsd ?? 0), 0);
-  const { context, rateLimit } = transcript;
+  const { context, rateLimits } = transcript;
+  const plan = useMemo(() => planIn(transcript), [transcript]);
+  const { done } = progressOf(plan ?? []);
   const partial = transcript.first !== undefined; // older turns are not loaded
   return (
     <aside
@@ -50,53 +57,33 @@ export function Details({
           <X size={16} aria-hidden />
         </button>
       </div>
-      <Facts>
-        <Fact name="Folder">
-          <span className="isolate-text font-mono text-xs">
-            <Visible text={s.projectDir} />
-          </span>
-        </Fact>
-        <Fact name="Agent">{plain(agent)}</Fact>
-        {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
-        {s.persona && <Fact name="Profile">{plain(s.persona)}</Fact>}
-        <Fact name="Permissions">{plain(modeLabel(s.permissionMode ?? "default", labels), 80)}</Fact>
-        <Fact name="Created">{absolute(s.createdAt)}</Fact>
-        <Fact name="Session">
-          <span className="flex items-center">
-            <span className="truncate font-mono text-xs">{s.sessionId}</span>
-            <CopyButton text={s.sessionId} label="Copy session id" />
-          </span>
-        </Fact>
-      </Facts>
-      <Options resolved={s.resolved} />
-      {(context || spent > 0 || rateLimit?.utilization !== undefined) && (
-        <section>
+      {plan && (
+        <section aria-label="Plan">
+          <h3 className="mb-1 text-sm font-semibold">Plan</h3>
+          <Meter name="Done" value={done} max={plan.length} text={`${done} of ${plan.length}`} />
+          <div className="text-sm">
+            <PlanList entries={plan} />
+          </div>
+        </section>
+      )}
+      {(context || rateLimits.length > 0) && (
+        <section aria-label="Usage">
           <h3 className="mb-2 text-sm font-semibold">Usage</h3>
           {context && (
             <Meter
               name="Context"
+              scarce
               value={context.tokens}
               max={context.window}
               text={`${count(context.tokens)}${context.window ? ` of ${count(context.window)}` : ""} tokens`}
             />
           )}
-          {rateLimit?.utilization !== undefined && (
-            <Meter
-              name={`Limit${rateLimit.kind ? ` (${plain(rateLimit.kind.replaceAll("_", " "))})` : ""}`}
-              value={rateLimit.utilization}
-              max={1}
-              text={`${Math.round(rateLimit.utilization * 100)} %`}
-            />
-          )}
-          {spent > 0 && (
-            <p className="text-sm">
-              Cost {cost(spent)}
-              {partial && " (newest turns)"}
-            </p>
-          )}
+          {rateLimits.map((l) => (
+            <Limit key={l.kind ?? ""} limit={l} />
+          ))}
         </section>
       )}
-      <Totals session={s.sessionId} ended={transcript.turns.filter((t) => t.ended).length} />
+      <Totals session={s.sessionId} turns={transcript.turns} />
       <section>
         <h3 className="mb-1 flex items-baseline gap-2 text-sm font-semibold">
           Changed files <Counts n={countChanges(changes)} />
@@ -120,6 +107,29 @@ export function Details({
         </ul>
       </section>
       <Rules s={s} />
+      <section aria-label="Session">
+        <h3 className="mb-2 text-sm font-semibold">Session</h3>
+        <Facts>
+          <Fact name="Folder">
+            <span className="isolate-text font-mono text-xs">
+              <Visible text={s.projectDir} />
+            </span>
+          </Fact>
+          <Fact name="Agent">{plain(agent)}</Fact>
+          {s.modelId && <Fact name="Model">{plain(s.modelId)}</Fact>}
+          {s.persona && <Fact name="Profile">{plain(s.persona)}</Fact>}
+          <Fact name="Permissions">{plain(modeLabel(s.permissionMode ?? "default", labels), 80)}</Fact>
+          <Fact name="Created">{absolute(s.createdAt)}</Fact>
+          <Fact name="Agent process">{processOf(s)}</Fact>
+          <Id name="Session id" id={s.sessionId} />
+          {s.agentSessionId && <Id name="Id that the agent uses" id={s.agentSessionId} />}
+        </Facts>
+      </section>
+      <Options resolved={s.resolved} />
+      <button type="button" className="button self-start" onClick={() => setEvents(true)}>
+        <Braces size={14} aria-hidden /> Raw events
+      </button>
+      {events && <Events s={s} onClose={() => setEvents(false)} />}
       {shown !== undefined && (
         <Dialog
           title={`Changes in ${partial ? "the newest " : ""}${plural(transcript.turns.length, "turn")}`}
@@ -179,27 +189,40 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
   );
 }
 
-function Meter({ name, value, max, text }: { name: string; value: number; max?: number; text: string }) {
+function Id({ name, id }: { name: string; id: string }) {
   return (
-    <div className="mb-2 text-sm">
-      <p className="flex">
-        {name}
-        <span className="ml-auto text-muted">{text}</span>
-      </p>
-      {max !== undefined && max > 0 && (
-        // biome-ignore lint/a11y/useSemanticElements: <meter> is drawn in colours of the browser
-        <div
-          className="mt-1 h-1 overflow-hidden rounded-full bg-line"
-          role="meter"
-          aria-label={name}
-          aria-valuenow={value}
-          aria-valuemin={0}
-          aria-valuemax={max}
-          aria-valuetext={text}
-        >
-          <div className="h-full bg-accent" style={{ width: `${Math.min(100, (value / max) * 100)}%` }} />
-        </div>
-      )}
-    </div>
+    <Fact name={name}>
+      <span className="flex items-center">
+        <span className="truncate font-mono text-xs">{plain(id, 200)}</span>
+        <CopyButton text={id} label={`Copy: ${name}`} />
+      </span>
+    </Fact>
+  );
+}
+
+function processOf(s: SessionStatus): string {
+  if (s.state === "dead") return "ended with the session";
+  if (!s.isAlive) return "not running; the next prompt starts it";
+  return s.bootedAt ? `running since ${absolute(s.bootedAt)}` : "running";
+}
+
+/** A limit of the agent's account: how much of it is used, and when it starts again. */
+function Limit({ limit: l }: { limit: RateLimit }) {
+  const name = l.kind ? `Limit (${plain(l.kind.replaceAll("_", " "), 40)})` : "Limit";
+  const used = l.utilization === undefined ? "" : `${Math.round(l.utilization * 100)} %`;
+  const status = l.status === "rejected" ? "reached" : l.status === "allowed_warning" ? "almost reached" : "";
+  const resets = l.resetsAt ? `resets ${absolute(new Date(l.resetsAt * 1000).toISOString())}` : "";
+  const text = [used, status].filter(Boolean).join(", ") || "within the limit";
+  return (
+    <>
+      <Meter
+        name={name}
+        scarce
+        value={l.utilization ?? 0}
+        max={l.utilization === undefined ? undefined : 1}
+        text={text}
+      />
+      {resets && <p className="-mt-1 mb-2 text-xs text-muted">{resets}</p>}
+    </>
   );
 }

@@ -1,9 +1,11 @@
 import { useEffect, useId, useState } from "react";
+import { openOver } from "../model/over";
 import { useStore } from "../model/store";
 import { absolute, ago } from "../text/format";
 import { plain } from "../text/visible";
 import type { Device } from "../wire/devices";
 import { api } from "../wire/http";
+import { useAdmin } from "./admin";
 import { Dialog } from "./Dialog";
 import { useNow } from "./hooks";
 
@@ -15,6 +17,7 @@ export function Devices({ onClose }: { onClose: () => void }) {
   const [problem, setProblem] = useState<string>();
   const link = useStore((s) => s.link);
   const now = useNow(30_000);
+  const admin = useAdmin();
 
   const attempt = async (f: () => Promise<unknown>) => {
     setProblem(undefined);
@@ -35,6 +38,18 @@ export function Devices({ onClose }: { onClose: () => void }) {
         These browsers are logged in. A login ends after 30 days without use. To add a device, run{" "}
         <code className="font-mono">runnel login</code> on the server’s machine.
       </p>
+      {admin && (
+        <button
+          type="button"
+          className="quiet mb-3 -ml-1.5 text-accent"
+          onClick={() => {
+            onClose();
+            openOver("audit");
+          }}
+        >
+          Open the audit log
+        </button>
+      )}
       {problem && (
         <p role="alert" className="isolate-text mb-3 text-sm text-del">
           {problem}

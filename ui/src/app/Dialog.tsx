@@ -1,5 +1,5 @@
 import { X } from "lucide-react";
-import { type ReactNode, useEffect, useRef } from "react";
+import { type ReactNode, useEffect, useLayoutEffect, useRef } from "react";
 
 /**
  * The browser's own modal dialog: it keeps the focus inside, and Escape closes
@@ -11,11 +11,13 @@ export function Dialog({
   children,
   wide,
   sheet,
+  tools,
 }: {
   title: string;
   onClose: () => void;
   children: ReactNode;
   wide?: boolean;
+  tools?: ReactNode; // buttons beside the title; the content then reaches the edges and scrolls in both directions
   sheet?: boolean; // on a phone, open from the bottom edge at full width
 }) {
   const ref = useRef<HTMLDialogElement>(null);
@@ -23,6 +25,11 @@ export function Dialog({
     const d = ref.current;
     d?.showModal();
     d?.querySelector<HTMLElement>("[data-focus]")?.focus();
+  }, []);
+  // The browser returns the focus to where it was before, if the dialog is
+  // closed while it is still on the page.
+  useLayoutEffect(() => {
+    const d = ref.current;
     return () => d?.close();
   }, []);
   return (
@@ -35,13 +42,19 @@ export function Dialog({
       className={`max-h-[90dvh] w-[calc(100vw-24px)] overflow-hidden rounded-lg border bg-bg p-0 shadow-xl ${wide ? "max-w-5xl" : "max-w-md"} ${sheet ? "narrow:mb-0 narrow:w-full narrow:max-w-none narrow:rounded-b-none narrow:pb-[env(safe-area-inset-bottom)]" : ""}`}
     >
       <div className="flex max-h-[90dvh] flex-col">
-        <div className="flex items-center justify-between border-b py-2 pr-2 pl-4">
-          <h2 className="font-semibold">{title}</h2>
+        <div className="flex items-center justify-between gap-1 border-b py-2 pr-2 pl-4">
+          <h2 className="isolate-text min-w-0 flex-1 font-semibold">{title}</h2>
+          {tools}
           <button type="button" className="quiet" onClick={onClose} aria-label="Close">
             <X size={16} aria-hidden />
           </button>
         </div>
-        <section className="min-h-0 overflow-y-auto p-4" tabIndex={0} aria-label={title}>
+        <section
+          className={`min-h-0 ${tools ? "overflow-auto" : "overflow-y-auto p-4"}`}
+          tabIndex={0}
+          aria-label={title}
+          data-focus={tools ? "" : undefined}
+        >
           {children}
         </section>
       </div>

@@ -5,6 +5,7 @@ const keys: [string[], string][] = [
   [["Ctrl", "K"], "All commands (⌘K on a Mac)"],
   [["/"], "Search sessions"],
   [["j", "k"], "Next and previous session"],
+  [["↑", "↓"], "Move in the session list"],
   [["i"], "Write a prompt"],
   [["Enter"], "Send, or queue while a turn runs"],
   [["Shift", "Enter"], "New line"],

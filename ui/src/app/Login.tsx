@@ -7,7 +7,7 @@ import { Command } from "./Copy";
 export function Login({ why }: { why?: string }) {
   const [busy, setBusy] = useState(false);
   return (
-    <main className="flex h-full items-center justify-center overflow-y-auto p-6">
+    <main id="main" className="flex h-full items-center justify-center overflow-y-auto p-6">
       <div className="w-full max-w-sm">
         <img src="icon.svg" alt="" width={32} height={32} />
         <h1 className="mt-4 text-xl font-semibold tracking-tight">This browser is not logged in</h1>

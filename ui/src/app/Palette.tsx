@@ -1,22 +1,16 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useStore } from "../model/store";
+import { useAdmin } from "./admin";
 import { type Command, commands, matching } from "./commands";
 import { Dialog } from "./Dialog";
 
 /** Finds any action and any session by a few letters of its name. */
-export function Palette({
-  current,
-  onKeys,
-  onClose,
-}: {
-  current?: string;
-  onKeys: () => void;
-  onClose: () => void;
-}) {
+export function Palette({ current, onClose }: { current?: string; onClose: () => void }) {
   const sessions = useStore((s) => s.sessions);
+  const admin = useAdmin();
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
-  const actions = useMemo(() => commands(current, onKeys), [current, onKeys]);
+  const actions = useMemo(() => commands(current, admin), [current, admin]);
   const shown = useMemo(() => matching(typed, actions, sessions.values()), [typed, actions, sessions]);
   const chosen = shown[Math.min(at, shown.length - 1)];
   const field = useRef<HTMLInputElement>(null);
@@ -73,12 +67,12 @@ export function Palette({
             role="option"
             tabIndex={-1}
             aria-selected={c === chosen}
-            className={`flex min-h-9 cursor-pointer items-center gap-3 rounded-md px-2.5 ${c === chosen ? "bg-tint" : "hover:bg-panel"}`}
+            className={`flex min-h-9 cursor-pointer items-center gap-3 rounded-md px-2.5 pointer-coarse:min-h-11 ${c === chosen ? "bg-tint" : "hover:bg-panel"}`}
             onClick={() => run(c)}
           >
             <span className="isolate-text min-w-0 flex-1 truncate">{c.name}</span>
             {c.about && <span className="isolate-text max-w-1/3 truncate text-sm text-muted">{c.about}</span>}
-            {c.key && <kbd>{c.key}</kbd>}
+            {c.key && <kbd className="pointer-coarse:hidden">{c.key}</kbd>}
           </div>
         ))}
       </div>

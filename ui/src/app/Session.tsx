@@ -1,15 +1,18 @@
-import { ArrowLeft, FileDiff, PanelRight, Power } from "lucide-react";
+import { ArrowLeft, Ellipsis, FileDiff, PanelRight, Power } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { ApprovalBar } from "../composer/ApprovalBar";
 import { Composer } from "../composer/Composer";
 import { Queue } from "../composer/Queue";
 import { scripted } from "../model/agents";
+import { openOver } from "../model/over";
 import { go } from "../model/routes";
 import { attempt, refresh, show, useAgentName, useStore } from "../model/store";
 import { empty, pending } from "../model/transcript";
+import { closeFile, useViewed } from "../model/viewer";
 import { markLabel, markOf, StateMark } from "../sessions/StateMark";
 import { Commenting } from "../stream/Comments";
 import { Stream } from "../stream/Stream";
+import { InProject } from "../text/FileLink";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -22,6 +25,7 @@ import { StreamShape } from "./shapes";
 
 const Changes = part(() => import("../changes/Panel").then((m) => m.Panel));
 const Details = part(() => import("./Details").then((m) => m.Details));
+const Viewer = part(() => import("../stream/Viewer").then((m) => m.Viewer));
 
 export function Session({ id, item }: { id: string; item?: string }) {
   const s = useStore((st) => st.sessions.get(id));
@@ -38,14 +42,21 @@ export function Session({ id, item }: { id: string; item?: string }) {
   const asked = waiting[0]?.approval.id;
   const writing = useMemo(() => asked !== undefined && document.activeElement?.id === "composer", [asked]);
 
+  const dir = s?.projectDir ?? "";
+  const project = useMemo(() => (dir ? { session: id, dir } : undefined), [id, dir]);
+  const viewed = useViewed(id);
+
   useEffect(() => {
     show(id);
-    return () => show(undefined);
+    return () => {
+      show(undefined);
+      closeFile();
+    };
   }, [id]);
 
   if (missing && !s)
     return (
-      <main className="flex flex-1 items-center justify-center p-6 text-center">
+      <main id="main" className="flex flex-1 items-center justify-center p-6 text-center">
         <div>
           <h1 className="text-lg font-semibold">Session not found</h1>
           <p className="mt-1 text-muted">It may have been deleted, or the address is incomplete.</p>
@@ -55,55 +66,59 @@ export function Session({ id, item }: { id: string; item?: string }) {
         </div>
       </main>
     );
-  const dir = s?.projectDir ?? "";
   return (
-    <div className="flex min-h-0 flex-1">
-      <main className="flex min-h-0 min-w-0 flex-1 flex-col" aria-label="Session">
-        <Header s={s} side={side} onSide={(to) => setSide((now) => (now === to ? undefined : to))} />
-        {transcript.loaded ? (
-          transcript.turns.length > 0 ? (
-            <Commenting value={id}>
-              <Stream
-                key={id}
-                transcript={transcript}
-                dir={dir}
-                session={id}
-                title={s?.title ?? ""}
-                item={item}
-              />
-            </Commenting>
+    <InProject value={project}>
+      <div className="flex min-h-0 flex-1">
+        <main id="main" className="flex min-h-0 min-w-0 flex-1 flex-col" aria-label="Session">
+          <Header s={s} side={side} onSide={(to) => setSide((now) => (now === to ? undefined : to))} />
+          {transcript.loaded ? (
+            transcript.turns.length > 0 ? (
+              <Commenting value={id}>
+                <Stream
+                  key={id}
+                  transcript={transcript}
+                  dir={dir}
+                  session={id}
+                  title={s?.title ?? ""}
+                  item={item}
+                />
+              </Commenting>
+            ) : (
+              <Begin s={s} />
+            )
           ) : (
-            <Begin s={s} />
-          )
-        ) : (
-          <StreamShape />
+            <StreamShape />
+          )}
+          <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
+          {s && (
+            // On a phone the approval fills the lower half, unless the user is
+            // writing.
+            <div
+              className={`flex shrink-0 flex-col ${waiting.length > 0 && !writing ? "narrow:hidden" : ""}`}
+            >
+              <Queue key={`queue ${id}`} s={s} />
+              <Composer key={id} s={s} onReload={() => void refresh()} />
+            </div>
+          )}
+        </main>
+        {side === "changes" && s && (
+          <Commenting value={id}>
+            <Changes
+              session={id}
+              transcript={transcript}
+              dir={dir}
+              waiting={waiting.length > 0}
+              onClose={() => setSide(undefined)}
+            />
+          </Commenting>
         )}
-        <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
-        {s && (
-          // On a phone the approval fills the lower half, unless the user is
-          // writing.
-          <div className={`flex shrink-0 flex-col ${waiting.length > 0 && !writing ? "narrow:hidden" : ""}`}>
-            <Queue key={`queue ${id}`} s={s} />
-            <Composer key={id} s={s} onReload={() => void refresh()} />
-          </div>
+        {side === "details" && s && (
+          <Details s={s} transcript={transcript} onClose={() => setSide(undefined)} />
         )}
-      </main>
-      {side === "changes" && s && (
-        <Commenting value={id}>
-          <Changes
-            session={id}
-            transcript={transcript}
-            dir={dir}
-            waiting={waiting.length > 0}
-            onClose={() => setSide(undefined)}
-          />
-        </Commenting>
-      )}
-      {side === "details" && s && (
-        <Details s={s} transcript={transcript} onClose={() => setSide(undefined)} />
-      )}
-      <News s={s} transcript={transcript} waiting={waiting} />
-    </div>
+        <News s={s} transcript={transcript} waiting={waiting} />
+        {viewed && <Viewer key={`${viewed.path}:${viewed.line}`} file={viewed} onClose={closeFile} />}
+      </div>
+    </InProject>
   );
 }
 
@@ -114,7 +129,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
   const agent = useAgentName(s?.cliType ?? "");
   const mark = s && markOf(s);
   return (
-    <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 pt-[env(safe-area-inset-top)] wide:px-4">
+    <header className="flex min-h-12 shrink-0 items-center gap-2 border-b px-2 narrow:gap-1 narrow:pl-0 pt-[env(safe-area-inset-top)] wide:px-4">
       <button
         type="button"
         className="quiet wide:hidden"
@@ -129,7 +144,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(
-              [folderName(s.projectDir), agent, s.modelId, mark && markLabel[mark]]
+              [mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
                 .filter(Boolean)
                 .join(" · "),
             )}
@@ -140,7 +155,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
       {s && s.state !== "dead" && (
         <button
           type="button"
-          className="quiet"
+          className="quiet narrow:hidden"
           onClick={() => setAsking(true)}
           aria-label="End session"
           title="End session"
@@ -160,13 +175,22 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
       </button>
       <button
         type="button"
-        className="quiet"
+        className="quiet narrow:hidden"
         aria-pressed={side === "details"}
         onClick={() => onSide("details")}
         aria-label="Details"
         title="Details (d)"
       >
         <PanelRight size={16} aria-hidden />
+      </button>
+      <button
+        type="button"
+        className="quiet wide:hidden"
+        onClick={() => openOver("palette")}
+        aria-label="All commands"
+        title="All commands"
+      >
+        <Ellipsis size={18} aria-hidden />
       </button>
       {asking && s && (
         <Dialog title="End this session?" onClose={() => setAsking(false)}>

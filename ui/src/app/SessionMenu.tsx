@@ -18,7 +18,7 @@ export function SessionMenu({ s }: { s: SessionStatus }) {
     <>
       <button
         type="button"
-        className="quiet"
+        className="quiet narrow:hidden"
         onClick={() => setOpen("menu")}
         aria-label="Rename, export, archive or delete"
         title="Rename, export, archive or delete"

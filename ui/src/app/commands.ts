@@ -1,6 +1,7 @@
 // The actions of the command palette.
 
 import { save } from "../model/keep";
+import { openOver } from "../model/over";
 import { go } from "../model/routes";
 import { attempt, learn, useStore } from "../model/store";
 import { folderName } from "../text/format";
@@ -20,20 +21,79 @@ const press = (selector: string) => () => document.querySelector<HTMLElement>(se
 const focus = (id: string) => () => document.getElementById(id)?.focus();
 const there = (selector: string) => document.querySelector(selector) !== null;
 
-/** All actions that are possible now; `current` is the session on the screen. */
-export function commands(current: string | undefined, onKeys: () => void): Command[] {
+/** Calls a function in each frame until it returns true, for at most two seconds. */
+function soon(done: () => boolean) {
+  const end = performance.now() + 2000;
+  const look = () => {
+    if (!done() && performance.now() < end) requestAnimationFrame(look);
+  };
+  look();
+}
+
+/** Acts on an element of the session list. A phone shows the list first. */
+const inList = (selector: string, act: (e: HTMLElement) => void) => () => {
+  if (!there(selector)) go({ at: "list" });
+  soon(() => {
+    const found = document.querySelector<HTMLElement>(selector);
+    if (found) act(found);
+    return found !== null;
+  });
+};
+
+/**
+ * All actions that are possible now; `current` is the session on the screen, and
+ * `admin` whether the login may read the audit log.
+ */
+export function commands(current: string | undefined, admin: boolean): Command[] {
   const s = current === undefined ? undefined : useStore.getState().sessions.get(current);
-  const out: Command[] = s ? ofSession(s) : [];
-  out.push({ id: "new", name: "New session", key: "n", run: () => go({ at: "new" }) });
-  if (current !== undefined) out.push({ id: "list", name: "All sessions", run: () => go({ at: "list" }) });
-  if (there("#filter"))
-    out.push({ id: "search", name: "Search sessions and conversations", key: "/", run: focus("filter") });
-  const colours = "button[aria-label^='Colours']";
-  if (there(colours)) out.push({ id: "colours", name: "Change the colours", run: press(colours) });
-  const devices = "button[aria-label='Devices']";
-  if (there(devices)) out.push({ id: "devices", name: "Devices that are logged in", run: press(devices) });
-  out.push({ id: "keys", name: "Keyboard shortcuts", key: "?", run: onKeys });
+  const out: Command[] = s ? [...answers(), ...ofSession(s)] : [];
+  const add = (when: boolean, c: Command) => when && out.push(c);
+  add(true, { id: "new", name: "New session", key: "n", run: () => go({ at: "new" }) });
+  add(current !== undefined, { id: "list", name: "All sessions", run: () => go({ at: "list" }) });
+  add(true, {
+    id: "search",
+    name: "Search sessions and conversations",
+    key: "/",
+    run: inList("#filter", (e) => e.focus()),
+  });
+  const named: [string, string, string][] = [
+    ["colours", "Change the colours", "button[aria-label^='Colours']"],
+    ["devices", "Devices that are logged in", "button[aria-label='Devices']"],
+    ["notifications", "Notifications", "button[aria-label='Notifications']"],
+  ];
+  for (const [id, name, button] of named) add(true, { id, name, run: inList(button, (e) => e.click()) });
+  add(admin, { id: "audit", name: "Audit log", run: () => openOver("audit") });
+  add(true, { id: "keys", name: "Keyboard shortcuts", key: "?", run: () => openOver("keys") });
   return out;
+}
+
+/**
+ * The answers to the approval that waits, as its buttons name them. An answer is
+ * given only to the approval that was on the screen when it was offered. The
+ * buttons of an approval that has just appeared are disabled for a moment.
+ */
+function answers(): Command[] {
+  const bar = document.querySelector<HTMLElement>("[data-approval-bar]");
+  const id = bar?.dataset.approvalBar;
+  const buttons = [...(bar?.querySelectorAll<HTMLButtonElement>("[data-choice]") ?? [])];
+  const give = (button: HTMLButtonElement) => () =>
+    soon(() => {
+      const same = button.isConnected && bar?.dataset.approvalBar === id;
+      if (same && !button.disabled) button.click();
+      return !same || !button.disabled;
+    });
+  return buttons.map((button, i) => ({
+    id: `answer${i}`,
+    name: `Answer: ${plain(nameOf(button), 80)}`,
+    run: give(button),
+  }));
+}
+
+// The name of a button without its key.
+function nameOf(button: HTMLElement): string {
+  const copy = button.cloneNode(true) as HTMLElement;
+  for (const key of copy.querySelectorAll("kbd")) key.remove();
+  return copy.textContent ?? "";
 }
 
 function ofSession(s: SessionStatus): Command[] {
@@ -42,10 +102,15 @@ function ofSession(s: SessionStatus): Command[] {
   const add = (when: boolean, c: Command) => when && out.push(c);
   const hold = (held: boolean) => () => attempt(() => api.holdQueue(id, held));
   const archive = () => attempt(async () => learn(await api.archive(id, !s.archived)));
+  const settings = "button[title='Agent settings']";
+  const attach = "[aria-label='Attach files']";
   add(there("#composer"), { id: "write", name: "Write a prompt", key: "i", run: focus("composer") });
+  add(there(attach), { id: "attach", name: "Attach files", run: press(attach) });
+  add(there(settings), { id: "settings", name: "Mode, model and other settings", run: press(settings) });
   add(s.activity !== "idle", { id: "stop", name: "Stop the turn", run: () => attempt(() => api.cancel(id)) });
   add(s.queued > 0 && s.queueHeld === true, { id: "continue", name: "Continue the queue", run: hold(false) });
   add(s.queued > 0 && !s.queueHeld, { id: "hold", name: "Hold the queue", run: hold(true) });
+  add(true, { id: "changes", name: "Changes", key: "c", run: press("button[aria-label='Changes']") });
   add(true, { id: "details", name: "Session details", key: "d", run: press("button[aria-label='Details']") });
   add(true, {
     id: "menu",

@@ -24,6 +24,18 @@ export function useMedia(query: string): boolean {
   return is;
 }
 
+/** Whether the page is dark, by its switch or else by the system. */
+export function useDark(): boolean {
+  const system = useMedia("(prefers-color-scheme: dark)");
+  const [chosen, setChosen] = useState(() => document.documentElement.dataset.theme);
+  useEffect(() => {
+    const changed = new MutationObserver(() => setChosen(document.documentElement.dataset.theme));
+    changed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    return () => changed.disconnect();
+  }, []);
+  return chosen ? chosen === "dark" : system;
+}
+
 export const useWide = () => useMedia("(width >= 48rem)");
 
 /** Whether the target of a key event is a field, which handles keys itself. */

@@ -16,7 +16,7 @@ export function StreamShape() {
 /** A session whose header is not known either. */
 export function SessionShape() {
   return (
-    <main className="flex min-h-0 flex-1 flex-col" aria-label="Session">
+    <main id="main" className="flex min-h-0 flex-1 flex-col" aria-label="Session">
       <div className="min-h-12 shrink-0 border-b" />
       <StreamShape />
     </main>

@@ -46,10 +46,13 @@ export interface Transcript {
   readonly index: ReadonlyMap<string, number>; // index in turns by turn id
   readonly breaks: readonly Break[];
   readonly context?: { tokens: number; window?: number };
-  readonly rateLimit?: UsageEvent["rateLimit"];
+  readonly rateLimits: readonly RateLimit[]; // the newest report about each limit
 }
 
+export type RateLimit = NonNullable<UsageEvent["rateLimit"]>;
+
 export const empty: Transcript = {
+  rateLimits: [],
   seq: 0,
   loaded: false,
   older: 0,
@@ -114,7 +117,7 @@ export function prepend(state: Transcript, entries: readonly Entry[], first: num
     index: new Map(turns.map((t, i) => [t.id, i])),
     breaks: state.breaks.map((b) => ({ ...b, afterTurn: b.afterTurn + added })),
     context: state.context ?? past.context,
-    rateLimit: state.rateLimit ?? past.rateLimit,
+    rateLimits: state.rateLimits.reduce(withLimit, past.rateLimits),
   };
   return { ...next, older: state.older + count(next) - count(state) };
 }
@@ -322,13 +325,17 @@ class Draft {
   private usage(u: UsageEvent) {
     if (u.contextTokens)
       this.s.context = { tokens: u.contextTokens, window: u.contextWindow ?? this.s.context?.window };
-    if (u.rateLimit) this.s.rateLimit = u.rateLimit;
+    if (u.rateLimit) this.s.rateLimits = withLimit(this.s.rateLimits, u.rateLimit);
     if (!u.turnId || !(u.usage || u.costUsd !== undefined)) return;
     const w = this.work(u.turnId);
     if (!w.ended) w.usage = u.usage ?? w.usage;
     w.costUsd = u.costUsd ?? w.costUsd;
   }
 }
+
+// withLimit returns the limits with a newer report about one of them.
+const withLimit = (all: readonly RateLimit[], l: RateLimit): readonly RateLimit[] =>
+  all.some((x) => x.kind === l.kind) ? all.map((x) => (x.kind === l.kind ? l : x)) : [...all, l];
 
 // extend returns the item with the text at its end, or undefined if the text
 // does not begin where the item ends.

@@ -1,9 +1,21 @@
-import { Archive, Bell, ChevronRight, MonitorSmartphone, Moon, Plus, Sun, SunMoon } from "lucide-react";
+import {
+  Archive,
+  Bell,
+  ChevronRight,
+  Command,
+  MonitorSmartphone,
+  Moon,
+  Plus,
+  Sun,
+  SunMoon,
+} from "lucide-react";
 import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { part } from "../app/parts";
+import { rove, useRoving } from "../app/roving";
 import { applyTheme, type Theme, theme } from "../app/theme";
 import { load, save } from "../model/keep";
+import { openOver } from "../model/over";
 import { go, pathOf } from "../model/routes";
 import { describeAsked } from "../model/rows";
 import { unseen } from "../model/seen";
@@ -19,11 +31,13 @@ import { markOf, StateMark } from "./StateMark";
 const Devices = part(() => import("../app/Devices").then((m) => m.Devices));
 const Notifications = part(() => import("../app/Notifications").then((m) => m.Notifications));
 
+const commandKey = /Mac|iP/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+
 const mostFolded = 200; // folders that this browser remembers as folded
 
 let typed = ""; // into the search field; a phone shows the list again after a session
 
-export function List({ current, onKeys }: { current?: string; onKeys: () => void }) {
+export function List({ current }: { current?: string }) {
   const sessions = useStore((s) => s.sessions);
   const listed = useStore((s) => s.listed);
   const [filter, setFilter] = useState(typed);
@@ -31,6 +45,8 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
     typed = filter;
   }, [filter]);
   const now = useNow(30_000);
+  const rows = useRef<HTMLDivElement>(null);
+  useRoving(rows);
   const [archive, setArchive] = useState(false);
   const archived = useMemo(() => [...sessions.values()].filter((s) => s.archived).length, [sessions]);
   const inArchive = archive && archived > 0;
@@ -47,8 +63,8 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
       aria-label="Sessions"
       className="flex h-full min-h-0 flex-col bg-panel pt-[env(safe-area-inset-top)]"
     >
-      <div className="flex items-center gap-1 px-3 pt-3 pb-2">
-        <span className="mr-auto flex items-center gap-2 text-lg font-semibold tracking-tight">
+      <div className="flex items-center px-3 pt-3 pb-2">
+        <span className="mr-auto flex shrink-0 items-center gap-2 text-lg font-semibold tracking-tight">
           <img src="icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
@@ -56,8 +72,8 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
         <Notices />
         <button
           type="button"
-          className="quiet"
-          onClick={onKeys}
+          className="quiet pointer-coarse:hidden"
+          onClick={() => openOver("keys")}
           aria-label="Keyboard shortcuts"
           title="Keyboard shortcuts (?)"
         >
@@ -68,11 +84,11 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
         </button>
       </div>
       {(listed || sessions.size > 0) && (
-        <div className="px-3 pb-2">
+        <div className="flex items-center gap-1 px-3 pb-2">
           <input
             id="filter"
             type="search"
-            className="field min-h-8 border-line py-1 text-sm pointer-coarse:min-h-11"
+            className="field min-h-8 min-w-0 flex-1 border-line py-1 text-sm pointer-coarse:min-h-11"
             placeholder="Search  /"
             aria-label="Search sessions"
             value={filter}
@@ -82,11 +98,29 @@ export function List({ current, onKeys }: { current?: string; onKeys: () => void
                 setFilter("");
                 e.currentTarget.blur();
               }
+              if (e.key === "ArrowDown") {
+                e.preventDefault();
+                rows.current?.querySelector<HTMLElement>("a[href], button")?.focus();
+              }
             }}
           />
+          <button
+            type="button"
+            className="quiet shrink-0"
+            onClick={() => openOver("palette")}
+            aria-label="All commands"
+            title={`All commands (${commandKey})`}
+          >
+            <Command size={15} aria-hidden />
+          </button>
         </div>
       )}
-      <div className="min-h-0 flex-1 overflow-y-auto pb-[max(12px,env(safe-area-inset-bottom))]">
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the keys move the focus between the rows */}
+      <div
+        ref={rows}
+        onKeyDown={rove}
+        className="min-h-0 flex-1 overflow-y-auto pb-[max(12px,env(safe-area-inset-bottom))]"
+      >
         {!listed && sessions.size === 0 && <ListShape />}
         {listed && sessions.size === 0 && <p className="px-4 py-2 text-muted">No sessions yet.</p>}
         {sessions.size > 0 && shown.length === 0 && (

@@ -1,4 +1,4 @@
-import { ArrowUp, ChevronDown, Folder, List as ListIcon, Play, RefreshCw } from "lucide-react";
+import { ArrowUp, ChevronDown, Ellipsis, Folder, List as ListIcon, Play, RefreshCw } from "lucide-react";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Command } from "../app/Copy";
 import { Dialog } from "../app/Dialog";
@@ -8,6 +8,7 @@ import { PillRow } from "../composer/Settings";
 import { preselected, readiness, scripted, sorted, usable } from "../model/agents";
 import { begin, type Choices, exampleFor, likeliest, noCommands } from "../model/begin";
 import { load, save } from "../model/keep";
+import { openOver } from "../model/over";
 import { go } from "../model/routes";
 import { asOptions, offered } from "../model/settings";
 import { complain, learn, lookForAgents, refresh, useStore } from "../model/store";
@@ -143,7 +144,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
   };
 
   return (
-    <main className="flex min-h-0 flex-1 flex-col" aria-label="New session">
+    <main id="main" className="flex min-h-0 flex-1 flex-col" aria-label="New session">
       <PhoneHeader />
       <div className="min-h-0 flex-1 overflow-y-auto">
         <div className="mx-auto flex min-h-full w-full max-w-[52rem] flex-col px-4">
@@ -246,6 +247,15 @@ function PhoneHeader() {
       </span>
       <button type="button" className="quiet" onClick={() => go({ at: "list" })}>
         <ListIcon size={16} aria-hidden /> Sessions
+      </button>
+      <button
+        type="button"
+        className="quiet -mr-3"
+        onClick={() => openOver("palette")}
+        aria-label="All commands"
+        title="All commands"
+      >
+        <Ellipsis size={18} aria-hidden />
       </button>
     </header>
   );

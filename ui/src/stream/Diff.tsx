@@ -1,7 +1,10 @@
-import { Fragment, memo, useMemo, useState } from "react";
+import { Fragment, memo, useContext, useMemo, useState } from "react";
 import { byFile, type Count, countChange, countChanges, hunksOf } from "../model/diff";
+import { placeOfChange } from "../model/place";
+import { FileLink, InProject } from "../text/FileLink";
 import { plural, shortPath } from "../text/format";
 import { languageOfFile } from "../text/language";
+import type { FilePlace } from "../text/places";
 import { Visible } from "../text/Shown";
 import type { Change, Hunk } from "../wire/types";
 import { LineComments, type Spot, spotName, stepLines, useCommentsOn } from "./Comments";
@@ -28,14 +31,34 @@ export interface Remarked extends Change {
   remark?: string;
 }
 
-/** File changes, grouped by file. */
-export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Remarked[]; dir: string }) {
+/**
+ * File changes, grouped by file. `done` reports that the files have these
+ * changes, so their names lead to the changed lines.
+ */
+export const Diff = memo(function Diff({
+  changes,
+  dir,
+  done,
+}: {
+  changes: readonly Remarked[];
+  dir: string;
+  done?: boolean;
+}) {
+  const project = useContext(InProject);
+  const placeOf = (last?: Change) => (done && project && last ? placeOfChange(last, dir) : undefined);
   return (
     <div className="flex flex-col gap-3">
       {byFile(changes).map((f) => (
         <div key={f.path} className="overflow-hidden rounded-md border">
           <div className="flex items-baseline gap-2 border-b bg-panel px-3 py-1 text-sm">
-            <FileName path={f.path} movedTo={f.movedTo} kind={f.kind} dir={dir} />
+            <FileName
+              path={f.path}
+              movedTo={f.movedTo}
+              kind={f.kind}
+              dir={dir}
+              session={project?.session}
+              place={placeOf(f.steps.at(-1))}
+            />
             <span className="ml-auto">
               <Counts n={countChanges(f.steps)} />
             </span>
@@ -47,23 +70,35 @@ export const Diff = memo(function Diff({ changes, dir }: { changes: readonly Rem
   );
 });
 
+/** The path of a changed file, which is a link if the file is at a place of the session. */
 export function FileName({
   path,
   movedTo,
   kind,
   dir,
-}: Pick<Change, "path" | "movedTo" | "kind"> & { dir: string }) {
+  session,
+  place,
+}: Pick<Change, "path" | "movedTo" | "kind"> & { dir: string; session?: string; place?: FilePlace }) {
+  const name = (
+    <code className="isolate-text min-w-0 font-mono">
+      <Visible text={shortPath(path, dir)} />
+      {movedTo && (
+        <>
+          {" → "}
+          <Visible text={shortPath(movedTo, dir)} />
+        </>
+      )}
+    </code>
+  );
   return (
     <>
-      <code className="isolate-text min-w-0 font-mono">
-        <Visible text={shortPath(path, dir)} />
-        {movedTo && (
-          <>
-            {" → "}
-            <Visible text={shortPath(movedTo, dir)} />
-          </>
-        )}
-      </code>
+      {session && place ? (
+        <FileLink session={session} place={place}>
+          {name}
+        </FileLink>
+      ) : (
+        name
+      )}
       {kind !== "update" && <span className="shrink-0 text-muted">{kinds[kind]}</span>}
     </>
   );

@@ -1,14 +1,15 @@
-import { ChevronRight, Circle, CircleCheck, CircleDot, Info, ListTodo, TriangleAlert } from "lucide-react";
+import { ChevronRight, Info, ListTodo, TriangleAlert } from "lucide-react";
 import { memo, useState } from "react";
 import { useNow } from "../app/hooks";
 import type { Row as RowData } from "../model/rows";
 import { toggle, useStore } from "../model/store";
-import { absolute, ago, bytes, elapsed } from "../text/format";
+import { absolute, ago, elapsed } from "../text/format";
 import { Visible } from "../text/Shown";
 import { plain } from "../text/visible";
-import type { PlanEntry } from "../wire/types";
 import { ApprovalCard } from "./Approval";
 import { Guard } from "./Guard";
+import { Attached } from "./Picture";
+import { PlanList, progressOf } from "./Plan";
 import { Prose } from "./Prose";
 import { Fold, Thread, Tool } from "./Tool";
 import { TurnEnd } from "./TurnEnd";
@@ -48,7 +49,7 @@ export const Row = memo(function Row({
 function content(row: RowData, dir: string, session: string) {
   switch (row.kind) {
     case "prompt":
-      return <Prompt row={row} />;
+      return <Prompt row={row} session={session} />;
     case "prose":
       if (row.item.message.origin === "system")
         return (
@@ -84,7 +85,7 @@ type Of<K extends RowData["kind"]> = Extract<RowData, { kind: K }>;
 
 const longPrompt = 1200; // characters; a longer prompt is collapsed
 
-function Prompt({ row }: { row: Of<"prompt"> }) {
+function Prompt({ row, session }: { row: Of<"prompt">; session: string }) {
   const [all, setAll] = useState(false);
   const m = row.item.message;
   const text = m.content;
@@ -115,9 +116,7 @@ function Prompt({ row }: { row: Of<"prompt"> }) {
       {m.attachments && m.attachments.length > 0 && (
         <ul className="mt-1 flex flex-wrap gap-2 text-sm text-muted">
           {m.attachments.map((a, i) => (
-            <li key={`${a.name}${i}`} className="rounded-md border px-2">
-              {plain(a.name ?? a.mediaType)} {a.size !== undefined && bytes(a.size)}
-            </li>
+            <Attached key={`${a.name}${i}`} of={a} session={session} />
           ))}
         </ul>
       )}
@@ -154,13 +153,11 @@ function Reasoning({ row }: { row: Of<"reasoning"> }) {
   );
 }
 
-const marks = { completed: CircleCheck, in_progress: CircleDot };
-
 function Plan({ row }: { row: Of<"plan"> }) {
   const open = useStore((s) => s.opened.has(row.key));
   const { entries } = row.item.plan;
-  const done = entries.filter((e) => e.status === "completed").length;
-  const count = `${done} of ${entries.length}`;
+  const { done, all } = progressOf(entries);
+  const count = `${done} of ${all}`;
   // Only the newest plan of a turn is expanded; the older ones show its
   // history.
   if (row.old)
@@ -185,30 +182,6 @@ function Plan({ row }: { row: Of<"plan"> }) {
       </h3>
       <PlanList entries={entries} />
     </div>
-  );
-}
-
-function PlanList({ entries }: { entries: PlanEntry[] }) {
-  return (
-    <ul className="flex flex-col gap-1">
-      {entries.map((e, i) => {
-        const Icon = marks[e.status as keyof typeof marks] ?? Circle;
-        const look =
-          e.status === "completed" ? "text-muted" : e.status === "in_progress" ? "font-medium" : "";
-        return (
-          <li key={i} className={`flex gap-2 ${look}`}>
-            <Icon
-              size={14}
-              aria-label={e.status.replace("_", " ")}
-              className={`mt-1 shrink-0 ${e.status === "in_progress" ? "text-accent" : "text-muted"}`}
-            />
-            <span className="isolate-text">
-              <Visible text={e.content} />
-            </span>
-          </li>
-        );
-      })}
-    </ul>
   );
 }
 

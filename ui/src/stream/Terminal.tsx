@@ -1,6 +1,7 @@
 import { memo, useMemo, useState } from "react";
 import { CopyButton } from "../app/Copy";
 import { terminalLines } from "../text/ansi";
+import { LinkedText } from "../text/FileLink";
 import { bytes, plural } from "../text/format";
 import { Mark } from "../text/Shown";
 import type { Line } from "../text/sgr";
@@ -119,10 +120,10 @@ function ShownLine({ line }: { line: Line }) {
           </Mark>
         ) : s.className ? (
           <span key={i} className={s.className}>
-            {s.text}
+            <Text text={s.text} />
           </span>
         ) : (
-          s.text
+          <Text key={i} text={s.text} />
         ),
       )}
       {long && (
@@ -134,6 +135,9 @@ function ShownLine({ line }: { line: Line }) {
     </span>
   );
 }
+
+/** Text whose places in files, such as "greet_test.go:14", are links. */
+const Text = ({ text }: { text: string }) => (/[:#(]L?\d/.test(text) ? <LinkedText text={text} /> : text);
 
 function cut(line: Line): Line {
   const out: Line = [];

@@ -7,6 +7,7 @@ import {
   ChevronRight,
   CircleSlash,
   FilePen,
+  FileSymlink,
   FileText,
   FolderInput,
   Globe,
@@ -17,9 +18,10 @@ import {
   Wrench,
   X,
 } from "lucide-react";
-import { memo, type ReactNode } from "react";
+import { memo, type ReactNode, useContext } from "react";
 import { useNow, useWide } from "../app/hooks";
 import { countChanges } from "../model/diff";
+import { placeOfCall } from "../model/place";
 import {
   describe,
   describeFold,
@@ -29,6 +31,8 @@ import {
   type ToolState,
 } from "../model/rows";
 import { toggle, useStore } from "../model/store";
+import { openFile } from "../model/viewer";
+import { FileLink, InProject } from "../text/FileLink";
 import { between, duration, elapsed, plural } from "../text/format";
 import { plain } from "../text/visible";
 import type { Approval, ApprovalEvent } from "../wire/types";
@@ -81,7 +85,13 @@ export const Tool = memo(function Tool({
       className={state === "running" ? "progress" : undefined}
       data-approval={asked.length > 0 ? last?.approval.id : undefined}
     >
-      <Line open={open} onToggle={() => toggle(item.itemId)} icon={Icon} state={state}>
+      <Line
+        open={open}
+        onToggle={() => toggle(item.itemId)}
+        icon={Icon}
+        state={state}
+        aside={wide && state === "done" && <OpenFile call={t} dir={dir} />}
+      >
         <span className="shrink-0 font-medium">{plain(what.verb)}</span>
         <span className={`min-w-0 truncate text-muted ${what.code ? "font-mono text-sm" : ""}`}>{text}</span>
         {t.changes && <Counts n={countChanges(t.changes)} />}
@@ -109,15 +119,17 @@ function Line({
   onToggle,
   icon: Icon,
   state,
+  aside,
   children,
 }: {
   open: boolean;
   onToggle: () => void;
   icon: LucideIcon;
   state: ToolState;
+  aside?: ReactNode; // a button beside the row
   children: ReactNode;
 }) {
-  return (
+  const row = (
     <button
       type="button"
       aria-expanded={open}
@@ -131,6 +143,32 @@ function Line({
         aria-hidden
         className={`shrink-0 text-muted ${open ? "rotate-90" : "opacity-0 group-hover:opacity-100 group-focus-visible:opacity-100 [@media(pointer:coarse)]:opacity-100"}`}
       />
+    </button>
+  );
+  if (!aside) return row;
+  return (
+    <div className="group/aside relative">
+      {row}
+      {aside}
+    </div>
+  );
+}
+
+/** Opens the file that a call reads or changes, without expanding its row. */
+function OpenFile({ call, dir }: { call: ToolItem["tool_call"]; dir: string }) {
+  const project = useContext(InProject);
+  const place = project && placeOfCall(call, dir);
+  if (!place) return null;
+  const name = `Open ${plain(place.path)}`;
+  return (
+    <button
+      type="button"
+      className="quiet absolute top-0 right-6 min-w-7 bg-panel opacity-0 group-hover/aside:opacity-100 focus-visible:opacity-100 pointer-coarse:hidden"
+      aria-label={name}
+      title={name}
+      onClick={() => openFile({ session: project.session, ...place })}
+    >
+      <FileSymlink size={14} aria-hidden />
     </button>
   );
 }
@@ -227,7 +265,8 @@ function Opened({
           dir={dir}
         />
       )}
-      {edits && !waiting && <Diff changes={t.changes ?? []} dir={dir} />}
+      {edits && !waiting && <Diff changes={t.changes ?? []} dir={dir} done={state === "done"} />}
+      {!edits && <Place call={t} dir={dir} />}
       {!edits && t.toolArguments !== undefined && (
         <Part title="Arguments">
           <Arguments value={t.toolArguments} />
@@ -256,6 +295,20 @@ function Opened({
         </p>
       )}
     </div>
+  );
+}
+
+/** A link to the file that a call reads. */
+function Place({ call, dir }: { call: ToolItem["tool_call"]; dir: string }) {
+  const project = useContext(InProject);
+  const place = project && placeOfCall(call, dir);
+  if (!place) return null;
+  return (
+    <p className="font-mono text-sm">
+      <FileLink session={project.session} place={place}>
+        {plain(place.line ? `${place.path}:${place.line}` : place.path, 400)}
+      </FileLink>
+    </p>
   );
 }
 

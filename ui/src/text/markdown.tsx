@@ -1,11 +1,15 @@
 // Converts Markdown to React elements without any HTML on the way: marked only
 // splits the text into tokens, and HTML in it is shown as text. Links lead only
-// to http, https and mail addresses. Images become links and are never loaded.
+// to http, https and mail addresses, and to files of the session's folder. Only
+// images of that folder are loaded; other images become links.
 
 import { getDefaults, Lexer, type MarkedToken, type Token, Tokenizer, type Tokens } from "marked";
-import { Fragment, memo, type ReactNode } from "react";
+import { Fragment, memo, type ReactNode, useContext } from "react";
 import remend from "remend";
-import { CodeBlock } from "../stream/CodeBlock";
+import { CodeBlock, Growing } from "../stream/CodeBlock";
+import { CodeSpan, FileLink, InProject, LinkedText } from "./FileLink";
+import { ProjectImage } from "./ProjectImage";
+import { linkedPlace } from "./places";
 import { Visible } from "./Shown";
 
 export interface Block {
@@ -116,7 +120,7 @@ export const MarkdownBlock = memo(function MarkdownBlock({
   if (plain || (raw.length > longest && !fence.test(raw)))
     return block({ type: "html", raw, text: raw, pre: false, block: true }, 0);
   const text = live ? remend(raw, { images: false, linkMode: "text-only" }) : raw;
-  return <>{blocks(lex(text, tokens), 0)}</>;
+  return <Growing value={live === true}>{blocks(lex(text, tokens), 0)}</Growing>;
 });
 
 const deepest = 40; // maximum depth of quotes and lists; deeper ones are shown as text
@@ -159,7 +163,7 @@ function block(t: MarkedToken, depth: number): ReactNode {
         </p>
       );
     case "text":
-      return t.tokens ? inline(t.tokens, depth) : <Visible text={decode(t.text)} />;
+      return t.tokens ? inline(t.tokens, depth) : <LinkedText text={decode(t.text)} />;
     default:
       return <Visible text={t.raw} />;
   }
@@ -233,23 +237,17 @@ function span(t: MarkedToken, depth: number): ReactNode {
     case "del":
       return <del>{inline(t.tokens, depth + 1)}</del>;
     case "codespan":
-      return (
-        <code>
-          <Visible text={t.text} />
-        </code>
-      );
+      return <CodeSpan text={t.text} />;
     case "br":
       return <br />;
     case "link":
       return <Link href={t.href} label={t.text} content={inline(t.tokens, depth + 1)} />;
     case "image":
-      return (
-        <Link href={t.href} label={t.text} content={<Visible text={`image: ${t.text || "untitled"}`} />} />
-      );
+      return <Image href={t.href} alt={t.text} />;
     case "escape":
       return <Visible text={t.text} />;
     case "text":
-      return t.tokens ? inline(t.tokens, depth + 1) : <Visible text={decode(t.text)} />;
+      return t.tokens ? inline(t.tokens, depth + 1) : <LinkedText text={decode(t.text)} />;
     default:
       return <Visible text={t.raw} />; // HTML, for example
   }
@@ -270,8 +268,34 @@ export function safeHref(href: string): string | undefined {
   }
 }
 
+function Image({ href, alt }: { href: string; alt: string }) {
+  const project = useContext(InProject);
+  const place = project && linkedPlace(href, project.dir);
+  if (place) return <ProjectImage session={project.session} path={place.path} alt={alt} />;
+  return <Link href={href} label={alt} content={<Visible text={`image: ${alt || "untitled"}`} />} />;
+}
+
+// The content of a link has no links.
+const bare = (content: ReactNode) => <InProject value={undefined}>{content}</InProject>;
+
 function Link({ href, label, content }: { href: string; label: string; content: ReactNode }) {
+  const project = useContext(InProject);
   const safe = safeHref(href);
+  const place = safe ? undefined : project && linkedPlace(href, project.dir);
+  if (project && place)
+    return (
+      <>
+        <FileLink session={project.session} place={place}>
+          {bare(content)}
+        </FileLink>
+        {label !== href && (
+          <span className="link-target">
+            {" "}
+            (<Visible text={href} />)
+          </span>
+        )}
+      </>
+    );
   if (!safe)
     return (
       <span>
@@ -288,7 +312,7 @@ function Link({ href, label, content }: { href: string; label: string; content: 
   return (
     <>
       <a href={safe} target="_blank" rel="noopener noreferrer nofollow" title={safe}>
-        {content}
+        {bare(content)}
       </a>
       {!said && <span className="link-target"> ({target(safe)})</span>}
     </>

@@ -1152,6 +1152,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/session/{id}/pictures/{picture}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an image of a prompt
+         * @description Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+         */
+        get: operations["getPicture"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/session/{id}/queue": {
         parameters: {
             query?: never;
@@ -1958,6 +1978,8 @@ export interface components {
              * @description Time of the first entry.
              */
             createdAt?: string;
+            /** @description Whether the conversation is hidden, because its session was deleted. Only with the parameter hidden. */
+            hidden?: boolean;
             /** @description Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it. */
             lastMessage?: string;
             /** @description Absolute path of the directory in which the conversation began, as the agent stored it. The directory may no longer exist. */
@@ -2050,9 +2072,14 @@ export interface components {
             capturedBytes?: number;
             /**
              * Format: int64
-             * @description Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later.
+             * @description Approximate size of everything that is deleted: events, debug capture, uploads and images of prompts. The server returns the space to the disk a little later.
              */
             freedBytes: number;
+            /**
+             * Format: int64
+             * @description Number of images of prompts that are deleted, because only this session has used them.
+             */
+            pictures?: number;
             /**
              * Format: int64
              * @description Number of queued prompts that are deleted.
@@ -2060,7 +2087,7 @@ export interface components {
             queued?: number;
             /** @description Id of the session. */
             sessionId: string;
-            /** @description The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one. */
+            /** @description The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one. */
             transcript?: components["schemas"]["Transcript"];
             /** @description Id of the running turn, which the deletion ends. Absent if no turn runs. */
             turnId?: string;
@@ -4061,6 +4088,8 @@ export interface components {
             mediaType: string;
             /** @description Name of the file. */
             name?: string;
+            /** @description Id of the image: the SHA-256 of its content. GET /api/session/{id}/pictures/{picture} returns the image if the server has stored it. Absent if the attachment is not an image. */
+            picture?: string;
             /**
              * Format: int64
              * @description Size in bytes.
@@ -5712,6 +5741,8 @@ export interface operations {
                 projectDir?: string;
                 /** @description Position after which the page begins: next of the page before. Default: the first page. */
                 after?: string;
+                /** @description Whether to list also the conversations that are hidden, because their session was deleted. Loading such a conversation makes it a session again. Default: false. */
+                hidden?: boolean;
                 /** @description Maximum number of conversations on the page, at most 500. Default: 100. */
                 limit?: string;
             };
@@ -12792,6 +12823,117 @@ export interface operations {
             };
             /** @description Gateway Timeout: TIMEOUT */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Any other error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+        };
+    };
+    getPicture: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sessionId; for a conversation of an agent that is not a session yet, cliType:agentSessionId. */
+                id: string;
+                /** @description Id of the picture. */
+                picture: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/gif": string;
+                    "image/jpeg": string;
+                    "image/png": string;
+                    "image/webp": string;
+                };
+            };
+            /** @description Bad Request: INVALID_REQUEST, UNSUPPORTED_CAPABILITY, UNSUPPORTED_CLI_TYPE */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Unauthorized: UNAUTHORIZED */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Forbidden: FORBIDDEN, FORBIDDEN_ORIGIN */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Not Found: SESSION_NOT_FOUND, WORKING_ROOT_INACCESSIBLE, INVALID_REQUEST */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Conflict: WORKING_ROOT_CONFLICT */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Too Many Requests: RATE_LIMITED */
+            429: {
+                headers: {
+                    /** @description Seconds to wait before the next request. */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Internal Server Error: INTERNAL */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Error"];
+                };
+            };
+            /** @description Service Unavailable: STORE_UNAVAILABLE */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,6 +1,6 @@
 // Parses what the server says about files, folders and an agent's commands.
 
-import type { AgentCommand, Completion, Folder, Folders } from "./types";
+import type { AgentCommand, Completion, Folder, Folders, ProjectFile } from "./types";
 import { isObj, list, num, oneOf, optStr, str } from "./values";
 
 export function parseCommands(v: unknown): AgentCommand[] {
@@ -24,6 +24,20 @@ export function parseCompletion(v: unknown): Completion {
         : undefined,
     ),
     partial: o.partial === true,
+  };
+}
+
+export function parseFile(v: unknown): ProjectFile {
+  const o = isObj(v) ? v : {};
+  return {
+    path: str(o.path),
+    content: oneOf(o.content, ["text", "image", "binary"], "binary"),
+    size: num(o.size),
+    text: str(o.text),
+    from: num(o.from),
+    to: num(o.to),
+    lines: num(o.lines),
+    cut: o.cut === true,
   };
 }
 

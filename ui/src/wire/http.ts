@@ -3,11 +3,12 @@
 
 import type { NoticeKind } from "../worker/messages";
 import { alone } from "./alone";
+import { type AuditPage, parseAudit, parseVerified, type Verified } from "./audit";
 import { base } from "./base";
 import { type Committed, type Diffs, parseCommitted, parseDiff, parseDiffs, parseFolder } from "./changes";
 import { type Device, parseDevices } from "./devices";
 import { ApiError } from "./error";
-import { parseCompletion, parseFolders } from "./files";
+import { parseCompletion, parseFile, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
 import {
   type ItemsPage,
@@ -20,14 +21,12 @@ import {
   parseRules,
   parseSearch,
   parseSessions,
-  parseSessionUsage,
   parseStatus,
   parseSuggestedRules,
 } from "./parse";
 import { proof } from "./proof";
 import { type PushState, parsePush } from "./push";
 import { parseQueuedPrompt } from "./queue";
-
 import type {
   Agent,
   Completion,
@@ -38,6 +37,7 @@ import type {
   Options,
   Profile,
   Project,
+  ProjectFile,
   QueuedPrompt,
   Rule,
   RuleFields,
@@ -47,6 +47,7 @@ import type {
   SessionUsage,
   Side,
 } from "./types";
+import { parseSessionUsage } from "./usage";
 
 export { ApiError };
 
@@ -80,6 +81,7 @@ async function authorized(
   path: string,
   body?: string | Blob,
   headers: Record<string, string> = {},
+  signal?: AbortSignal, // ends the request; without it, a deadline does
 ): Promise<Response> {
   await proof();
   const key = login()?.key;
@@ -90,6 +92,7 @@ async function authorized(
       body,
       { ...headers, ...(key && { "Runnel-Key": key }) },
       key ? "same-origin" : "omit",
+      signal,
     );
   try {
     return await attempt(key);
@@ -108,6 +111,7 @@ async function request(
   body: string | Blob | undefined,
   headers: Record<string, string>,
   credentials: RequestCredentials,
+  signal?: AbortSignal,
 ): Promise<Response> {
   alone();
   const file = typeof body === "object";
@@ -119,7 +123,7 @@ async function request(
       body,
       headers,
       credentials,
-      signal: AbortSignal.timeout(file ? slow : requestTimeout),
+      signal: signal ?? AbortSignal.timeout(file ? slow : requestTimeout),
     });
   } catch {
     throw new ApiError("UNREACHABLE", "The server is not responding. Is it running?", 0);
@@ -198,6 +202,11 @@ export const api = {
   ownDevice: async (): Promise<string | undefined> => {
     const v = (await call("GET", "/api/me")) as { id?: unknown };
     return typeof v.id === "string" ? v.id : undefined;
+  },
+  /** Whether this browser's login may read the audit log. */
+  isAdmin: async (): Promise<boolean> => {
+    const v = (await call("GET", "/api/me")) as { scopes?: unknown };
+    return Array.isArray(v.scopes) && v.scopes.includes("admin");
   },
   renameDevice: (id: string, name: string) => post(`/api/tokens/${encodeURIComponent(id)}/rename`, { name }),
   revokeDevice: (id: string) => post(`/api/tokens/${encodeURIComponent(id)}/revoke`, {}),
@@ -280,6 +289,12 @@ export const api = {
     const p = new URLSearchParams({ projectDir: dir, query });
     return parseCompletion(await call("GET", `/api/files?${p}`));
   },
+  /** Returns a file of a session's folder, with the lines from to to of a text. */
+  file: async (id: string, path: string, from: number, to: number): Promise<ProjectFile> =>
+    parseFile(await call("GET", `${session(id)}/file${query({ path, from, to })}`)),
+  /** Returns an image of a session's folder. */
+  image: async (id: string, path: string): Promise<Blob> =>
+    (await authorized("GET", `${session(id)}/image${query({ path })}`)).blob(),
   /** Returns directories of the server's machine for the choice of a folder. */
   folders: async (path: string): Promise<Folders> =>
     parseFolders(await call("GET", `/api/folders${path ? `?path=${encodeURIComponent(path)}` : ""}`)),
@@ -313,6 +328,9 @@ export const api = {
     parseStatus(await post(`${session(id)}/archive`, { archived })),
   export: async (id: string, format: ExportFormat): Promise<Blob> =>
     (await authorized("GET", `${session(id)}/export?format=${format}`)).blob(),
+  /** Returns an image that a prompt of the session contained. */
+  picture: async (id: string, picture: string): Promise<Blob> =>
+    (await authorized("GET", `${session(id)}/pictures/${encodeURIComponent(picture)}`)).blob(),
   /** Returns what a deletion would free, and where the agent's transcript stays. */
   deletion: async (id: string): Promise<Deletion> => {
     const v = (await call("GET", `${session(id)}/deletion`)) as Record<string, unknown>;
@@ -383,8 +401,15 @@ export const api = {
     if (before) p.set("before", before);
     return parseSearch(await call("GET", `/api/search?${p}`));
   },
+  /** Streams the events of a session after a position, until the signal ends it. */
+  events: (id: string, after: number, signal: AbortSignal): Promise<Response> =>
+    authorized("GET", `${session(id)}/events${query({ after })}`, undefined, {}, signal),
   usage: async (session: string): Promise<SessionUsage> =>
     parseSessionUsage(await call("GET", `/api/usage?sessionId=${encodeURIComponent(session)}&limit=1`)),
+  /** Returns the entries of the audit log after one; waits some seconds for the first. */
+  audit: async (after: number, limit: number, wait: number): Promise<AuditPage> =>
+    parseAudit(await call("GET", `/api/audit${query({ after, limit, wait })}`)),
+  verifyAudit: async (): Promise<Verified> => parseVerified(await call("GET", "/api/audit/verify")),
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

@@ -2,6 +2,7 @@
 // never guessed: an unknown type is ignored, and of a list only the malformed
 // entries are dropped.
 
+import { parseAttachment } from "./attachment";
 import { parseCommands } from "./files";
 import { parseQueuedPrompt } from "./queue";
 import type {
@@ -24,11 +25,10 @@ import type {
   SearchHit,
   SearchPage,
   SessionStatus,
-  SessionUsage,
   Upsert,
-  Usage,
   Writer,
 } from "./types";
+import { parseRateLimit, parseUsage } from "./usage";
 import { isObj, list, num, type Obj, oneOf, optNum, optStr, str } from "./values";
 
 /**
@@ -192,29 +192,11 @@ export function parseEntry(v: unknown): Entry | undefined {
           contextTokens: optNum(p.contextTokens),
           contextWindow: optNum(p.contextWindow),
           costUsd: optNum(p.costUsd),
-          rateLimit: isObj(p.rateLimit)
-            ? {
-                status: str(p.rateLimit.status),
-                kind: optStr(p.rateLimit.kind),
-                utilization: optNum(p.rateLimit.utilization),
-                resetsAt: optNum(p.rateLimit.resetsAt),
-              }
-            : undefined,
+          rateLimit: parseRateLimit(p.rateLimit),
         },
       };
   }
   return undefined;
-}
-
-function parseUsage(v: unknown): Usage | undefined {
-  if (!isObj(v)) return undefined;
-  return {
-    inputTokens: num(v.inputTokens),
-    outputTokens: num(v.outputTokens),
-    cacheReadInputTokens: optNum(v.cacheReadInputTokens),
-    cacheCreationInputTokens: optNum(v.cacheCreationInputTokens),
-    reasoningTokens: optNum(v.reasoningTokens),
-  };
 }
 
 function parseUpsert(p: Obj): Upsert | undefined {
@@ -233,9 +215,7 @@ function parseUpsert(p: Obj): Upsert | undefined {
   };
   if (p.type === "message" && isObj(p.message)) {
     const origin = oneOf(p.message.origin, ["user", "agent", "system"], "agent");
-    const attachments = list(p.message.attachments, (a) =>
-      isObj(a) ? { name: optStr(a.name), mediaType: str(a.mediaType), size: optNum(a.size) } : undefined,
-    );
+    const attachments = list(p.message.attachments, parseAttachment);
     return { ...base, type: "message", message: { content: str(p.message.content), origin, attachments } };
   }
   if (p.type === "thinking" && isObj(p.thinking))
@@ -344,6 +324,8 @@ export function parseStatus(v: unknown): SessionStatus | undefined {
     turnId: optStr(v.turnId),
     lastSeq: num(v.lastSeq),
     isAlive: v.isAlive === true,
+    bootedAt: optStr(v.bootedAt),
+    agentSessionId: optStr(v.agentSessionId),
     modelId: optStr(v.modelId),
     permissionMode: optStr(v.permissionMode),
     persona: optStr(v.persona),
@@ -515,19 +497,6 @@ function ruleFields(v: unknown): RuleFields | undefined {
 /** Parses the rules that would decide calls like the one of an approval. */
 export function parseSuggestedRules(v: unknown): RuleFields[] {
   return isObj(v) ? list(v.suggestedRules, ruleFields) : [];
-}
-
-export function parseSessionUsage(v: unknown): SessionUsage {
-  const total = isObj(v) && isObj(v.total) ? v.total : {};
-  const usage = isObj(total.usage) ? total.usage : {};
-  return {
-    turns: num(total.turns),
-    unpricedTurns: num(total.unpricedTurns),
-    costUsd: num(total.costUsd),
-    inputTokens:
-      num(usage.inputTokens) + num(usage.cacheReadInputTokens) + num(usage.cacheCreationInputTokens),
-    outputTokens: num(usage.outputTokens),
-  };
 }
 
 export function parseRules(v: unknown): Rule[] {

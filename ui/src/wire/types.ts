@@ -68,7 +68,7 @@ export type UsageEvent = Schemas["UpsertUsage"];
  */
 export type SessionStatus = Omit<
   Schemas["SessionStatus"],
-  "status" | "agentSessionId" | "delegation" | "resolved" | "given" | "config" | "queue"
+  "status" | "delegation" | "resolved" | "given" | "config" | "queue"
 > & {
   queue?: QueuedPrompt[]; // lists omit it
   given: Readonly<Record<string, string>>; // the values that were set for options in config, by id
@@ -103,6 +103,12 @@ export interface Completion {
   files: { path: string; kind: "file" | "folder"; positions: number[] }[];
   partial: boolean; // the server is still searching
 }
+
+/** A file of a session's folder; of a text, the lines from to to. */
+export type ProjectFile = Omit<
+  With<Schemas["File"], "text" | "from" | "to" | "lines" | "cut">,
+  "mediaType" | "modifiedAt"
+>;
 
 /** A directory in which a session could work. */
 export interface Folder {
@@ -172,8 +178,7 @@ export interface SessionUsage {
   turns: number; // with reported usage
   unpricedTurns: number; // among turns, those without a reported cost
   costUsd: number;
-  inputTokens: number; // including those of the cache
-  outputTokens: number;
+  usage: Usage;
 }
 
 /** A stored rule. */

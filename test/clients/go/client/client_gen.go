@@ -2998,6 +2998,9 @@ type Conversation struct {
 	// CreatedAt Time of the first entry.
 	CreatedAt *time.Time `json:"createdAt,omitempty"`
 
+	// Hidden Whether the conversation is hidden, because its session was deleted. Only with the parameter hidden.
+	Hidden *bool `json:"hidden,omitempty"`
+
 	// LastMessage Beginning of the last message of the user or the agent, in one line. At most 200 bytes. Absent if the agent does not list it.
 	LastMessage *string `json:"lastMessage,omitempty"`
 
@@ -3109,8 +3112,11 @@ type Deletion struct {
 	// CapturedBytes Part of freedBytes: the debug capture.
 	CapturedBytes *int64 `json:"capturedBytes,omitempty"`
 
-	// FreedBytes Approximate size of everything that is deleted: events, debug capture and uploads. The server returns the space to the disk a little later.
+	// FreedBytes Approximate size of everything that is deleted: events, debug capture, uploads and images of prompts. The server returns the space to the disk a little later.
 	FreedBytes int64 `json:"freedBytes"`
+
+	// Pictures Number of images of prompts that are deleted, because only this session has used them.
+	Pictures *int64 `json:"pictures,omitempty"`
 
 	// Queued Number of queued prompts that are deleted.
 	Queued *int64 `json:"queued,omitempty"`
@@ -3118,7 +3124,7 @@ type Deletion struct {
 	// SessionId Id of the session.
 	SessionId string `json:"sessionId"`
 
-	// Transcript The agent's own copy of the conversation, which is not deleted. Absent if the agent has not named one.
+	// Transcript The agent's own copy of the conversation, which is not deleted, but hidden from the list of conversations and from the search. Absent if the agent has not named one.
 	Transcript *Transcript `json:"transcript,omitempty"`
 
 	// TurnId Id of the running turn, which the deletion ends. Absent if no turn runs.
@@ -5414,6 +5420,9 @@ type SentAttachment struct {
 	// Name Name of the file.
 	Name *string `json:"name,omitempty"`
 
+	// Picture Id of the image: the SHA-256 of its content. GET /api/session/{id}/pictures/{picture} returns the image if the server has stored it. Absent if the attachment is not an image.
+	Picture *string `json:"picture,omitempty"`
+
 	// Size Size in bytes.
 	Size *int64 `json:"size,omitempty"`
 }
@@ -6527,6 +6536,9 @@ type ListConversationsParams struct {
 
 	// After Position after which the page begins: next of the page before. Default: the first page.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
+
+	// Hidden Whether to list also the conversations that are hidden, because their session was deleted. Loading such a conversation makes it a session again. Default: false.
+	Hidden *bool `form:"hidden,omitempty" json:"hidden,omitempty"`
 
 	// Limit Maximum number of conversations on the page, at most 500. Default: 100.
 	Limit *string `form:"limit,omitempty" json:"limit,omitempty"`
@@ -10374,6 +10386,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptions(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetPicture Get an image of a prompt
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+	//
+	// Corresponds with GET /api/session/{id}/pictures/{picture} (the `GetPicture` operationId).
+	GetPicture(ctx context.Context, id string, picture string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListQueue List the queued prompts of a session
 	//
 	// Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
@@ -12168,6 +12187,23 @@ func (c *Client) SetOptions(ctx context.Context, id string, body SetOptionsJSONR
 	return c.Client.Do(req)
 }
 
+// GetPicture Get an image of a prompt
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+//
+// Corresponds with GET /api/session/{id}/pictures/{picture} (the `GetPicture` operationId).
+func (c *Client) GetPicture(ctx context.Context, id string, picture string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPictureRequest(c.Server, id, picture)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListQueue List the queued prompts of a session
 //
 // Requires the scope read. The first prompt starts next. A prompt is queued with queue: true of POST /api/session/{id}/send.
@@ -12870,6 +12906,18 @@ func NewListConversationsRequest(server string, params *ListConversationsParams)
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Hidden != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "hidden", *params.Hidden, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -15933,6 +15981,47 @@ func NewSetOptionsRequestWithBody(server string, id string, contentType string, 
 	return req, nil
 }
 
+// NewGetPictureRequest constructs an http.Request for the GetPicture method
+func NewGetPictureRequest(server string, id string, picture string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "picture", picture, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/session/%s/pictures/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListQueueRequest constructs an http.Request for the ListQueue method
 func NewListQueueRequest(server string, id string) (*http.Request, error) {
 	var err error
@@ -17586,6 +17675,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/session/{id}/options (the `SetOptions` operationId).
 	SetOptionsWithResponse(ctx context.Context, id string, body SetOptionsJSONRequestBody, reqEditors ...RequestEditorFn) (*SetOptionsResponse, error)
+
+	// GetPictureWithResponse Get an image of a prompt
+	//
+	// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/session/{id}/pictures/{picture} (the `GetPicture` operationId).
+	GetPictureWithResponse(ctx context.Context, id string, picture string, reqEditors ...RequestEditorFn) (*GetPictureResponse, error)
 
 	// ListQueueWithResponse List the queued prompts of a session
 	//
@@ -25207,6 +25305,110 @@ func (r SetOptionsResponse) ContentType() string {
 	return ""
 }
 
+// GetPictureResponse429Headers the declared response headers of an HTTP 429 response for GetPicture
+type GetPictureResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetPictureResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetPictureResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetPictureResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetPictureResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetPictureResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetPictureResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r GetPictureResponse) GetJSON409() *Error {
+	return r.JSON409
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetPictureResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetPictureResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetPictureResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetPictureResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPictureResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPictureResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPictureResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPictureResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListQueueResponse429Headers the declared response headers of an HTTP 429 response for ListQueue
 type ListQueueResponse429Headers struct {
 	RetryAfter *int
@@ -28578,6 +28780,21 @@ func (c *ClientWithResponses) SetOptionsWithResponse(ctx context.Context, id str
 		return nil, err
 	}
 	return ParseSetOptionsResponse(rsp)
+}
+
+// GetPictureWithResponse Get an image of a prompt
+//
+// Requires the scope read. Returns a PNG, JPEG, GIF or WebP image that a prompt of the session contained, as the agent received it. picture is the field of this name of the message's attachment.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/session/{id}/pictures/{picture} (the `GetPicture` operationId).
+func (c *ClientWithResponses) GetPictureWithResponse(ctx context.Context, id string, picture string, reqEditors ...RequestEditorFn) (*GetPictureResponse, error) {
+	rsp, err := c.GetPicture(ctx, id, picture, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPictureResponse(rsp)
 }
 
 // ListQueueWithResponse List the queued prompts of a session
@@ -35784,6 +36001,101 @@ func ParseSetOptionsResponse(rsp *http.Response) (*SetOptionsResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers SetOptionsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetPictureResponse parses an HTTP response from a GetPictureWithResponse call
+func ParseGetPictureResponse(rsp *http.Response) (*GetPictureResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPictureResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetPictureResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1,0 +1,168 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runnel-dev/runnel/internal/proc"
+)
+
+// exchange swaps two paths again and again, as an agent in another sandbox of
+// the same project can, until the test ends.
+func exchange(t *testing.T, a, b string) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(done); <-ended })
+}
+
+func TestDirectoryThatIsReplacedByALinkIsNotInTheSandbox(t *testing.T) {
+	for name, path := range map[string]string{"directory of the session": "package", "repository": ".git"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			raced, link := filepath.Join(w.project, path), filepath.Join(w.project, "link")
+			if err := os.MkdirAll(filepath.Join(raced, "hooks"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(raced, "HEAD"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Join(w.home, ".ssh"), link); err != nil {
+				t.Fatal(err)
+			}
+			b := w.box("cat " + filepath.Join(raced, "id"))
+			if path == "package" {
+				b.Dir = raced
+			}
+			exchange(t, raced, link)
+			for range 60 {
+				command, args, env, err := b.Command()
+				if err != nil {
+					continue // noticed at once
+				}
+				p, err := proc.Start(t.Context(), proc.Command{Path: command, Args: args, Env: env, Dir: "/", Boxed: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.CloseStdin()
+				out, err := io.ReadAll(p.Stdout())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Wait(context.WithoutCancel(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(out), "secret") {
+					t.Fatal("a directory outside of the project is in the sandbox")
+				}
+			}
+		})
+	}
+}
+
+func TestRepositoryBehindALinkInTheProjectIsRefused(t *testing.T) {
+	w := newWorld(t)
+	if err := os.MkdirAll(filepath.Join(w.project, "repository", "hooks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("repository", filepath.Join(w.project, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := w.box("true").Command(); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("the settings of the repository are writable: %v", err)
+	}
+}
+
+// keyRole makes this test program print a key of its session keyring.
+const keyRole = "print-key"
+
+func printKey() {
+	id, err := unix.KeyctlSearch(unix.KEY_SPEC_SESSION_KEYRING, "user", keyName, 0)
+	buf := make([]byte, 100)
+	n := 0
+	if err == nil {
+		n, err = unix.KeyctlBuffer(unix.KEYCTL_READ, id, buf, 0)
+	}
+	if err != nil {
+		_, _ = os.Stdout.WriteString("no key: " + err.Error())
+		return
+	}
+	_, _ = os.Stdout.Write(buf[:n])
+}
+
+const keyName = "runnel-test-key"
+
+func TestKeysOfTheSessionAreNotInTheSandbox(t *testing.T) {
+	w := newWorld(t)
+	runtime.LockOSThread() // never unlocked: the thread has a keyring of its own and ends with the test
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil {
+		t.Skip("this kernel has no keyrings: ", err)
+	}
+	if _, err := unix.AddKey("user", keyName, []byte("secret"), unix.KEY_SPEC_SESSION_KEYRING); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.box("")
+	b.Program, b.Args = self, []string{keyRole}
+	if out, _ := run(t, b); !strings.HasPrefix(out, "no key") {
+		t.Errorf("a program in the sandbox read %q", out)
+	}
+}
+
+// socketRole makes this test program print which sockets it can make.
+const socketRole = "print-sockets"
+
+func printSockets() {
+	for _, s := range []struct {
+		name         string
+		family, kind int
+	}{
+		{"unix", unix.AF_UNIX, unix.SOCK_STREAM}, {"inet", unix.AF_INET, unix.SOCK_STREAM}, {"inet6", unix.AF_INET6, unix.SOCK_DGRAM}, {"netlink", unix.AF_NETLINK, unix.SOCK_RAW},
+		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM}, {"alg", unix.AF_ALG, unix.SOCK_SEQPACKET},
+	} {
+		if fd, err := unix.Socket(s.family, s.kind, 0); err == nil {
+			_ = unix.Close(fd)
+			_, _ = os.Stdout.WriteString(s.name + " ")
+		}
+	}
+	params := make([]byte, 120)
+	if fd, _, errno := unix.Syscall(425, 1, uintptr(unsafe.Pointer(&params[0])), 0); errno == 0 { // io_uring_setup
+		_ = unix.Close(int(fd))
+		_, _ = os.Stdout.WriteString("queue ")
+	}
+}
+
+// A socket of a family that a network namespace does not separate leads out of
+// the sandbox, such as to the host of a virtual machine.
+func TestSandboxHasOnlySocketsThatItsNetworkSeparates(t *testing.T) {
+	w := newWorld(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.box("")
+	b.Program, b.Args = self, []string{socketRole}
+	if out, code := run(t, b); out != "unix inet inet6 netlink " || code != 0 {
+		t.Errorf("exit code %d, sockets: %s", code, out)
+	}
+}
