@@ -21,6 +21,7 @@ type liveTurn struct {
 	restores    *Settings            // settings to restore after the turn; nil: none
 	lastEventAt time.Time            // when the agent last emitted an event
 	asked       map[string]*question // pending approvals by id
+	budget      Budget               // of this turn
 	overdue     time.Time            // deadline of a cancelled turn; zero: not cancelled
 	enforced    bool                 // the session is stopping the agent to end the turn
 	followed    bool                 // a process outside of the session runs it; see Session.Follow
@@ -59,6 +60,9 @@ func (s *Session) handle(m message) {
 		m.reply <- answer[event.Approval]{value: a}
 	case checkMsg:
 		_, err := s.checkTurnSettings(m.set)
+		if err == nil {
+			err = s.checkSpent()
+		}
 		m.reply <- answer[struct{}]{err: err}
 	case setMsg:
 		m.reply <- answer[struct{}]{err: s.set(m.set)}
@@ -122,6 +126,7 @@ func (s *Session) receive(l *link, ev event.Event, err error) (more bool) {
 // enforce ends a turn for which Config.Exceeded returns an error. It also stops
 // the agent, which would otherwise continue with the turn.
 func (s *Session) enforce() {
+	s.enforceBudgets(time.Now())
 	if s.cfg.Exceeded == nil {
 		return
 	}
@@ -171,6 +176,9 @@ func (s *Session) admit(lt *liveTurn, ev event.Event) {
 	dropped := lt.rules.dropped
 	lt.lastEventAt = time.Now()
 	s.stageAll(lt, lt.rules.admit(ev))
+	if _, ok := ev.Body.(event.UsageUpdated); ok {
+		s.checkBudgets(lt, ev.At)
+	}
 	if n := lt.rules.dropped - dropped; n > 0 { // avoids an atomic write per event
 		s.counters.Events.Add(int64(n))
 	}
@@ -241,6 +249,9 @@ func (s *Session) begin(in Input, set Settings) (*Turn, error) {
 		in.Turn = uuid.NewString()
 	}
 	set, err := s.checkTurnSettings(set)
+	if err == nil {
+		err = s.checkSpent()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -306,31 +317,41 @@ func (s *Session) prompt(lt *liveTurn) {
 // withdraws their approvals, and ends a turn whose prompt was not sent yet.
 func (s *Session) cancel(now time.Time) {
 	for _, lt := range slices.Clone(s.live) {
-		if lt.rules.cancelling || lt.followed {
-			continue
-		}
-		lt.rules.cancelling = true
-		lt.overdue = now.Add(s.cfg.InterruptGrace)
-		s.stageAll(lt, lt.rules.withdraw(now, WithdrawnByCancel))
-		if lt.prompt != nil { // the agent did not receive the prompt
-			s.stageAll(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
-			continue
-		}
-		if s.link == nil {
-			continue
-		}
-		if err := s.link.conn.Interrupt(s.ctx); err != nil {
-			s.interruptFailed(lt, now, "The agent did not accept the interrupt. It is stopped; the next prompt starts it again. "+s.fault(Safe(err)).Message)
-			lt.overdue = now
+		if !lt.rules.cancelling && !lt.followed {
+			s.cancelTurn(lt, now)
 		}
 	}
 	_ = s.flush()
+}
+
+// cancelTurn is cancel for one turn. The caller flushes.
+func (s *Session) cancelTurn(lt *liveTurn, now time.Time) {
+	lt.rules.cancelling = true
+	lt.overdue = now.Add(s.cfg.InterruptGrace)
+	s.stageAll(lt, lt.rules.withdraw(now, WithdrawnByCancel))
+	if lt.prompt != nil { // the agent did not receive the prompt
+		s.stageAll(lt, lt.rules.end(now, event.ResponseDone{Status: event.StatusCancelled}))
+		return
+	}
+	if s.link == nil {
+		return
+	}
+	if err := s.link.conn.Interrupt(s.ctx); err != nil {
+		s.interruptFailed(lt, now, "The agent did not accept the interrupt. It is stopped; the next prompt starts it again. "+s.fault(Safe(err)).Message)
+		lt.overdue = now
+	}
 }
 
 func (s *Session) set(set Settings) error {
 	set, err := s.checkSettings(set)
 	if err != nil {
 		return err
+	}
+	if !set.Budget.IsZero() { // the caller of Config.Changed stores whole budgets
+		set.Budget = set.Budget.or(s.opt.Budget)
+	}
+	if !set.TurnBudget.IsZero() {
+		set.TurnBudget = set.TurnBudget.or(s.opt.TurnBudget)
 	}
 	if err := s.apply(set); err != nil {
 		return err

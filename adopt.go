@@ -173,6 +173,9 @@ func (s *Session) resume(r *rules, open OpenTurn, restores *event.SessionSetting
 		back := settingsOf(*restores)
 		lt.restores = &back
 	}
+	if s.cfg.TurnBudget != nil {
+		lt.budget = s.cfg.TurnBudget(open.Turn).or(lt.budget)
+	}
 	for _, a := range r.asked {
 		s.findAnswer(lt, a)
 	}

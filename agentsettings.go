@@ -27,6 +27,7 @@ func startedWith(opt Options) given {
 
 // missing returns the part of set that differs from the agent's settings.
 func (g *given) missing(set Settings) Settings {
+	set.Budget, set.TurnBudget = Budget{}, Budget{} // are not the agent's
 	if set.Model == g.Model {
 		set.Model = ""
 	}

@@ -27,6 +27,7 @@ const (
 	WorkingRootInaccessible Code = "WORKING_ROOT_INACCESSIBLE"
 	WorkingRootConflict     Code = "WORKING_ROOT_CONFLICT"
 	TurnInProgress          Code = "TURN_IN_PROGRESS"
+	BudgetExceeded          Code = "BUDGET_EXCEEDED"
 	ConversationInUse       Code = "CONVERSATION_IN_USE"
 	ApprovalGone            Code = "APPROVAL_GONE"
 	PromptGone              Code = "PROMPT_GONE"

@@ -34,6 +34,10 @@ type KeySource struct {
 	// chooses.
 	Auth Auth
 
+	// Keys applies to every process that the provider starts, also without a
+	// session. Options.Keys can only be stricter. Default: KeysAgent.
+	Keys Keys
+
 	// Read returns the key. It is called for every start of an agent. Default:
 	// the key is a variable in the environment of this process.
 	Read func() (string, error)

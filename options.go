@@ -33,6 +33,9 @@ type Takes struct {
 	Resume             bool
 	APIKey             bool // see [KeyHolder]
 	Sandbox            bool // the agent can run in a sandbox
+	ReportsTokens      bool // the agent reports the tokens of each turn, while it runs or at its end
+	ReportsCost        bool // the agent reports the cost of each turn, while it runs or at its end
+	Broker             bool // the agent can use a broker for its API key; see [KeysBroker]
 
 	// Modes are the permission modes that the agent has. Default: all.
 	Modes []PermissionMode
@@ -173,7 +176,10 @@ func optionChecks() []optionCheck {
 		{"systemPromptAppend", func(o *Options) bool { return o.SystemPromptAppend != "" }, func(t *Takes) bool { return t.SystemPromptAppend },
 			func(c checked) error { return checkText("systemPromptAppend", c.opt.SystemPromptAppend) }},
 		{"mcpServers", func(o *Options) bool { return len(o.MCPServers) > 0 }, func(t *Takes) bool { return t.MCPServers }, checkServers},
+		{"budget", func(o *Options) bool { return !o.Budget.IsZero() }, nil, checkBudget("budget", func(o *Options) Budget { return o.Budget })},
+		{"turnBudget", func(o *Options) bool { return !o.TurnBudget.IsZero() }, nil, checkBudget("turnBudget", func(o *Options) Budget { return o.TurnBudget })},
 		{"auth", func(o *Options) bool { return o.Auth != "" }, nil, checkAuth},
+		{"keys", func(o *Options) bool { return o.Keys != "" }, nil, checkKeys},
 		{"sandbox", func(o *Options) bool { return o.Sandbox != "" }, nil, checkSandbox},
 		{"egress", func(o *Options) bool { return !o.Egress.IsZero() }, nil, checkEgress},
 		{"resume", func(o *Options) bool { return o.Resume != "" }, func(t *Takes) bool { return t.Resume }, nil},

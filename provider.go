@@ -341,7 +341,10 @@ type Options struct {
 	MCPServers         json.RawMessage `json:"mcpServers,omitzero"`         // the agent's own form, a JSON object
 	DisallowedTools    []string        `json:"disallowedTools,omitzero"`    // tools that the agent does not get. Default: none
 	ThinkingDisplay    ThinkingDisplay `json:"thinkingDisplay,omitzero"`    // how the agent shows its reasoning. Default: ThinkingSummarized, where the agent takes it
+	Budget             Budget          `json:"budget,omitzero"`             // of all turns of the session together. Default: none
+	TurnBudget         Budget          `json:"turnBudget,omitzero"`         // of each turn. Default: none
 	Auth               Auth            `json:"auth,omitzero"`               // agent-login or api-key. Default: as configured, else the agent chooses
+	Keys               Keys            `json:"keys,omitzero"`               // who holds the agent's API key. Default: KeysAgent
 	Sandbox            Sandbox         `json:"sandbox,omitzero"`            // what the agent and its processes can reach on this machine. Default: SandboxOff
 	Egress             Egress          `json:"egress,omitzero"`             // what they can reach in the network from a sandbox. Default: the agent's own hosts
 

@@ -72,6 +72,7 @@ func (s *Session) settle(ev event.Event) {
 	}
 	lt := s.live[i]
 	s.live = slices.Delete(s.live, i, i+1)
+	s.spend(lt, ev)
 	s.restore(lt, ev.Body)
 	res := Result{
 		SessionID: s.id, AgentSessionID: s.conversation(),
@@ -229,7 +230,7 @@ func (s *Session) find(turn string) *liveTurn {
 }
 
 func (s *Session) add(r *rules, t *Turn) *liveTurn {
-	lt := &liveTurn{rules: r, handle: t, lastEventAt: time.Now(), asked: map[string]*question{}}
+	lt := &liveTurn{rules: r, handle: t, lastEventAt: time.Now(), asked: map[string]*question{}, budget: s.opt.TurnBudget}
 	s.live = append(s.live, lt)
 	return lt
 }

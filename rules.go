@@ -32,6 +32,11 @@ type rules struct {
 	// unstopped is set once the turn has a notice about a failed interrupt.
 	unstopped bool
 
+	// at is the time of the first event. overBudget is set once the turn has a
+	// notice that it has passed a budget.
+	at         time.Time
+	overBudget bool
+
 	// warned is set once the turn has a notice about rejected attachments.
 	warned bool
 
@@ -101,6 +106,12 @@ func (r *rules) admit(ev event.Event) []event.Event {
 		return nil
 	}
 	ev.Turn = r.turn
+	if r.at.IsZero() {
+		r.at = ev.At
+	}
+	if n, ok := ev.Body.(event.Notice); ok && n.Code == string(BudgetExceeded) {
+		r.overBudget = true
+	}
 	body, left := event.Bounded(ev.Body)
 	if len(left) > 0 {
 		out := r.warn(event.Event{At: ev.At, Body: tooLong(left)})

@@ -66,6 +66,7 @@ type Session struct {
 	pause      time.Duration   // backoff before retry
 	endedTurns map[string]bool // turns that have ended
 	lastExit   atomic.Pointer[ExitStatus]
+	spent      *spent    // by the turns that have ended; nil: not read from the log yet
 	adopting   *adoption // set while an adopted agent replays its events
 }
 
@@ -151,6 +152,10 @@ type Config struct {
 	// of its actor. Default: err.
 	StartFailed func(err error) error
 
+	// TurnBudget returns the budget of a turn of its own that an earlier server
+	// process started. Default: none.
+	TurnBudget func(turn string) Budget
+
 	// Exceeded returns an error if a running turn has stored too much; the turn
 	// ends with that error. It is called after Recorded, whose restrictions
 	// apply. Default: no limit.
@@ -203,12 +208,17 @@ type Settings struct {
 	// DisallowedTools are all that the agent does not get. For a turn they come
 	// on top of those of the session. Default: as they are.
 	DisallowedTools []string `json:"disallowedTools,omitzero"`
+
+	// Budget and TurnBudget are not sent to the agent. Bounds that are zero stay
+	// as they are. The Settings of a turn have no Budget.
+	Budget     Budget `json:"budget,omitzero"`
+	TurnBudget Budget `json:"turnBudget,omitzero"`
 }
 
 // IsZero reports whether s changes nothing.
 func (s Settings) IsZero() bool {
 	return s.Model == "" && s.PermissionMode == "" && s.ReasoningEffort == "" && len(s.Config) == 0 &&
-		s.ThinkingDisplay == "" && s.DisallowedTools == nil
+		s.ThinkingDisplay == "" && s.DisallowedTools == nil && s.Budget.IsZero() && s.TurnBudget.IsZero()
 }
 
 // Apply returns opt with the settings in it.
@@ -228,6 +238,7 @@ func (s Settings) Apply(opt Options) Options {
 	if s.DisallowedTools != nil {
 		opt.DisallowedTools = s.DisallowedTools
 	}
+	opt.Budget, opt.TurnBudget = s.Budget.or(opt.Budget), s.TurnBudget.or(opt.TurnBudget)
 	if len(s.Config) > 0 {
 		opt.Config = maps.Clone(opt.Config)
 		if opt.Config == nil {
@@ -402,7 +413,8 @@ func (s *Session) SendWith(ctx context.Context, in Input, set Settings) (*Turn, 
 }
 
 // CheckSettings returns the error with which SendWith would refuse settings
-// now. It changes nothing.
+// now, or any prompt because the session has used up its budget. It changes
+// nothing.
 func (s *Session) CheckSettings(ctx context.Context, set Settings) error {
 	_, err := ask(ctx, s, func(reply chan answer[struct{}]) message { return checkMsg{set, reply} })
 	return err

@@ -10,8 +10,9 @@ import (
 func (o Options) Settings() (set Settings, others []string) {
 	set = Settings{
 		Model: o.Model, PermissionMode: o.PermissionMode, ReasoningEffort: o.ReasoningEffort, Config: o.Config, ThinkingDisplay: o.ThinkingDisplay,
+		Budget: o.Budget, TurnBudget: o.TurnBudget,
 	}
-	live := []string{"model", "permissionMode", "reasoningEffort", "config", "thinkingDisplay", "resume", "projectDir"}
+	live := []string{"model", "permissionMode", "reasoningEffort", "config", "thinkingDisplay", "budget", "turnBudget", "resume", "projectDir"}
 	for _, c := range optionChecks() {
 		if !slices.Contains(live, c.name) && c.given(&o) {
 			others = append(others, c.name)
@@ -39,6 +40,9 @@ func TurnSettings(p Provider, opt Options) (Settings, error) {
 	}
 	if len(others) > 0 {
 		return set, notForOneTurn(p, others)
+	}
+	if !set.Budget.IsZero() {
+		return set, &Error{Code: UnsupportedCapability, Message: "budget: is the budget of the session; use turnBudget for one turn", Details: map[string]any{"options": []string{"budget"}}}
 	}
 	return set, nil
 }

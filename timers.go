@@ -19,6 +19,7 @@ func (s *Session) due() time.Time {
 	for _, lt := range s.live {
 		sooner(lt.overdue)
 		sooner(s.stalls(lt))
+		sooner(s.budgetDue(lt))
 		for _, q := range lt.asked {
 			sooner(q.judgeBy)
 			if s.cfg.ApprovalTimeout > 0 && !q.judging() {
@@ -56,6 +57,13 @@ func (s *Session) tick(now time.Time) {
 			s.fail(lt, Fail(AgentStalled, "the agent sent no output for "+s.cfg.StallTimeout.String()+" and was stopped; send again to resume the conversation"))
 			s.endTurns(errDismissed())
 			continue
+		}
+		if at := s.budgetDue(lt); !at.IsZero() && !now.Before(at) {
+			s.checkBudgets(lt, now)
+			s.enforceBudgets(now)
+			if s.find(lt.rules.turn) != lt {
+				continue
+			}
 		}
 		if lt.overdue.IsZero() || now.Before(lt.overdue) {
 			continue

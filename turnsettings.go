@@ -63,6 +63,7 @@ func (s Settings) names() (out []string) {
 		{"model", s.Model != ""}, {"permissionMode", s.PermissionMode != ""},
 		{"reasoningEffort", s.ReasoningEffort != ""}, {"config", len(s.Config) > 0},
 		{"thinkingDisplay", s.ThinkingDisplay != ""}, {"disallowedTools", s.DisallowedTools != nil},
+		{"budget", !s.Budget.IsZero()}, {"turnBudget", !s.TurnBudget.IsZero()},
 	} {
 		if f.set {
 			out = append(out, f.name)
@@ -109,6 +110,7 @@ func (s *Session) ownOf(set Settings) Settings {
 // it, as far as they are known.
 func (s *Session) beginSettings(lt *liveTurn, set Settings) {
 	lt.chosen, lt.set = set, set
+	lt.budget = set.TurnBudget.or(s.opt.TurnBudget)
 	if missing := s.missing(set); !missing.IsZero() {
 		back := s.ownOf(missing)
 		lt.restores = &back

@@ -39,6 +39,7 @@ const (
 	SessionChanged Action = "session_settings_changed" // settings with which an agent acts without asking
 	SessionDeleted Action = "session_deleted"
 	CaptureChanged Action = "capture_changed" // whether raw output of an agent is kept
+	KeyBrokered    Action = "key_brokered"    // a broker began to hold the API key of a session's agent
 	Refusal        Action = "request_refused" // for want of a credential or a scope
 
 	Damaged Action = "audit_damaged" // the log was found damaged; the chain goes on after the last known entry
@@ -49,7 +50,7 @@ const (
 func Actions() []Action {
 	return []Action{
 		Started, Stopped, Login, LoginCode, Logout, TokenCreated, Renamed, Revoked, Decision, RuleAdded, RuleRemoved,
-		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, Refusal, Damaged, Dropped,
+		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, KeyBrokered, Refusal, Damaged, Dropped,
 	}
 }
 

@@ -167,6 +167,7 @@ func (c *creator) startPrewarmed(ctx context.Context, n newSession) *entry {
 	}
 	res := n.res
 	res.Options = n.agent.Options
+	res.Budget, res.TurnBudget = n.res.Budget, n.res.TurnBudget
 	e, err := c.opener.start(ctx, n.provider, res, n.rec, nil, runnel.Config{Conn: n.agent.Conn})
 	if err == nil && !n.settings.IsZero() {
 		if err = e.session.Set(ctx, n.settings); err != nil {

@@ -18,6 +18,7 @@ import (
 // record has, so that the hash cannot be used to test guesses of the secrets in
 // them.
 func fingerprint(rec store.Session, opt runnel.Options) string {
+	opt.Budget, opt.TurnBudget = runnel.Budget{}, runnel.Budget{} // are the session's, and not the agent's
 	var kept struct {
 		MCPServers json.RawMessage `json:"mcpServers"`
 	}

@@ -66,6 +66,7 @@ type turnRules struct {
 	Persona    string              `json:"persona,omitzero"`
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
 	Unattended bool                `json:"unattended,omitzero"`
+	Budget     runnel.Budget       `json:"budget,omitzero"`
 
 	profile *profile.Profile
 }
@@ -102,6 +103,16 @@ func (g *governor) endTurn(turn string) {
 	if g.turn.Turn == turn {
 		g.turn = turnRules{}
 	}
+}
+
+// budget returns the budget of a turn of its own.
+func (g *governor) budget(turn string) runnel.Budget {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turn.Turn != turn {
+		return runnel.Budget{}
+	}
+	return g.turn.Budget
 }
 
 // sources returns s with the sources that the governor provides.

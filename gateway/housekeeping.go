@@ -57,6 +57,9 @@ func optionsOfCopy(options json.RawMessage) json.RawMessage {
 	if k.keptCapture != (keptCapture{}) {
 		options = keptCapture{}.in(options)
 	}
+	if k.Brokered != "" {
+		options = withBrokered(options, "")
+	}
 	if k.Archived || k.Following || k.Copied {
 		k.Archived, k.Following, k.Copied = false, false, false
 		options = k.keptCare.in(options)

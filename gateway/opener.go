@@ -122,7 +122,11 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	if cfg.Changed == nil {
 		cfg.Changed = e.changed
 	}
-	cfg.Exceeded, cfg.Asked, cfg.AgentStarted, cfg.StartFailed = e.exceeded, e.asked, e.agentStarted, e.startFailed
+	cfg.Exceeded, cfg.Asked, cfg.StartFailed = e.exceeded, e.asked, e.startFailed
+	cfg.AgentStarted = func(opt runnel.Options) {
+		e.agentStarted(opt)
+		o.auditBroker(e, p, opt)
+	}
 	e.gov = newGovernor(o.cfg.Logger, rec.ID, p)
 	e.gov.begin(res.rules)
 	o.recallTurn(e, rec)
@@ -140,7 +144,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 		return notices
 	}
 	cfg.Judge, cfg.Decided = e.gov.sources(o.policy).Judge(e.call(event.Approval{})), o.decided(rec.ID)
-	cfg.Reserve, cfg.Pictures = e.reserve, o.pictures.ofPrompt(rec.ID)
+	cfg.Reserve, cfg.TurnBudget, cfg.Pictures = e.reserve, e.gov.budget, o.pictures.ofPrompt(rec.ID)
 	cfg.ApprovalTimeout, cfg.StallTimeout = o.cfg.ApprovalTimeout, max(o.cfg.StallTimeout, 0)
 	e.session, err = runnel.Open(ctx, p, o.equipped(res.Options, p.Name(), rec.ID), cfg)
 	if err != nil {
@@ -149,6 +153,7 @@ func (o *opener) start(ctx context.Context, p runnel.Provider, res resolution, r
 	opened.Store(true)
 	if !cfg.Dormant { // the caller of start writes the record
 		e.boot(res.Options)
+		o.auditBroker(e, p, res.Options)
 	}
 	return e, nil
 }

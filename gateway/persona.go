@@ -37,6 +37,7 @@ type kept struct {
 	Governance *profile.Governance `json:"subagentGovernance,omitzero"`
 	Turn       *turnRules          `json:"turnRules,omitzero"` // rules of the last turn that had its own
 	Unattended bool                `json:"unattended,omitzero"`
+	Brokered   string              `json:"brokered,omitzero"` // what the audit log has about the broker of its API key
 	keptCapture
 	keptCare
 }
@@ -235,7 +236,7 @@ func (o *opener) personaFor(rec store.Session, p Prompt) (c turnChoice, err erro
 // The rules are stored in the record, so that they also apply after a restart.
 func (e *entry) govern(turn string, t turnRules) {
 	t.Turn = turn
-	if t.Persona == "" && t.Governance == nil {
+	if t.Persona == "" && t.Governance == nil && t.Budget.IsZero() {
 		e.gov.beginTurn(turnRules{})
 		return
 	}

@@ -168,6 +168,7 @@ func (g *Gateway) begin(ctx context.Context, e *entry, p Prompt) (Sent, error) {
 	if err != nil {
 		return Sent{}, err
 	}
+	choice.Budget = set.TurnBudget
 	if err := e.room(ctx, g.cfg.Log); err != nil {
 		return Sent{}, err
 	}

@@ -72,5 +72,5 @@ func agentFails(more ...runnel.Code) []runnel.Code {
 // promptFails adds the errors of a route that takes a prompt to the codes in
 // more.
 func promptFails(more ...runnel.Code) []runnel.Code {
-	return agentFails(append(more, runnel.TurnInProgress, runnel.ConversationInUse, runnel.AttachmentFailure)...)
+	return agentFails(append(more, runnel.TurnInProgress, runnel.BudgetExceeded, runnel.ConversationInUse, runnel.AttachmentFailure)...)
 }

@@ -68,11 +68,11 @@ var ends = Resolved{
 // that has it counts. Each of the agent's own settings in config is an option
 // of its own.
 //
-// Three options accumulate. sandbox is the strictest one, so no source can
-// switch off a sandbox that another source asks for. systemPromptAppend is the text of the profile,
-// followed by the text of the strongest other source. disallowedTools has the
-// tools of all sources, so no source can allow a tool that another source
-// disallows.
+// Four options accumulate. sandbox and keys are the strictest ones, so no source
+// can switch off what another source asks for. systemPromptAppend is the text of
+// the profile, followed by the text of the strongest other source.
+// disallowedTools has the tools of all sources, so no source can allow a tool
+// that another source disallows.
 //
 // Fields without a JSON name are those of the first source. Resolve does no I/O
 // and validates nothing; see [Source.Checked].
@@ -175,13 +175,11 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 		out.Config = resolveConfig(having, by)
 		return
 	case "sandbox":
-		strictest := having[:1]
-		for i, s := range having {
-			if runnel.StricterSandbox(strictest[0].Options.Sandbox, s.Options.Sandbox) != strictest[0].Options.Sandbox {
-				strictest = having[i : i+1]
-			}
-		}
-		out.Sandbox, having = strictest[0].Options.Sandbox, strictest
+		having = strictest(having, func(s Source) runnel.Sandbox { return s.Options.Sandbox }, runnel.StricterSandbox)
+		out.Sandbox = having[0].Options.Sandbox
+	case "keys":
+		having = strictest(having, func(s Source) runnel.Keys { return s.Options.Keys }, runnel.StricterKeys)
+		out.Keys = having[0].Options.Keys
 	case "systemPromptAppend":
 		having = appended(having)
 		var parts []string
@@ -203,6 +201,18 @@ func (o option) resolve(sources []Source, out *runnel.Options, by Resolved) {
 		v.Also = append(v.Also, s.From)
 	}
 	by[o.name] = v
+}
+
+// strictest returns the source with the strictest value, the strongest one if
+// several have it.
+func strictest[V comparable](having []Source, value func(Source) V, stricter func(a, b V) V) []Source {
+	at := 0
+	for i, s := range having {
+		if stricter(value(having[at]), value(s)) != value(having[at]) {
+			at = i
+		}
+	}
+	return having[at : at+1]
 }
 
 // appended returns the sources that contribute to systemPromptAppend: the

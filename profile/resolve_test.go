@@ -52,6 +52,29 @@ func TestTheStrictestSandboxCounts(t *testing.T) {
 	}
 }
 
+func TestTheStrictestKeysCount(t *testing.T) {
+	for _, c := range []struct {
+		values [3]runnel.Keys // of the session, the project and the configuration
+		want   runnel.Keys
+		from   From
+	}{
+		{[3]runnel.Keys{"", "", ""}, "", ""},
+		{[3]runnel.Keys{"agent", "", ""}, "agent", FromSession},
+		{[3]runnel.Keys{"agent", "", "broker"}, "broker", FromGlobal},
+		{[3]runnel.Keys{"agent", "broker", "agent"}, "broker", FromProject},
+		{[3]runnel.Keys{"broker", "agent", "broker"}, "broker", FromSession},
+	} {
+		var sources []Source
+		for i, from := range []From{FromSession, FromProject, FromGlobal} {
+			sources = append(sources, Source{From: from, Options: runnel.Options{Keys: c.values[i]}})
+		}
+		got, by := Resolve(sources...)
+		if got.Keys != c.want || by["keys"].From != c.from {
+			t.Errorf("%q: %q from %q, want %q from %q", c.values, got.Keys, by["keys"].From, c.want, c.from)
+		}
+	}
+}
+
 func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 	values := map[string]func(i int) any{
 		"model":              func(i int) any { return "model-" + string(rune('a'+i)) },
@@ -64,6 +87,9 @@ func TestTheStrongestSourceThatHasAnOptionCounts(t *testing.T) {
 		"thinkingDisplay":    func(i int) any { return []string{"omitted", "summarized"}[i%2] },
 		"disallowedTools":    nil, // accumulates
 		"sandbox":            nil, // the strictest one counts
+		"keys":               nil, // the strictest one counts
+		"budget":             func(i int) any { return map[string]any{"tokens": i + 1} },
+		"turnBudget":         func(i int) any { return map[string]any{"usd": i + 1} },
 		"egress":             func(i int) any { return map[string]any{"allow": []string{string(rune('a'+i)) + ".example.com"}} },
 		"addDirs":            func(i int) any { return []string{"/dir/" + string(rune('a'+i))} },
 		"config":             func(i int) any { return map[string]string{"pace": string(rune('a' + i))} },

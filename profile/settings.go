@@ -38,6 +38,9 @@ func settings() []setting {
 			return readText(n, maxScalar, (*string)(&o.ThinkingDisplay))
 		}},
 		{"addDirs", func(o *runnel.Options, n *yaml.Node) *problem { return readList(n, &o.AddDirs, checkPath) }},
+		{"budget", func(o *runnel.Options, n *yaml.Node) *problem { return readBudget(n, &o.Budget) }},
+		{"turnBudget", func(o *runnel.Options, n *yaml.Node) *problem { return readBudget(n, &o.TurnBudget) }},
+		{"keys", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&o.Keys)) }},
 		{"sandbox", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxScalar, (*string)(&o.Sandbox)) }},
 		{"egress", func(o *runnel.Options, n *yaml.Node) *problem { return readEgress(n, &o.Egress) }},
 		{"systemPromptAppend", func(o *runnel.Options, n *yaml.Node) *problem { return readText(n, maxPrompt, &o.SystemPromptAppend) }},
@@ -47,9 +50,11 @@ func settings() []setting {
 // refusedInProjects has the reason why a project's file must not set an option
 // that the server's configuration may set.
 var refusedInProjects = map[string]string{
-	"config":  "may decide what the agent does without asking; set it in the server's configuration, or for the session",
-	"egress":  "leads out of the sandbox; set it in the server's configuration, or for the session",
-	"addDirs": "leads out of the project; set it in the server's configuration, or for the session",
+	"budget":     "may raise the server's; set it in the server's configuration, or for the session",
+	"turnBudget": "may raise the server's; set it in the server's configuration, or for the session",
+	"config":     "may decide what the agent does without asking; set it in the server's configuration, or for the session",
+	"egress":     "leads out of the sandbox; set it in the server's configuration, or for the session",
+	"addDirs":    "leads out of the project; set it in the server's configuration, or for the session",
 }
 
 // parseProject parses the settings file of a project. name is the name of the
@@ -192,6 +197,28 @@ func readValues(n *yaml.Node, into *runnel.Values) *problem {
 		out[key.Value] = value.Value
 	}
 	*into = out
+	return nil
+}
+
+// readBudget reads a budget. runnel.CheckOptions checks its bounds.
+func readBudget(n *yaml.Node, into *runnel.Budget) *problem {
+	if n.Kind != yaml.MappingNode {
+		return wrong(n.Line, "must be bounds, such as usd: 5, not %s", kindOf(n))
+	}
+	given := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		to := map[string]any{"usd": &into.USD, "tokens": &into.Tokens, "minutes": &into.Minutes}[key.Value]
+		switch {
+		case to == nil:
+			return wrong(key.Line, "%s", unknownKey(key.Value, []string{"usd", "tokens", "minutes"}))
+		case given[key.Value]:
+			return wrong(key.Line, "%s: is set twice; remove one of them", key.Value)
+		case value.Kind != yaml.ScalarNode || value.Tag != "!!int" && value.Tag != "!!float" || value.Decode(to) != nil:
+			return wrong(value.Line, "%s: must be a number", key.Value)
+		}
+		given[key.Value] = true
+	}
 	return nil
 }
 

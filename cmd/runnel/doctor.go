@@ -13,7 +13,7 @@ import (
 
 // A finding is the result of one check of runnel doctor.
 type finding struct {
-	Area   string   `json:"area"` // version, agents, files, network, kernel, sandbox, disk or protocol
+	Area   string   `json:"area"` // version, agents, files, keys, network, kernel, sandbox, disk or protocol
 	Name   string   `json:"name"` // name of the checked thing
 	Status severity `json:"status"`
 	Detail string   `json:"detail"`
@@ -113,10 +113,14 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 	if err == nil {
 		err = a.useAgents(c.file, c.agents)
 	}
+	if err == nil {
+		err = a.useOptions(c.file, c.options)
+	}
 	a.checkAgents(ctx, d)
 	d.add(configuration(c, err))
 	if err == nil { // the other checks need the settings
 		checkFiles(d, c)
+		a.checkKeys(d)
 		checkNetwork(ctx, d, c)
 		checkDisk(d, c.Data)
 	}

@@ -84,6 +84,11 @@ func (a *app) printEgress(record gateway.EgressRecord) error {
 // guardedBy adds to opt what no sandbox of an agent may contain: the files of
 // the settings c.
 func guardedBy(c config) (protected []string) {
+	for _, agent := range c.agents {
+		if agent.KeyFile != "" {
+			protected = append(protected, agent.KeyFile)
+		}
+	}
 	for _, path := range []string{c.Data, c.file, c.Socket, c.KeyFile, filepath.Join(filepath.Dir(c.KeyFile), "audit"), authorityFile(c), c.TLSKey, c.TLSCert, c.ProfilesDir} {
 		if filepath.IsAbs(path) {
 			protected = append(protected, path)

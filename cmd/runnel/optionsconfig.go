@@ -84,7 +84,27 @@ func (a *app) useOptions(path string, sources []profile.Source) error {
 		}
 		a.options = append(a.options, s)
 	}
+	a.useBrokers()
 	return nil
+}
+
+// useBrokers gives every process of an agent a broker, also one that runs no
+// session, if the configuration asks for brokers.
+func (a *app) useBrokers() {
+	a.providers = slices.Clone(a.providers)
+	for i, p := range a.providers {
+		if b, ok := p.(runnel.KeyBroker); ok && a.brokers(p) {
+			a.providers[i] = b.WithBroker()
+		}
+	}
+}
+
+// brokers reports whether the configuration asks for a broker for the API key of
+// an agent.
+func (a *app) brokers(p runnel.Provider) bool {
+	return slices.ContainsFunc(a.options, func(s profile.Source) bool {
+		return (s.Agent == "" || s.Agent == p.Name()) && s.Options.Keys == runnel.KeysBroker
+	})
 }
 
 // checkOptions fails if the options of a source suit none of the agents for

@@ -37,6 +37,8 @@ type runFlags struct {
 	maxTurns         int
 	timeout          time.Duration
 	bypass, trust    bool
+	keys             string
+	budget           runnel.Budget
 	sandbox          string
 	egress           []string
 	egressSets       []string
@@ -64,6 +66,10 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 	fl.StringVar(&f.resume, "resume", "", "continue the conversation with this `ID`, as the agent names it, or \"last\" for the last conversation in --dir")
 	fl.BoolVar(&f.fork, "fork", false, "with --resume: continue a copy and leave the conversation itself unchanged")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop the agent after this `TIME`, such as 10m; default: no limit")
+	fl.StringVar(&f.keys, "keys", "", "who holds the agent's API key, a `HOLDER`: agent, or broker for runnel, which then calls the model for the agent; default: from the configuration file, or else agent")
+	fl.Float64Var(&f.budget.USD, "budget-usd", 0, "cancel the turn when the session has cost more than this `AMOUNT` of US dollars; default: no limit")
+	fl.Int64Var(&f.budget.Tokens, "budget-tokens", 0, "cancel the turn when the session has used more than `N` tokens of input and output; default: no limit")
+	fl.Float64Var(&f.budget.Minutes, "budget-minutes", 0, "cancel the turn when the session's turns have run for `N` minutes; default: no limit")
 	f.sandboxFlags(cmd)
 	fl.BoolVar(&f.trust, "trust", false, "trust --dir: the agent uses the settings in that folder, which can run commands without asking; default: trust only the "+trustedKey+" of the configuration file")
 	fl.BoolVar(&f.bypass, "dangerously-bypass-permissions", false, "run every tool without asking; use this only where no harm is possible")
@@ -72,7 +78,7 @@ func (f *runFlags) register(cmd *cobra.Command, a *app) {
 // options returns the options that the flags request.
 func (f *runFlags) options(a *app) (runnel.Options, error) {
 	opt := runnel.Options{
-		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns, Auth: runnel.Auth(f.auth),
+		Model: f.model, PermissionMode: runnel.PermissionMode(f.mode), ReasoningEffort: f.effort, MaxTurns: f.maxTurns, Auth: runnel.Auth(f.auth), Keys: runnel.Keys(f.keys), Budget: f.budget,
 		Resume: f.resume, Fork: f.fork, Path: f.path, Timeout: f.timeout,
 		Filter: a.filter,
 		Warn:   func(_, message string) { a.stderrf("runnel: warning: %s", termtext.Clean(message)) },

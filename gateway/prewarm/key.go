@@ -72,6 +72,7 @@ func encode(opt runnel.Options) string {
 	if len(opt.Config) == 0 {
 		opt.Config = nil
 	}
+	opt.Budget, opt.TurnBudget = runnel.Budget{}, runnel.Budget{} // are the session's, and not the agent's
 	b, err := json.Marshal(struct {
 		runnel.Options
 		Disallowed []string

@@ -38,6 +38,7 @@ var statuses = map[runnel.Code]int{
 	runnel.WorkingRootInaccessible: http.StatusNotFound,
 	runnel.WorkingRootConflict:     http.StatusConflict,
 	runnel.TurnInProgress:          http.StatusConflict,
+	runnel.BudgetExceeded:          http.StatusConflict,
 	runnel.ConversationInUse:       http.StatusConflict,
 	runnel.ApprovalGone:            http.StatusConflict,
 	runnel.PromptGone:              http.StatusConflict,

@@ -19,29 +19,30 @@ import (
 // Adopt takes over an agent that an earlier server process started. It passes
 // the lines that the supervisor kept through the translator, in their original
 // order. If no turn has begun yet, Adopt calls isReady, which fails if the
-// earlier process ended during the handshake. If Adopt fails, the agent keeps
-// running under its supervisor.
-func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, isReady func() error) (*Conn, runnel.Backlog, error) {
+// earlier process ended during the handshake. c finds the API key of an agent
+// with a broker. If Adopt fails, the agent keeps running under its supervisor.
+func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, c Credential, isReady func() error) (*Conn, runnel.Backlog, error) {
 	process, kept, err := supervisor.Attach(supervisor.Takeover(opt.Takeover), redactor(env))
 	if err != nil {
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
-	c := New(process, agent, tr, opt)
+	defer kept.Held.Close()
+	conn := New(process, agent, tr, opt)
 	var back runnel.Backlog
-	if c.box, err = reopen(opt); err == nil {
-		c.box.watch(process)
-		back, err = c.RestoreBacklog(kept)
+	if conn.box, err = reopen(opt, c, kept.Held); err == nil {
+		conn.box.watch(process)
+		back, err = conn.RestoreBacklog(kept)
 	}
 	if err == nil && !kept.Known {
 		err = isReady()
 	}
 	if err != nil {
-		if !c.Detach() {
+		if !conn.Detach() {
 			_ = process.Stop(context.Background(), proc.Now) // it has exited already
 		}
 		return nil, runnel.Backlog{}, notAdopted(agent, err)
 	}
-	return c, back, nil
+	return conn, back, nil
 }
 
 func notAdopted(agent Agent, cause error) error {

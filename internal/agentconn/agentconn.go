@@ -120,7 +120,7 @@ type Conn struct {
 	starts  time.Duration            // maximum duration of a handshake
 	counts  *runnel.Counters
 	unknown func(typ string, line []byte) // nil: nobody keeps these lines
-	box     *enclosed                     // nil: the agent has no sandbox
+	box     *surroundings                 // nil: the agent needs nothing of this process
 
 	mu    sync.Mutex // guards the following fields and the order of lines
 	tr    Translator
@@ -416,7 +416,11 @@ func (c *Conn) Detach() bool {
 // Close implements [runnel.Conn]. It closes the agent's input, and stops the
 // agent if it does not exit within the drain period.
 func (c *Conn) Close() error {
-	return c.process.Stop(context.Background(), proc.Ladder{Drain: drain})
+	err := c.process.Stop(context.Background(), proc.Ladder{Drain: drain})
+	if err == nil {
+		c.box.wait()
+	}
+	return err
 }
 
 // ExitStatus implements [runnel.Exiter].

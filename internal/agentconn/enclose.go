@@ -15,6 +15,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/bridge"
+	"github.com/runnel-dev/runnel/internal/broker"
 	"github.com/runnel-dev/runnel/internal/egress"
 	"github.com/runnel-dev/runnel/internal/sandbox"
 	"github.com/runnel-dev/runnel/internal/supervisor"
@@ -24,7 +25,8 @@ import (
 // program. All paths are absolute.
 type Enclosure struct {
 	State   []string // directories in which it stores conversations and the like; writable
-	Files   []string // single files that it writes, such as its login; writable if they exist
+	Files   []string // single files that it writes; writable if they exist
+	Logins  []string // single files with its login; writable if they exist, and not in the sandbox if a broker has the API key
 	Copies  []string // single files of which it writes a copy, which is dropped when it ends, because they could name programs
 	Read    []string // its settings
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
@@ -32,31 +34,36 @@ type Enclosure struct {
 	Env     []string // further variables, such as those that disable telemetry and updates
 }
 
-// An enclosed agent has a proxy, which is its only way to the network. The
-// proxy belongs to the connection of this process; its directory belongs to the
+// surroundings are what this process serves to one agent: the proxy of its
+// sandbox, which is its only way to the network, and the broker of its API key.
+// Both belong to the connection of this process; the directory belongs to the
 // agent, so that a later server process can continue.
-type enclosed struct {
-	dir   string
-	proxy *egress.Proxy
-	left  chan struct{} // closed by leave
-	once  sync.Once
+type surroundings struct {
+	dir    string         // "" without a sandbox, for an agent that cannot be taken over
+	proxy  *egress.Proxy  // nil without a sandbox
+	broker *broker.Broker // nil if the agent has its key itself
+	left   chan struct{}  // closed by leave
+	gone   chan struct{}  // closed by watch when the agent and all of this have ended
+	once   sync.Once
 }
 
-// kept is what a server process that takes over needs to know about a proxy.
+// kept is what a server process that takes over needs to know about the
+// surroundings of an agent.
 type kept struct {
-	Secret string        `json:"secret"`
-	Policy egress.Policy `json:"policy"`
+	Secret string        `json:"secret,omitzero"` // "" without a sandbox
+	Policy egress.Policy `json:"policy,omitzero"`
+	Broker *keptBroker   `json:"broker,omitzero"`
 }
 
 const (
-	boxSuffix = ".box"        // of the directory of an enclosed agent; see boxDir
+	boxSuffix = ".box"        // of the directory of an agent with surroundings; see boxDir
 	keptFile  = "egress.json" // in that directory: kept
 	socketDir = "s"           // in that directory: the part that is in the sandbox
 	copyDir   = "c"           // in that directory: copies of files, which are in the sandbox in their place
 )
 
-// boxDir returns the directory of an enclosed agent, or "" if the agent cannot
-// be taken over.
+// boxDir returns the directory of an agent with surroundings, or "" if the agent
+// cannot be taken over.
 func boxDir(t runnel.Takeover) string {
 	if t.Dir == "" || t.Name == "" {
 		return ""
@@ -64,40 +71,76 @@ func boxDir(t runnel.Takeover) string {
 	return filepath.Join(t.Dir, t.Name+boxSuffix)
 }
 
-// enclose replaces cmd by the command that runs it in its sandbox, and starts
-// the proxy.
-func enclose(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (*enclosed, error) {
+// surround prepares what the agent of cmd needs of this process. It returns nil if
+// the agent needs nothing. In a sandbox it starts the proxy, and replaces cmd by
+// the command that runs the agent there. The caller starts the broker once the
+// agent runs; until then connections wait.
+func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (*surroundings, error) {
+	s := &surroundings{dir: boxDir(opt.Takeover), left: make(chan struct{}), gone: make(chan struct{})}
+	if opt.Sandbox != runnel.SandboxProject && cmd.Broker == nil {
+		if s.dir != "" {
+			_ = os.RemoveAll(s.dir) // of an earlier agent, which must not look like that of this one
+		}
+		return nil, nil
+	}
+	var k kept
+	if opt.Sandbox == runnel.SandboxProject {
+		var err error
+		if k.Policy, err = enclosedPolicy(ctx, cmd, agent, opt); err != nil {
+			return nil, err
+		}
+		k.Secret = rand.Text()
+	}
+	if cmd.Broker != nil {
+		k.Broker = cmd.Broker.kept()
+	}
+	err := s.create(k)
+	if err == nil {
+		err = s.serveProxy(k, opt)
+	}
+	if err != nil {
+		s.end()
+		return nil, runnel.Fail(runnel.SessionCreateFailed, "what the agent needs of runnel cannot be prepared; see the server's log", err)
+	}
+	if opt.Sandbox == runnel.SandboxProject {
+		if err := s.rewrite(cmd, k, opt); err != nil {
+			s.end()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// enclosedPolicy returns what the agent may reach from its sandbox. It fails if
+// no sandbox can be made. With a broker, the agent reaches its model only
+// through the broker: at the API itself it could use an account of another
+// owner.
+func enclosedPolicy(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (p egress.Policy, err error) {
 	if cmd.Enclosure == nil {
-		return nil, runnel.Fail(runnel.UnsupportedCapability, "sandbox: "+agent.Name+" does not support this option; leave it out")
+		return p, runnel.Fail(runnel.UnsupportedCapability, "sandbox: "+agent.Name+" does not support this option; leave it out")
 	}
 	if !supervisor.Enabled() {
-		return nil, cannotEnclose(&sandbox.Error{Why: "sandbox: project needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
+		return p, cannotEnclose(&sandbox.Error{Why: "sandbox: project needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
 	}
 	dir, err := startDir(opt)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
 	if err := sandbox.Check(ctx, append([]string{dir}, opt.AddDirs...)...); err != nil {
-		return nil, cannotEnclose(err)
+		return p, cannotEnclose(err)
 	}
-	policy, err := egress.New(cmd.Enclosure.Hosts, opt.Egress.Allow, opt.Egress.Sets)
-	if err != nil {
-		return nil, runnel.Fail(runnel.InvalidRequest, err.Error())
+	hosts := cmd.Enclosure.Hosts
+	if cmd.Broker != nil {
+		hosts = nil
 	}
-	policy.Refused = opt.RefusedPorts
-	e, k := &enclosed{dir: boxDir(opt.Takeover), left: make(chan struct{})}, kept{rand.Text(), policy}
-	if err := e.create(k); err != nil {
-		return nil, cannotEnclose(err)
+	if p, err = egress.New(hosts, opt.Egress.Allow, opt.Egress.Sets); err != nil {
+		return p, runnel.Fail(runnel.InvalidRequest, err.Error())
 	}
-	if err := e.serve(k, opt); err != nil {
-		e.end()
-		return nil, cannotEnclose(err)
+	if cmd.Broker != nil {
+		p.Entries = append(p.Entries, egress.Entry{Loopback: cmd.Broker.port(), By: "keys: broker"})
 	}
-	if err := e.rewrite(cmd, k, opt); err != nil {
-		e.end()
-		return nil, err
-	}
-	return e, nil
+	p.Refused = opt.RefusedPorts
+	return p, nil
 }
 
 func cannotEnclose(err error) error {
@@ -122,14 +165,19 @@ func startDir(opt runnel.Options) (string, error) {
 	return dir, nil
 }
 
-// rewrite replaces cmd.
-func (e *enclosed) rewrite(cmd *Command, k kept, opt runnel.Options) error {
+// rewrite replaces cmd by the command that runs it in its sandbox. With a
+// broker, the agent's own login is not in the sandbox.
+func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	dir, err := startDir(opt)
 	if err != nil {
 		return err
 	}
+	files := cmd.Enclosure.Files
+	if cmd.Broker == nil {
+		files = slices.Concat(files, cmd.Enclosure.Logins)
+	}
 	box := sandbox.Box{
-		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: cmd.Enclosure.Files,
+		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
 		Copies: cmd.Enclosure.Copies, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
 		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
@@ -152,13 +200,18 @@ func overridden(env, by []string) []string {
 }
 
 // create creates the directory, without what an earlier agent left there.
-func (e *enclosed) create(k kept) (err error) {
-	if e.dir == "" {
+func (e *surroundings) create(k kept) (err error) {
+	switch {
+	case e.dir == "" && k.Secret == "":
+		return nil // nobody takes over
+	case e.dir == "":
 		if e.dir, err = os.MkdirTemp("", "runnel-*"+boxSuffix); err != nil {
 			return err
 		}
-	} else if err := os.RemoveAll(e.dir); err != nil {
-		return err
+	default:
+		if err := os.RemoveAll(e.dir); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(filepath.Join(e.dir, socketDir), 0o700); err != nil {
 		return err
@@ -170,10 +223,11 @@ func (e *enclosed) create(k kept) (err error) {
 	return os.WriteFile(filepath.Join(e.dir, keptFile), data, 0o600)
 }
 
-// reopen starts the proxy of an agent that an earlier process enclosed. It
-// returns nil if the agent has no sandbox.
-func reopen(opt runnel.Options) (*enclosed, error) {
-	e := &enclosed{dir: boxDir(opt.Takeover), left: make(chan struct{})}
+// reopen starts again what an earlier process served to an agent. c finds the
+// API key for a broker, and held is the broker's listener, if the supervisor has
+// kept it. reopen returns nil if the agent needs nothing of this process.
+func reopen(opt runnel.Options, c Credential, held *os.File) (*surroundings, error) {
+	e := &surroundings{dir: boxDir(opt.Takeover), left: make(chan struct{}), gone: make(chan struct{})}
 	if e.dir == "" {
 		return nil, nil
 	}
@@ -185,18 +239,39 @@ func reopen(opt runnel.Options) (*enclosed, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &k)
 	}
+	var b *Broker
+	if err == nil && k.Broker != nil {
+		if b, err = k.Broker.reopen(c, held, opt); err != nil {
+			return nil, fmt.Errorf("the broker of the API key: %w", err)
+		}
+	}
 	k.Policy.Refused = append(k.Policy.Refused, opt.RefusedPorts...) // this process may listen on another port
 	if err == nil {
-		err = e.serve(k, opt)
+		err = e.serveBroker(b)
+	}
+	if err == nil {
+		err = e.serveProxy(k, opt)
 	}
 	if err != nil {
+		e.leave()
 		return nil, fmt.Errorf("the proxy of the sandbox: %w", err)
 	}
 	return e, nil
 }
 
-// serve starts the proxy.
-func (e *enclosed) serve(k kept, opt runnel.Options) error {
+// serveBroker starts the broker, if b is not nil.
+func (e *surroundings) serveBroker(b *Broker) (err error) {
+	if b != nil {
+		e.broker, err = b.serve()
+	}
+	return err
+}
+
+// serveProxy starts the proxy of a sandbox, if k is of one.
+func (e *surroundings) serveProxy(k kept, opt runnel.Options) error {
+	if k.Secret == "" {
+		return nil
+	}
 	ln, err := listenIn(filepath.Join(e.dir, socketDir))
 	if err != nil {
 		return fmt.Errorf("socket of the proxy: %w", err)
@@ -230,7 +305,7 @@ func listenIn(dir string) (net.Listener, error) {
 }
 
 // watch ends e when the agent has ended. It returns at once if e is nil.
-func (e *enclosed) watch(agent supervisor.Agent) {
+func (e *surroundings) watch(agent supervisor.Agent) {
 	if e == nil {
 		return
 	}
@@ -238,26 +313,48 @@ func (e *enclosed) watch(agent supervisor.Agent) {
 		select {
 		case <-agent.Done():
 			e.end()
+			close(e.gone)
 		case <-e.left:
 		}
 	}()
 }
 
-// end closes the proxy and removes its directory.
-func (e *enclosed) end() {
+// wait waits until watch has ended e. The agent has ended, or leave was called.
+func (e *surroundings) wait() {
+	if e == nil {
+		return
+	}
+	select {
+	case <-e.gone:
+	case <-e.left:
+	}
+}
+
+// end closes the proxy and the broker, and removes the directory.
+func (e *surroundings) end() {
+	e.close()
+	if e.dir != "" {
+		_ = os.RemoveAll(e.dir)
+	}
+}
+
+func (e *surroundings) close() {
 	if e.proxy != nil {
 		e.proxy.Close()
 	}
-	_ = os.RemoveAll(e.dir)
+	if e.broker != nil {
+		e.broker.Close()
+	}
 }
 
-// leave closes the proxy of this process. The agent and the directory stay.
-func (e *enclosed) leave() {
+// leave closes the proxy and the broker of this process. The agent and the
+// directory stay.
+func (e *surroundings) leave() {
 	if e == nil {
 		return
 	}
 	e.once.Do(func() {
-		e.proxy.Close()
+		e.close()
 		close(e.left)
 	})
 }

@@ -19,6 +19,14 @@ type Key struct {
 	// Others are variables with further credentials. Runnel removes them if the
 	// configuration selects the agent's login or an API key.
 	Others []string
+
+	// Logins are variables with a login of the agent. Runnel removes them if a
+	// broker has the API key.
+	Logins []string
+
+	// Endpoint is how the agent reaches its model with the key. The zero value
+	// means that the agent cannot use a broker.
+	Endpoint Endpoint
 }
 
 // A Credential determines with which API key an agent starts.
@@ -27,15 +35,21 @@ type Credential struct {
 	Source runnel.KeySource // from the configuration
 }
 
-// auth returns the authentication mode for opt.
-func (c Credential) auth(opt runnel.Options) runnel.Auth { return cmp.Or(opt.Auth, c.Source.Auth) }
+// auth returns the authentication mode for opt. A broker needs an API key.
+func (c Credential) auth(opt runnel.Options) runnel.Auth {
+	auth := cmp.Or(opt.Auth, c.Source.Auth)
+	if auth == "" && c.Brokers(opt) {
+		return runnel.AuthAPIKey
+	}
+	return auth
+}
 
 // ByKey reports whether opt or the configuration selects an API key as the
 // agent's only credential.
 func (c Credential) ByKey(opt runnel.Options) bool { return c.auth(opt) == runnel.AuthAPIKey }
 
 // Find returns the API key for an agent that is started with opt, "" if the
-// agent starts without a key from Runnel. env is the server's environment;
+// agent starts without a key from Runnel. With a broker, the key is for the broker. env is the server's environment;
 // opt.Env takes precedence. Find fails with MissingAPIKey if the mode requires
 // a key and none is found or the key is malformed.
 func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
@@ -66,8 +80,12 @@ func (c Credential) Find(env []string, opt runnel.Options) (string, error) {
 	return key, nil
 }
 
-// Check fails if [Credential.Find] does.
+// Check fails if [Credential.Find] or [Credential.OpenBroker] does.
 func (c Credential) Check(env []string, opt runnel.Options) error {
+	if c.Brokers(opt) {
+		_, err := c.Brokerage(env, opt)
+		return err
+	}
 	_, err := c.Find(env, opt)
 	return err
 }
@@ -75,16 +93,28 @@ func (c Credential) Check(env []string, opt runnel.Options) error {
 // of returns the value of the first variable that is set. A variable that is
 // empty in opt.Env counts as not set.
 func (k Key) of(env []string, opt runnel.Options) string {
+	_, value := k.first(env, opt)
+	return value
+}
+
+// variable returns the name of the variable whose value of returns; "" if none
+// is set.
+func (k Key) variable(env []string, opt runnel.Options) string {
+	name, _ := k.first(env, opt)
+	return name
+}
+
+func (k Key) first(env []string, opt runnel.Options) (name, value string) {
 	for _, name := range k.Variables {
 		value, isSet := lookup(opt.Env, name)
 		if !isSet {
 			value, _ = lookup(env, name)
 		}
 		if value != "" {
-			return value
+			return name, value
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // lookup returns the value of a variable. The last entry for a name counts.
@@ -103,6 +133,9 @@ func (c Credential) Apply(env []string, key string, opt runnel.Options) []string
 	drop := slices.Clone(c.Key.Variables)
 	if c.auth(opt) != "" {
 		drop = append(drop, c.Key.Others...)
+	}
+	if c.Brokers(opt) {
+		drop = append(drop, c.Key.Logins...)
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

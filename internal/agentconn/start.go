@@ -35,6 +35,10 @@ type Command struct {
 	// run in one.
 	Enclosure *Enclosure
 
+	// Broker is the endpoint through which the agent calls its model. Default:
+	// the agent has its API key itself, or needs none.
+	Broker *Broker
+
 	dir string // start directory; "" for opt.Dir
 }
 
@@ -47,22 +51,24 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 			return nil, err
 		}
 	}
-	var box *enclosed
-	if opt.Sandbox == runnel.SandboxProject {
-		var err error
-		if box, err = enclose(ctx, &cmd, agent, opt); err != nil {
-			return nil, err
-		}
-	} else if dir := boxDir(opt.Takeover); dir != "" {
-		_ = os.RemoveAll(dir) // of an earlier agent, which must not look like that of this one
+	box, err := surround(ctx, &cmd, agent, opt)
+	if err != nil {
+		return nil, err
 	}
+	held := cmd.Broker.held()
+	defer held.Close()
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: box != nil,
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held,
 	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
 		if box != nil {
 			box.end()
 		}
+		return nil, startFault(ctx, agent, err)
+	}
+	if err := box.serveBroker(cmd.Broker); err != nil {
+		box.end()
+		_ = process.Stop(context.WithoutCancel(ctx), proc.Now)
 		return nil, startFault(ctx, agent, err)
 	}
 	c := New(process, agent, tr, opt)

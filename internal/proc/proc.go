@@ -73,6 +73,10 @@ type Command struct {
 	// end would kill the agent. Linux only.
 	Boxed bool
 
+	// Hold is a file that the supervisor of the child keeps open, and returns to
+	// a server that takes over. The child does not get it. Default: none.
+	Hold *os.File `json:"-"`
+
 	Redact    func([]byte) []byte `json:"-"` // removes secrets from StderrTail. Default: nothing is removed
 	MaxOutbox int                 // bytes that may be queued for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB

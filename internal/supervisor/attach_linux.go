@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,9 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	out, err := openOutput(files, g.Keeps, b.From, w.End)
 	if err != nil {
 		return nil, nil, err
+	}
+	if w.Holds {
+		b.Held = os.NewFile(uintptr(files.take(heldFile)), "")
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
 	ch.supervisor, ch.pid, ch.mark, ch.fence, ch.kept = r.Supervisor, w.Pid, w.Mark, w.Fence, true

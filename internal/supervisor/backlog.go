@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type Backlog struct {
 	From  int64  // position in the output at which Lines begins
 	Lines []Line // in the order in which they must be replayed
 	Rest  []byte // the last output line, if it is incomplete
+
+	Held *os.File // proc.Command.Hold of the agent, which the caller closes; nil if there was none
 }
 
 // The notes are a file of records. A record has a type, a position in the

@@ -86,7 +86,7 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 		return nil, failed(err)
 	}
 	defer theirControl.Close()
-	cmd, err := execute(k.Name, theirControl)
+	cmd, err := execute(k.Name, theirControl, c.Hold)
 	if err != nil {
 		control.Close()
 		return nil, failed(err)
@@ -100,7 +100,7 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	}()
 
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	g := greeting{Version: version, Nonce: rand.Text(), Keeps: canKeep(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window)}}
+	g := greeting{Version: version, Nonce: rand.Text(), Keeps: canKeep(), Start: &toStart{c, k.Dir, k.Name, int64(k.Window), c.Hold != nil}}
 	w, files, err := greet(control, g)
 	defer files.close()
 	var out output

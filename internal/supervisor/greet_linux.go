@@ -37,7 +37,7 @@ const maxWelcome = 16 << 10
 // agent may be a failure without descriptors.
 func greet(c *net.UnixConn, g greeting) (w welcome, files descriptors, err error) {
 	_, unsent := c.Write(appendJSON(nil, kindHello, g)) // the answer contains the reason of a failure
-	buf, rights := make([]byte, maxWelcome), make([]byte, unix.CmsgSpace(4*allFiles))
+	buf, rights := make([]byte, maxWelcome), make([]byte, unix.CmsgSpace(4*(allFiles+1)))
 	n, nr, _, _, err := c.ReadMsgUnix(buf, rights)
 	if err != nil {
 		return w, nil, errors.Join(err, unsent)
@@ -62,6 +62,8 @@ func greet(c *net.UnixConn, g greeting) (w welcome, files descriptors, err error
 		want = 0
 	case !g.Keeps && g.Start != nil:
 		want = spoolFile
+	case w.Holds:
+		want = heldFile + 1
 	}
 	if len(files) != want {
 		return w, files, fmt.Errorf("supervisor: %d descriptors, not %d", len(files), want)

@@ -65,13 +65,20 @@ func inMemory() *os.File {
 	return f
 }
 
-// execute starts a supervisor with the descriptor of its connection.
-func execute(name string, control *os.File) (cmd *exec.Cmd, err error) {
+// heldFD is the descriptor of proc.Command.Hold in a supervisor.
+const heldFD = 5
+
+// execute starts a supervisor with the descriptor of its connection, and with
+// the file that it keeps open, if held is not nil.
+func execute(name string, control, held *os.File) (cmd *exec.Cmd, err error) {
 	err = &fs.PathError{Op: "open", Path: itself, Err: unix.ENOENT}
 	for _, program := range images() {
 		cmd = &exec.Cmd{
 			Path: imagePath, Args: []string{"runnel", procinfo.SuperviseCommand, name}, Dir: "/", Env: []string{"GOMAXPROCS=1"},
 			ExtraFiles: []*os.File{control, program}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		}
+		if held != nil {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, held)
 		}
 		if err = cmd.Start(); !errors.Is(err, fs.ErrPermission) { // some systems refuse to execute memory files
 			break

@@ -52,6 +52,7 @@ type server struct {
 	trim   *trimmer
 	nonce  string
 	window time.Duration
+	holds  bool // heldFD is open
 
 	finished chan struct{} // closed by finish
 
@@ -93,6 +94,9 @@ func serve() int {
 	g, err := hello(control)
 	if err != nil || g.Start == nil || g.Version != version {
 		return 1
+	}
+	if g.Start.Holds {
+		unix.CloseOnExec(heldFD)
 	}
 	s, err := begin(g)
 	if err != nil {
@@ -162,7 +166,7 @@ func begin(g greeting) (*server, error) {
 	_ = countShown(int(socket.Fd())) // a server keeps the output only if this succeeds; see peeks
 	s := &server{
 		agent: agent, socket: socket, input: input, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
-		finished: make(chan struct{}), spool: spool,
+		holds: g.Start.Holds, finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s, nil

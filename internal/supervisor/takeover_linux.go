@@ -141,9 +141,13 @@ func (s *server) welcome(c *net.UnixConn, g greeting) error {
 			files = files[:spoolFile]
 		}
 	}
+	holds := s.holds && g.Start == nil
+	if holds {
+		files = append(files, heldFD)
+	}
 	frame := appendJSON(nil, kindHello, welcome{
 		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0,
-		Whole: s.spool.whole(), Notes: s.spool.noted, End: s.spool.end, Sent: s.sent,
+		Whole: s.spool.whole(), Notes: s.spool.noted, End: s.spool.end, Sent: s.sent, Holds: holds,
 	})
 	if n, _, err := c.WriteMsgUnix(frame, unix.UnixRights(files...), nil); err != nil || n != len(frame) {
 		if output != nil {

@@ -54,7 +54,8 @@ type toStart struct {
 	Command proc.Command `json:"command"` // its field Redact is not sent
 	Dir     string       `json:"dir"`     // Dir, Name and Window are those of Takeover
 	Name    string       `json:"name"`
-	Window  int64        `json:"window"` // nanoseconds
+	Window  int64        `json:"window"`         // nanoseconds
+	Holds   bool         `json:"holds,omitzero"` // the supervisor has inherited heldFD
 }
 
 // welcome answers a greeting. Unless it reports a failure, it comes with
@@ -65,11 +66,12 @@ type welcome struct {
 	Pid     int           `json:"pid,omitempty"` // process id of the agent
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
-	Kept    bool          `json:"kept"`  // the supervisor can be found again
-	Whole   bool          `json:"whole"` // the spool has everything since the last Begin
-	Notes   int64         `json:"notes"` // position at which the notes end in their file
-	End     int64         `json:"end"`   // position in the output up to which the spool has it, and at which the output continues
-	Sent    int64         `json:"sent"`  // bytes of lines sent to the agent so far
+	Kept    bool          `json:"kept"`           // the supervisor can be found again
+	Whole   bool          `json:"whole"`          // the spool has everything since the last Begin
+	Notes   int64         `json:"notes"`          // position at which the notes end in their file
+	End     int64         `json:"end"`            // position in the output up to which the spool has it, and at which the output continues
+	Sent    int64         `json:"sent"`           // bytes of lines sent to the agent so far
+	Holds   bool          `json:"holds,omitzero"` // the last descriptor is heldFile
 }
 
 // The descriptors of a welcome. It has only the first one if the server that
@@ -80,6 +82,8 @@ const (
 	notesFile         // the notes
 	inputFile         // our end of the agent's input; see kept.input
 	allFiles
+
+	heldFile = allFiles // proc.Command.Hold, only for a server that takes over, if there is one
 )
 
 // startFailure is the wire form of a proc.StartError.

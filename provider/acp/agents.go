@@ -3,6 +3,7 @@ package acp
 import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/broker"
 )
 
 // Agent describes a program that speaks the Agent Client Protocol. Deviations
@@ -35,6 +36,8 @@ type Agent struct {
 
 	Efforts   []string // values for the reasoning effort; a model may support fewer
 	AnyEffort bool     // the values are known only once a conversation is open
+
+	ReportsCost bool // reports the cost of each turn
 
 	Resumes bool // can resume a conversation in a new process
 	Loads   bool // can replay a stored conversation
@@ -73,9 +76,14 @@ var agents = []Agent{
 		Env:             []string{"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_EAGER_FLUSH=1"}, // store the whole turn before reporting its end
 		Inherit:         []string{"ANTHROPIC_*", "CLAUDE_*", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "MAX_THINKING_TOKENS", "IS_SANDBOX"},
 		BypassVariables: []string{"CLAUDE_CODE_EVEN_MORE_DANGEROUSLY_SKIP_PERMISSIONS"},
-		Key:             agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}},
-		Efforts:         []string{"default", "low", "medium", "high", "xhigh", "max"},
-		Resumes:         true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
+		Key: agentconn.Key{
+			Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"},
+			Logins:   []string{"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_OAUTH_REFRESH_TOKEN"},
+			Endpoint: agentconn.Endpoint{Variable: "ANTHROPIC_BASE_URL", Default: "https://api.anthropic.com", Header: broker.XAPIKey},
+		},
+		ReportsCost: true,
+		Efforts:     []string{"default", "low", "medium", "high", "xhigh", "max"},
+		Resumes:     true, Loads: true, Lists: true, Forks: true, AddDirs: true, Probes: true,
 	},
 	{
 		Name: "opencode", DisplayName: "opencode", Command: []string{"opencode", "acp"},
@@ -85,7 +93,8 @@ var agents = []Agent{
 		BypassVariables: []string{"OPENCODE_PERMISSION"},
 		SettingsFiles:   []string{"**/.opencode", "**/opencode.json", "**/opencode.jsonc"}, // OPENCODE_DISABLE_PROJECT_CONFIG does not disable plugins
 		NestedFiles:     []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"},                  // OPENCODE_DISABLE_PROJECT_CONFIG does not disable these either
-		AnyEffort:       true,                                                              // the values are the model's variants, and a configuration can add more
+		ReportsCost:     true,
+		AnyEffort:       true, // the values are the model's variants, and a configuration can add more
 		Resumes:         true, Loads: true, Lists: true, Forks: true,
 	},
 	{
@@ -93,7 +102,10 @@ var agents = []Agent{
 		Install: "npm install -g @google/gemini-cli", Login: "gemini",
 		Env:     []string{"GEMINI_CLI_NO_RELAUNCH=true"},
 		Inherit: []string{"GEMINI_*", "GOOGLE_*"},
-		Key:     agentconn.Key{Variables: []string{"GEMINI_API_KEY"}, Others: []string{"GOOGLE_API_KEY"}},
+		Key: agentconn.Key{
+			Variables: []string{"GEMINI_API_KEY"}, Others: []string{"GOOGLE_API_KEY"}, Logins: []string{"GOOGLE_APPLICATION_CREDENTIALS"},
+			Endpoint: agentconn.Endpoint{Variable: "GOOGLE_GEMINI_BASE_URL", Default: "https://generativelanguage.googleapis.com", Header: broker.XGoogAPIKey},
+		},
 		Resumes: true, Probes: true, Gated: true,
 	},
 	{
@@ -115,9 +127,12 @@ var agents = []Agent{
 	{
 		Name: "qwen", DisplayName: "Qwen Code", Command: []string{"qwen", "--acp"},
 		Install: "npm install -g @qwen-code/qwen-code", Login: "qwen",
-		Env:           []string{"QWEN_CODE_NO_RELAUNCH=true"},
-		Inherit:       []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
-		Key:           agentconn.Key{Variables: []string{"OPENAI_API_KEY"}, Others: []string{"DASHSCOPE_API_KEY"}},
+		Env:     []string{"QWEN_CODE_NO_RELAUNCH=true"},
+		Inherit: []string{"QWEN_*", "OPENAI_*", "DASHSCOPE_*"},
+		Key: agentconn.Key{
+			Variables: []string{"OPENAI_API_KEY"}, Others: []string{"DASHSCOPE_API_KEY"},
+			Endpoint: agentconn.Endpoint{Variable: "OPENAI_BASE_URL", Default: "https://api.openai.com/v1", Header: broker.Bearer},
+		},
 		SettingsFiles: []string{".qwen", "**/.qwen/.env", "**/.env", ".mcp.json", ".agents/skills"}, // a skill can allow tools and run hooks
 		ContextFiles:  []string{"**/QWEN.md", "**/AGENTS.md"},
 		Imports:       true,

@@ -24,7 +24,7 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 	"gemini": func(home string, _ func(string, string) string, _ string) agentconn.Enclosure { // 0.61.0
 		own := filepath.Join(home, ".gemini")
 		return agentconn.Enclosure{
-			State: below(own, "tmp"), Files: below(own, "oauth_creds.json", "google_accounts.json"),
+			State: below(own, "tmp"), Logins: below(own, "oauth_creds.json", "google_accounts.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "GEMINI.md", "extensions", "commands", "skills", "policies"),
 			Private: append(below(own, filepath.Join("tmp", "bin")), own),
 			Hosts:   []string{"generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "www.googleapis.com"},
@@ -34,7 +34,7 @@ var enclosures = map[string]func(home string, xdg func(variable, usual string) s
 	"qwen": func(home string, _ func(string, string) string, project string) agentconn.Enclosure { // 0.24.4
 		own := filepath.Join(home, ".qwen")
 		return agentconn.Enclosure{
-			State: below(own, filepath.Join("projects", notAlphanumeric.ReplaceAllString(project, "-")), filepath.Join("tmp", digest(project))), Files: below(own, "oauth_creds.json"),
+			State: below(own, filepath.Join("projects", notAlphanumeric.ReplaceAllString(project, "-")), filepath.Join("tmp", digest(project))), Logins: below(own, "oauth_creds.json"),
 			Read:    below(own, "settings.json", "trustedFolders.json", "QWEN.md", "extensions", "commands", "skills", "agents"),
 			Private: []string{own},
 			Hosts:   []string{"portal.qwen.ai", "chat.qwen.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"},

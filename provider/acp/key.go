@@ -15,6 +15,10 @@ import (
 
 // CheckKey implements [runnel.KeyHolder].
 func (p *provider) CheckKey(opt runnel.Options) error {
+	if p.credential().Brokers(opt) {
+		_, err := p.Brokerage(opt)
+		return err
+	}
 	_, err := p.key(opt)
 	return err
 }
@@ -54,14 +58,13 @@ func (p *provider) key(opt runnel.Options) (string, error) {
 	return key, nil
 }
 
-// envWithKey adds the API key to the environment of an agent, and removes the
-// credentials that opt excludes.
-func (p *provider) envWithKey(env []string, opt runnel.Options) ([]string, error) {
-	key, err := p.key(opt)
-	if err != nil {
+// envWithKey adds the API key to the environment of an agent, or the placeholder
+// of its broker, which may be nil. It removes the credentials that opt excludes.
+func (p *provider) envWithKey(env []string, b *agentconn.Broker, opt runnel.Options) ([]string, error) {
+	if _, err := p.key(opt); err != nil {
 		return nil, err
 	}
-	return p.credential().Apply(env, key, p.configured(opt)), nil
+	return p.credential().Environ(env, os.Environ(), b, p.configured(opt))
 }
 
 // selectedType matches the selected kind of login in a settings file of Gemini

@@ -131,7 +131,8 @@ func (p *provider) Takes() runnel.Takes {
 	a, q, configured := p.agent, p.agent.quirks().startup, byName[p.agent.Name] == nil
 	return runnel.Takes{
 		Tools: q.passesOptions, MaxTurns: q.passesOptions, ThinkingDisplay: q.showsThinking, SystemPromptAppend: q.prepare != nil, MCPServers: true,
-		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0, Sandbox: enclosures[a.Name] != nil,
+		AddDirs: a.AddDirs || configured, Resume: a.Resumes || configured, APIKey: len(a.Key.Variables) > 0, Sandbox: enclosures[a.Name] != nil, Broker: a.Key.Endpoint.Header != "",
+		ReportsTokens: !configured, ReportsCost: a.ReportsCost,
 		DisallowedTools: q.passesDisallowed, SubagentTools: q.subagentTools, Delegations: q.delegations,
 		Modes: p.modes(), Efforts: a.Efforts, AnyEffort: a.AnyEffort || configured, Config: true,
 	}
@@ -183,7 +184,7 @@ func (p *provider) Translate(lines iter.Seq2[runnel.Line, error]) iter.Seq2[even
 // Adopt implements [runnel.Adopter].
 func (p *provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
-	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, c.isReady)
+	ac, back, err := agentconn.Adopt(opt, p.environ(os.Environ(), opt), p.agent.conn(), c.tr, p.credential(), c.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
 	}
@@ -225,7 +226,12 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if err != nil {
 		return nil, err
 	}
-	env, err := p.envWithKey(p.environ(os.Environ(), opt), opt)
+	b, err := p.broker(opt)
+	if err != nil {
+		return nil, err
+	}
+	defer b.CloseUnused()
+	env, err := p.envWithKey(p.environ(os.Environ(), opt), b, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +251,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	}
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
-		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env, opt.Dir),
+		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env, opt.Dir), Broker: b,
 	}, p.agent.conn(), c.tr, opt)
 	if err != nil {
 		return nil, err
@@ -293,10 +299,4 @@ func (p *provider) environ(parent []string, opt runnel.Options) []string {
 		return env
 	}
 	return slices.DeleteFunc(env, refused)
-}
-
-// setVariable returns env with another value of a variable.
-func setVariable(env []string, name, value string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name+"=") })
-	return append(env, name+"="+value)
 }

@@ -30,7 +30,7 @@ func copilot() *quirks {
 			bypass:         []setting{{"allow_all", "on"}, {"mode", copilotMode + "autopilot"}},
 			noStdioServers: true,
 			startModel: func(env []string, model string) []string {
-				return setVariable(env, "COPILOT_MODEL", model)
+				return agentconn.SetVariable(env, "COPILOT_MODEL", model)
 			},
 		},
 		live: liveQuirks{

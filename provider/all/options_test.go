@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -98,6 +99,19 @@ func optionCases(t *testing.T) []optionCase {
 		}},
 		{"auth", nil, func(o *runnel.Options) { o.Auth = runnel.AuthAgentLogin }, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Auth = runnel.AuthAPIKey + "s" },
+		}},
+		{"budget", nil, func(o *runnel.Options) { o.Budget.Minutes = 1 }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Budget.Minutes = -1 },
+			func(o *runnel.Options) { o.Budget.Tokens = -1 },
+			func(o *runnel.Options) { o.Budget.USD = math.NaN() },
+		}},
+		{"turnBudget", nil, func(o *runnel.Options) { o.TurnBudget.Minutes = 1 }, []func(*runnel.Options){
+			func(o *runnel.Options) { o.TurnBudget.USD = -1 },
+			func(o *runnel.Options) { o.TurnBudget.Tokens = 1 << 60 },
+		}},
+		{"keys", []string{"claude-code", "codex", "claude-agent-acp", "gemini", "qwen"}, nil, []func(*runnel.Options){
+			func(o *runnel.Options) { o.Keys = "server" },
+			func(o *runnel.Options) { o.Keys, o.Auth = runnel.KeysBroker, runnel.AuthAgentLogin },
 		}},
 		{"sandbox", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, nil, []func(*runnel.Options){
 			func(o *runnel.Options) { o.Sandbox = "files" },

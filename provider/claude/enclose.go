@@ -39,7 +39,7 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	id := conversationOf(args)
 	return &agentconn.Enclosure{
 		State:   within(filepath.Join("projects", slug(dir)), filepath.Join("tasks", id), filepath.Join("file-history", id)),
-		Files:   within(".credentials.json"),
+		Logins:  within(".credentials.json"),
 		Copies:  copies,
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},

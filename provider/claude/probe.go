@@ -8,6 +8,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/broker"
 	"github.com/runnel-dev/runnel/internal/text"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
@@ -26,11 +27,10 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 		return in
 	}
 	in.Path = path
-	key, err := p.credential().Find(parentEnviron(), p.program.Configured(opt))
+	env, err := p.probeEnviron(p.program.Configured(opt))
 	if err != nil {
 		in.Problem = runnel.Safe(err).Message
 	}
-	env := p.credential().Apply(environ(parentEnviron(), p.program.Configured(opt)), key, opt)
 	out, err := agentconn.Output(ctx, path, env, mark, slices.Concat(first, []string{"--version"})...)
 	version, _, ok := strings.Cut(string(out), " (Claude Code)")
 	if err != nil || !ok {
@@ -54,6 +54,17 @@ func (p *Provider) probe(ctx context.Context, opt runnel.Options) runnel.Install
 	}
 	in.Models = p.models(ctx, opt)
 	return in
+}
+
+// probeEnviron returns the environment in which the agent is asked about itself.
+// It is usable after an error, too. With a broker it has a placeholder, which no
+// API accepts: the agent answers without a request.
+func (p *Provider) probeEnviron(opt runnel.Options) ([]string, error) {
+	key, err := p.credential().Find(parentEnviron(), opt)
+	if key != "" && p.credential().Brokers(opt) {
+		key = broker.NewPlaceholder()
+	}
+	return p.credential().Apply(environ(parentEnviron(), opt), key, opt), err
 }
 
 // models returns the models that the agent offers; nil if the agent does not

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/broker"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
@@ -39,12 +40,20 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 
 // apiKey names the environment variables that can hold the API key. The second
 // variable exists for programs written for another server.
-var apiKey = agentconn.Key{Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"}}
+var apiKey = agentconn.Key{
+	Variables: []string{"ANTHROPIC_API_KEY", "CHIRALITY_ANTHROPIC_API_KEY"}, Others: []string{"ANTHROPIC_AUTH_TOKEN"},
+	Logins:   []string{"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_OAUTH_REFRESH_TOKEN"},
+	Endpoint: agentconn.Endpoint{Variable: "ANTHROPIC_BASE_URL", Default: "https://api.anthropic.com", Header: broker.XAPIKey},
+}
 
 func (p *Provider) credential() agentconn.Credential { return p.program.Credential(apiKey) }
 
 // CheckKey implements [runnel.KeyHolder].
 func (p *Provider) CheckKey(opt runnel.Options) error {
+	if p.credential().Brokers(opt) {
+		_, err := p.Brokerage(opt)
+		return err
+	}
 	return p.credential().Check(parentEnviron(), p.program.Configured(opt))
 }
 
@@ -90,7 +99,8 @@ var subagentTools = append(slices.Clone(subagentNames), "Workflow")
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true,
+		Tools: true, MaxTurns: true, MaxThinkingTokens: true, AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true,
+		ReportsTokens: true, ReportsCost: true,
 		Efforts: efforts, DisallowedTools: true, ThinkingDisplay: true, SubagentTools: subagentTools,
 		Delegations: []runnel.Delegation{runnel.DelegateAsking, runnel.DelegateNever},
 	}
@@ -127,13 +137,13 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 	if err != nil {
 		return nil, err
 	}
-	key, err := p.credential().Find(parentEnviron(), opt)
+	env, b, err := p.environment(opt)
+	defer b.CloseUnused()
 	if err != nil {
 		return nil, err
 	}
-	env := p.credential().Apply(environ(parentEnviron(), opt), key, opt)
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, args, opt)}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: slices.Concat(first, args), Env: env, Mark: mark, Enclosure: enclosure(env, args, opt), Broker: b}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +161,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, fork bool) (run
 func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, runnel.Backlog, error) {
 	opt = p.program.Configured(opt)
 	tr := newTranslator()
-	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, func() error { return tr.isSetUp(opt) })
+	c, back, err := agentconn.Adopt(opt, environ(parentEnviron(), opt), product, tr, p.credential(), func() error { return tr.isSetUp(opt) })
 	if err != nil {
 		return nil, back, err
 	}

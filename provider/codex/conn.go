@@ -104,7 +104,11 @@ func (c *conn) negotiate(next func() ([]byte, error), method string, params map[
 		listed = listed || err == nil && bad == nil && m.Kind() == jsonrpc.Response && m.ID.Same(models)
 		return line, err
 	}
-	if _, err := c.await(watched, method, id); err != nil {
+	opened, err := c.await(watched, method, id)
+	if err == nil {
+		err = login.checkModel(opened)
+	}
+	if err != nil {
 		return err
 	}
 	effort := cmp.Or(c.opt.Config[optionEffort], c.opt.ReasoningEffort)

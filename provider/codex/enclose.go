@@ -44,7 +44,7 @@ func enclosure(env []string) *agentconn.Enclosure {
 	}
 	return &agentconn.Enclosure{
 		State:   within("sessions", "archived_sessions"),
-		Files:   within("auth.json"),
+		Logins:  within("auth.json"),
 		Read:    within("config.toml", "AGENTS.md", "AGENTS.override.md", "rules", "prompts", "skills", "plugins", "hooks.json"),
 		Private: []string{home},
 		Hosts:   []string{"api.openai.com", "chatgpt.com", "auth.openai.com"},

@@ -7,16 +7,21 @@ import (
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/broker"
 	"github.com/runnel-dev/runnel/internal/translate"
 )
 
 // apiKey describes the API key.
-var apiKey = agentconn.Key{Variables: []string{"OPENAI_API_KEY"}}
+var apiKey = agentconn.Key{Variables: []string{"OPENAI_API_KEY"}, Endpoint: agentconn.Endpoint{Default: openAIBase, Header: broker.Bearer}}
 
 func (p *Provider) credential() agentconn.Credential { return p.program.Credential(apiKey) }
 
 // CheckKey implements [runnel.KeyHolder].
 func (p *Provider) CheckKey(opt runnel.Options) error {
+	if p.credential().Brokers(opt) {
+		_, err := p.Brokerage(opt)
+		return err
+	}
 	return p.credential().Check(os.Environ(), p.program.Configured(opt))
 }
 
@@ -35,13 +40,23 @@ type login struct {
 	credential agentconn.Credential
 	opt        runnel.Options
 	key        string // "" if the user's configuration selects the credential
+
+	broker *agentconn.Broker // nil: the agent gets its key itself
+	model  modelProvider     // of the broker
 }
 
 // login returns the login for opt, which must be configured with the program's
 // environment.
 func (p *Provider) login(opt runnel.Options) (login, error) {
-	key, err := p.credential().Find(os.Environ(), opt)
-	return login{p.credential(), opt, key}, err
+	l := login{credential: p.credential(), opt: opt}
+	b, model, err := p.broker(opt)
+	if err == nil && b != nil {
+		return l.through(b, model), nil
+	}
+	if err == nil {
+		l.key, err = p.credential().Find(os.Environ(), opt)
+	}
+	return l, err
 }
 
 // byKey reports whether the agent is logged in with a key.
@@ -49,16 +64,28 @@ func (l login) byKey() bool { return l.credential.ByKey(l.opt) }
 
 // environ returns the agent's environment. The key is in it, because a model
 // provider in the user's configuration may name its variable.
-func (l login) environ(env []string) []string { return l.credential.Apply(env, l.key, l.opt) }
+func (l login) environ(env []string) []string {
+	if l.broker == nil {
+		return l.credential.Apply(env, l.key, l.opt)
+	}
+	env = withoutKeys(env)
+	if l.model.envKey != "" {
+		env = append(env, l.model.envKey+"="+l.key)
+	}
+	return agentconn.Direct(env)
+}
 
 // args returns additional arguments of the program. With a key, they disable
 // the snapshot of the shell: while Codex 0.169.0 makes the snapshot, a file in
 // its directory contains the whole environment, including the key.
-func (l login) args() []string {
+func (l login) args() (args []string) {
 	if l.byKey() {
-		return []string{"-c", `cli_auth_credentials_store="ephemeral"`, "-c", "features.shell_snapshot=false"}
+		args = []string{"-c", `cli_auth_credentials_store="ephemeral"`, "-c", "features.shell_snapshot=false"}
 	}
-	return nil
+	if l.broker != nil {
+		args = append(args, l.brokerArgs()...)
+	}
+	return args
 }
 
 // tap returns a tap that receives every line with the key redacted.

@@ -61,7 +61,7 @@ var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max
 // Takes implements [runnel.OptionTaker].
 func (*Provider) Takes() runnel.Takes {
 	return runnel.Takes{
-		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true,
+		AddDirs: true, SystemPromptAppend: true, MCPServers: true, Resume: true, APIKey: true, Sandbox: true, Broker: true, ReportsTokens: true,
 		Efforts: efforts, Config: true, Settings: declared(),
 		SubagentTools: []string{"spawn_agent", "send_message", "followup_task"}, Delegations: []runnel.Delegation{runnel.DelegateNever},
 	}
@@ -98,6 +98,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 	if err != nil {
 		return nil, err
 	}
+	defer login.broker.CloseUnused()
 	path, managed := native(path)
 	env := append(login.environ(environ(os.Environ(), opt)), managed...)
 	if !opt.Trusted {
@@ -108,7 +109,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 		args = append(args, quiet...)
 	}
 	tr := newTranslator()
-	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env)}, product, tr, opt)
+	shell, err := agentconn.Start(ctx, agentconn.Command{Path: path, Args: args, Env: env, Mark: mark, Elsewhere: true, Enclosure: enclosure(env), Broker: login.broker}, product, tr, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func (p *Provider) Adopt(_ context.Context, opt runnel.Options) (runnel.Conn, ru
 	opt = p.program.Configured(opt)
 	env := environ(os.Environ(), opt)
 	tr := newTranslator()
-	shell, back, err := agentconn.Adopt(opt, env, product, tr, tr.isReady)
+	shell, back, err := agentconn.Adopt(opt, env, product, tr, p.credential(), tr.isReady)
 	if err != nil {
 		return nil, runnel.Backlog{}, err
 	}

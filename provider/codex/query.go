@@ -62,13 +62,23 @@ func (p *Provider) start(ctx context.Context, opt runnel.Options) (*asker, error
 		return nil, err
 	}
 	path, managed := native(path)
-	process, err := agentconn.Ask(ctx, path, append(environ(os.Environ(), opt), managed...), mark, args...)
+	process, err := agentconn.Ask(ctx, path, append(p.askEnviron(opt), managed...), mark, args...)
 	if err != nil {
 		return nil, runnel.Fail(runnel.AgentError, "Codex could not be started.", err)
 	}
 	a := &asker{process: process, lines: jsonl.NewReader(process.Stdout(), maxStored)}
 	a.stop = func() { process.Stop(context.WithoutCancel(ctx), proc.Now) }
 	return a, nil
+}
+
+// askEnviron returns the environment of a process that is asked about the agent
+// and runs no turn. With a broker it has no key.
+func (p *Provider) askEnviron(opt runnel.Options) []string {
+	env := environ(os.Environ(), opt)
+	if p.credential().Brokers(opt) {
+		env = withoutKeys(env)
+	}
+	return env
 }
 
 // initialize performs the handshake.

@@ -193,6 +193,7 @@ func (e *errorCodes) provoked() map[string][]provocation {
 			id, _ := e.running(t)
 			return e.post(t, to(id, "send"), object{"content": "text"})
 		}}},
+		"BUDGET_EXCEEDED":     {{what: "the session has used up its budget", test: "test/guardrails.TestTokenBudgetEndsTurnsOfRealAgents"}},
 		"CONVERSATION_IN_USE": {{what: "an agent in a terminal has the conversation open", test: "test/e2e.TestTerminalIsFollowedAndTakenOver"}},
 		"CHANGES_OUTDATED": {{what: "the client has seen another state of the file", ask: func(t *testing.T) answer {
 			return e.post(t, e.inGit(t)+"/revert", object{"path": "a.txt", "seen": "x", "losesUnstaged": true})

@@ -43,7 +43,8 @@ func (everything) Name() string { return "everything" }
 func (everything) Takes() runnel.Takes {
 	return runnel.Takes{
 		Tools: true, MaxTurns: true, MaxThinkingTokens: true, ThinkingDisplay: true, AddDirs: true, SystemPromptAppend: true,
-		MCPServers: true, APIKey: true, Sandbox: true, AnyEffort: true, DisallowedTools: true, Config: true,
+		MCPServers: true, APIKey: true, Broker: true, Sandbox: true, AnyEffort: true, DisallowedTools: true, Config: true,
+		ReportsTokens: true, ReportsCost: true,
 	}
 }
 
@@ -66,6 +67,9 @@ var sourcesOf = []struct {
 	{"systemPromptAppend", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"one"`, `"two"`}},
 	{"mcpServers", []string{ofSession}, [2]string{`{"one":{}}`}},
 	{"auth", []string{ofSession}, [2]string{`"api-key"`}},
+	{"budget", []string{ofSession, ofAgent, ofGeneral}, [2]string{`{"tokens":1000}`, `{"usd":2}`}},
+	{"turnBudget", []string{ofTurn, ofSession, ofAgent, ofGeneral}, [2]string{`{"tokens":1000}`, `{"tokens":2000}`}},
+	{"keys", []string{ofSession, ofProject, ofAgent, ofGeneral}, [2]string{`"broker"`, `"agent"`}},
 	{"sandbox", []string{ofSession, ofProfile, ofProject, ofAgent, ofGeneral}, [2]string{`"project"`, `"off"`}},
 	{"egress", []string{ofSession, ofAgent, ofGeneral}, [2]string{`{"allow":["one.example.com"]}`, `{"sets":["git"]}`}},
 }
@@ -119,7 +123,7 @@ func optionSources() table {
 			}
 		}})
 	}
-	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"egress", "{sets: [git]}"}, {"permissionMode", "bypass"}} {
+	for _, given := range [][2]string{{"addDirs", "[/usr]"}, {"config", "{pace: fast}"}, {"egress", "{sets: [git]}"}, {"budget", "{usd: 5}"}, {"turnBudget", "{usd: 5}"}, {"permissionMode", "bypass"}} {
 		o, value := given[0], given[1]
 		tab.rows = append(tab.rows, row{cells: []string{"`" + o + "`: " + value, ofProject, "", "no value: the file is refused, because a project must not widen what its agents may do"}, check: func(t *testing.T) {
 			dir := folder(t)
@@ -277,6 +281,9 @@ var takenOptions = []struct{ option, value, letters string }{
 	{"mcpServers", `{}`, "ssssssss-"},
 	{"config", `{"x":"y"}`, "-bbbbbbbb"},
 	{"auth", `"api-key"`, "sss--s-s-"},
+	{"budget", `{"minutes":60}`, "sssssssss"},
+	{"turnBudget", `{"minutes":60}`, "bbbbbbbbb"},
+	{"keys", `"broker"`, "sss--s-s-"},
 	{"sandbox", `"project"`, "ssss-s---"},
 	{"egress", `{"sets":["git"]}`, "ssss-s---"},
 }
@@ -344,7 +351,7 @@ func takes(t *testing.T, name, option string, opt runnel.Options) byte {
 		return 's'
 	}
 	conn := p.(runnel.ConnPrototype).Prototype()
-	can := map[string]bool{}
+	can := map[string]bool{"turnBudget": true} // the session enforces it
 	_, can["model"] = conn.(runnel.ModelSetter)
 	_, can["permissionMode"] = conn.(runnel.ModeSetter)
 	_, can["reasoningEffort"] = conn.(runnel.EffortSetter)
@@ -468,6 +475,7 @@ func refusedRows(s *server) []row {
 		{"`systemPromptAppend`", `{"systemPromptAppend":"text"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mcpServers`", `{"mcpServers":{}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`auth`", `{"auth":"api-key"}`, "UNSUPPORTED_CAPABILITY"},
+		{"`keys`", `{"keys":"broker"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`sandbox`", `{"sandbox":"project"}`, "UNSUPPORTED_CAPABILITY"},
 		{"`egress`", `{"egress":{"sets":["git"]}}`, "UNSUPPORTED_CAPABILITY"},
 		{"`mode`", `{"mode":"fast"}`, "UNSUPPORTED_CAPABILITY"},
@@ -527,6 +535,9 @@ func invalidOptions() table {
 		{"addDirs", `["/usr","/no/such/folder"]`, `addDirs.1: "/no/such/folder" is not a directory that can be reached (invalid agent_api.exec.add_dirs.v1.dirs[1])`},
 		{"systemPromptAppend", `"a\u0000b"`, "systemPromptAppend: contains a NUL character or is not valid UTF-8; agents accept neither"},
 		{"mcpServers", `[]`, "mcpServers: must be a JSON object of servers by name"},
+		{"budget", `{"minutes":-1}`, "budget.minutes: -1 is not a positive number of at most 527040"},
+		{"turnBudget", `{"tokens":-1}`, "turnBudget.tokens: -1 is not a positive number of at most 1000000000000"},
+		{"keys", `"server"`, `keys: unknown value "server"; want agent or broker`},
 		{"sandbox", `"files"`, `sandbox: "files" is not built; want project, which also limits the network, or off`},
 		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off or project`},
 		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without https://`},

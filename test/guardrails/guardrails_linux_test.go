@@ -49,6 +49,12 @@ type world struct {
 
 func newWorld(t *testing.T, agent realagents.Binary, flags ...string) *world {
 	t.Helper()
+	return newKeyedWorld(t, agent, "dummy", flags...)
+}
+
+// newKeyedWorld is newWorld with an API key in the server's environment.
+func newKeyedWorld(t *testing.T, agent realagents.Binary, key string, flags ...string) *world {
+	t.Helper()
 	model, err := fakemodel.Start(fakemodel.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +68,11 @@ func newWorld(t *testing.T, agent realagents.Binary, flags ...string) *world {
 	w.prog = testprogram.Server{
 		Home: w.home.Dir, Data: filepath.Join(w.home.Dir, "..", "data"), Args: flags,
 		Env: append(w.home.EnvironFor(agent.Name), "PATH="+bin+":"+os.Getenv("PATH"), "CLAUDE_CODE_MAX_RETRIES=1"),
+	}
+	for i, e := range w.prog.Env {
+		if name, ok := strings.CutSuffix(e, "=dummy"); ok {
+			w.prog.Env[i] = name + "=" + key
+		}
 	}
 	w.start()
 	return w

@@ -1476,7 +1476,7 @@ export interface components {
          * @description What an entry of the audit log is about. The texts name past events, but except for approval_decided, request_refused and those about the log itself, an entry is written before the action.
          * @enum {string}
          */
-        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "request_refused" | "audit_damaged" | "audit_dropped";
+        Action: "server_started" | "server_stopped" | "login" | "login_code_created" | "logout" | "token_created" | "credential_renamed" | "credential_revoked" | "approval_decided" | "rule_added" | "rule_removed" | "session_created" | "session_settings_changed" | "session_deleted" | "capture_changed" | "key_brokered" | "request_refused" | "audit_damaged" | "audit_dropped";
         /**
          * @description What the session does now. waiting: the agent waits for an answer to an approval.
          * @enum {string}
@@ -1723,6 +1723,23 @@ export interface components {
             force?: boolean;
             /** @description Id of the session. */
             sessionId: string;
+        };
+        Budget: {
+            /**
+             * Format: double
+             * @description Time in which turns run, in minutes, with that in which approvals wait.
+             */
+            minutes?: number;
+            /**
+             * Format: int64
+             * @description Tokens of input and output, as the agent reports them.
+             */
+            tokens?: number;
+            /**
+             * Format: double
+             * @description Cost in US dollars, as the agent reports it.
+             */
+            usd?: number;
         };
         /**
          * @description Why an item ended before it was complete. Absent if the agent itself abandoned it.
@@ -2223,7 +2240,7 @@ export interface components {
          * @description Stable code of an error. x-statuses has the HTTP statuses of each.
          * @enum {string}
          */
-        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
+        ErrorType: "AGENT_ERROR" | "AGENT_NOT_INSTALLED" | "AGENT_NOT_LOGGED_IN" | "AGENT_STALLED" | "APPROVAL_GONE" | "ATTACHMENT_FAILURE" | "BUDGET_EXCEEDED" | "CHANGES_OUTDATED" | "CONVERSATION_IN_USE" | "FORBIDDEN" | "FORBIDDEN_ORIGIN" | "GIT_FAILED" | "INTERNAL" | "INTERRUPT_FAILED" | "INVALID_API_KEY" | "INVALID_REQUEST" | "INVALID_STREAM_EVENT" | "MISSING_API_KEY" | "OVERLOADED" | "PAYLOAD_TOO_LARGE" | "PERSONA_NOT_FOUND" | "PROCESS_CRASH" | "PROJECT_ID_REQUIRED" | "PROMPT_GONE" | "PROTOCOL_ERROR" | "RATE_LIMITED" | "SESSION_CREATE_FAILED" | "SESSION_DEAD" | "SESSION_NOT_FOUND" | "STORE_UNAVAILABLE" | "TIMEOUT" | "TURN_IN_PROGRESS" | "UNAUTHORIZED" | "UNSUPPORTED_CAPABILITY" | "UNSUPPORTED_CLI_TYPE" | "WORKING_ROOT_CONFLICT" | "WORKING_ROOT_INACCESSIBLE";
         /** @description An event of a session's log. */
         Event: components["schemas"]["ApprovalRequestedEvent"] | components["schemas"]["ApprovalResolvedEvent"] | components["schemas"]["ItemCancelledEvent"] | components["schemas"]["ItemDeltaEvent"] | components["schemas"]["ItemDoneEvent"] | components["schemas"]["ItemErrorEvent"] | components["schemas"]["ItemStartEvent"] | components["schemas"]["NoticeEvent"] | components["schemas"]["ResponseDoneEvent"] | components["schemas"]["ResponseErrorEvent"] | components["schemas"]["ResponseStartEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["UsageUpdatedEvent"];
         /** @description An event of the session's log. */
@@ -2910,6 +2927,11 @@ export interface components {
              */
             seq: number;
         };
+        /**
+         * @description Who holds the API key of the agent. agent: the agent itself. broker: the server; the agent gets a placeholder and the address of an endpoint of the server, which adds the key. Needs an API key in the server's environment or in apiKeyFile; the agent's own login is not a key.
+         * @enum {string}
+         */
+        Keys: "agent" | "broker";
         LineCounts: {
             /**
              * Format: int64
@@ -3167,6 +3189,8 @@ export interface components {
             /** @description Absolute paths of further directories that the agent may use, at most 16. Default: none. */
             addDirs?: string[];
             auth?: components["schemas"]["Auth"];
+            /** @description Bounds what all turns of the session together use. A turn that passes it is cancelled, and further prompts are refused until it is raised. Default: none. */
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings, by id, at most 100. Default: the agent's. */
             config?: {
                 [key: string]: string;
@@ -3180,6 +3204,8 @@ export interface components {
             disallowedTools?: string[];
             /** @description What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing. */
             egress?: components["schemas"]["Egress"];
+            /** @description Who holds the agent's API key. The strictest value of all sources counts. Default: agent. */
+            keys?: components["schemas"]["Keys"];
             /**
              * Format: int64
              * @description Maximum number of tokens for reasoning. Default: the agent's.
@@ -3208,6 +3234,8 @@ export interface components {
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
             /** @description Names of the only tools that the agent gets, 1 to 100. Default: the agent's. */
             tools?: string[];
+            /** @description Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none. */
+            turnBudget?: components["schemas"]["Budget"];
         } & {
             [key: string]: unknown;
         };
@@ -4318,6 +4346,7 @@ export interface components {
         };
         /** @description Changes settings of a live session, as POST /api/session/{id}/options does. */
         SessionOptionsMessage: {
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings, by id, at most 100. Default: unchanged. */
             config?: {
                 [key: string]: string;
@@ -4334,6 +4363,7 @@ export interface components {
             /** @description Id of the session. */
             sessionId: string;
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
+            turnBudget?: components["schemas"]["Budget"];
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -4706,6 +4736,8 @@ export interface components {
         };
         /** @description An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST. */
         Settings: {
+            /** @description Rejected: the budget is of the session, and turnBudget of a turn. */
+            budget?: components["schemas"]["Budget"];
             /** @description Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session. */
             config?: {
                 [key: string]: string;
@@ -4721,6 +4753,8 @@ export interface components {
             reasoningEffort?: string;
             subagentGovernance?: components["schemas"]["Governance"];
             thinkingDisplay?: components["schemas"]["ThinkingDisplay"];
+            /** @description Budget of this turn. Bounds that it lacks are those of the session. Default: that of the session. */
+            turnBudget?: components["schemas"]["Budget"];
         } & {
             [key: string]: unknown;
         };
@@ -6855,7 +6889,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: BUDGET_EXCEEDED, CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -13865,7 +13899,7 @@ export interface operations {
                     "application/json": components["schemas"]["Error"];
                 };
             };
-            /** @description Conflict: CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
+            /** @description Conflict: BUDGET_EXCEEDED, CONVERSATION_IN_USE, SESSION_DEAD, TURN_IN_PROGRESS, WORKING_ROOT_CONFLICT, INVALID_REQUEST */
             409: {
                 headers: {
                     [name: string]: unknown;

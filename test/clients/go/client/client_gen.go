@@ -26,6 +26,7 @@ const (
 	ActionCaptureChanged         Action = "capture_changed"
 	ActionCredentialRenamed      Action = "credential_renamed"
 	ActionCredentialRevoked      Action = "credential_revoked"
+	ActionKeyBrokered            Action = "key_brokered"
 	ActionLogin                  Action = "login"
 	ActionLoginCodeCreated       Action = "login_code_created"
 	ActionLogout                 Action = "logout"
@@ -54,6 +55,8 @@ func (e Action) Valid() bool {
 	case ActionCredentialRenamed:
 		return true
 	case ActionCredentialRevoked:
+		return true
+	case ActionKeyBrokered:
 		return true
 	case ActionLogin:
 		return true
@@ -569,6 +572,7 @@ const (
 	ErrorTypeAGENTSTALLED            ErrorType = "AGENT_STALLED"
 	ErrorTypeAPPROVALGONE            ErrorType = "APPROVAL_GONE"
 	ErrorTypeATTACHMENTFAILURE       ErrorType = "ATTACHMENT_FAILURE"
+	ErrorTypeBUDGETEXCEEDED          ErrorType = "BUDGET_EXCEEDED"
 	ErrorTypeCHANGESOUTDATED         ErrorType = "CHANGES_OUTDATED"
 	ErrorTypeCONVERSATIONINUSE       ErrorType = "CONVERSATION_IN_USE"
 	ErrorTypeFORBIDDEN               ErrorType = "FORBIDDEN"
@@ -615,6 +619,8 @@ func (e ErrorType) Valid() bool {
 	case ErrorTypeAPPROVALGONE:
 		return true
 	case ErrorTypeATTACHMENTFAILURE:
+		return true
+	case ErrorTypeBUDGETEXCEEDED:
 		return true
 	case ErrorTypeCHANGESOUTDATED:
 		return true
@@ -1008,6 +1014,24 @@ func (e ItemType) Valid() bool {
 	case ItemTypePlan:
 		return true
 	case ItemTypeReasoning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Keys.
+const (
+	KeysAgent  Keys = "agent"
+	KeysBroker Keys = "broker"
+)
+
+// Valid indicates whether the value is a known member of the Keys enum.
+func (e Keys) Valid() bool {
+	switch e {
+	case KeysAgent:
+		return true
+	case KeysBroker:
 		return true
 	default:
 		return false
@@ -2668,6 +2692,18 @@ type BootRequest struct {
 	SessionId string `json:"sessionId"`
 }
 
+// Budget defines model for Budget.
+type Budget struct {
+	// Minutes Time in which turns run, in minutes, with that in which approvals wait.
+	Minutes *float64 `json:"minutes,omitempty"`
+
+	// Tokens Tokens of input and output, as the agent reports them.
+	Tokens *int64 `json:"tokens,omitempty"`
+
+	// Usd Cost in US dollars, as the agent reports it.
+	Usd *float64 `json:"usd,omitempty"`
+}
+
 // CancelReason Why an item ended before it was complete. Absent if the agent itself abandoned it.
 type CancelReason string
 
@@ -4034,6 +4070,9 @@ type ItemsAnswer struct {
 	Seq int64 `json:"seq"`
 }
 
+// Keys Who holds the API key of the agent. agent: the agent itself. broker: the server; the agent gets a placeholder and the address of an endpoint of the server, which adds the key. Needs an API key in the server's environment or in apiKeyFile; the agent's own login is not a key.
+type Keys string
+
 // LineCounts defines model for LineCounts.
 type LineCounts struct {
 	// Added Number of added lines.
@@ -4329,6 +4368,9 @@ type Options struct {
 	// Auth Credentials of the agent. agent-login: the agent's own login. api-key: an API key of the server. Default: the setting in the server's configuration, else the agent's own choice.
 	Auth *Auth `json:"auth,omitempty"`
 
+	// Budget Bounds what all turns of the session together use. A turn that passes it is cancelled, and further prompts are refused until it is raised. Default: none.
+	Budget *Budget `json:"budget,omitempty"`
+
 	// Config Values of the agent's own settings, by id, at most 100. Default: the agent's.
 	Config *map[string]string `json:"config,omitempty"`
 
@@ -4340,6 +4382,9 @@ type Options struct {
 
 	// Egress What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing.
 	Egress *Egress `json:"egress,omitempty"`
+
+	// Keys Who holds the agent's API key. The strictest value of all sources counts. Default: agent.
+	Keys *Keys `json:"keys,omitempty"`
 
 	// MaxThinkingTokens Maximum number of tokens for reasoning. Default: the agent's.
 	MaxThinkingTokens *int64 `json:"maxThinkingTokens,omitempty"`
@@ -4373,7 +4418,10 @@ type Options struct {
 	ThinkingDisplay *ThinkingDisplay `json:"thinkingDisplay,omitempty"`
 
 	// Tools Names of the only tools that the agent gets, 1 to 100. Default: the agent's.
-	Tools                *[]string              `json:"tools,omitempty"`
+	Tools *[]string `json:"tools,omitempty"`
+
+	// TurnBudget Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none.
+	TurnBudget           *Budget                `json:"turnBudget,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -5676,6 +5724,9 @@ type SessionUsageEntryType string
 
 // Settings An unknown field is ignored; the response then has a warning. A known field in another letter case is an error. An option that the agent does not accept fails with UNSUPPORTED_CAPABILITY, an invalid value with INVALID_REQUEST.
 type Settings struct {
+	// Budget Rejected: the budget is of the session, and turnBudget of a turn.
+	Budget *Budget `json:"budget,omitempty"`
+
 	// Config Values of the agent's own settings for this turn, by id, at most 100. Default: those of the session.
 	Config *map[string]string `json:"config,omitempty"`
 
@@ -5696,7 +5747,10 @@ type Settings struct {
 	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
 
 	// ThinkingDisplay How the agent shows its reasoning. Default: summarized.
-	ThinkingDisplay      *ThinkingDisplay       `json:"thinkingDisplay,omitempty"`
+	ThinkingDisplay *ThinkingDisplay `json:"thinkingDisplay,omitempty"`
+
+	// TurnBudget Budget of this turn. Bounds that it lacks are those of the session. Default: that of the session.
+	TurnBudget           *Budget                `json:"turnBudget,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -6894,6 +6948,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "auth")
 	}
 
+	if raw, found := object["budget"]; found {
+		err = json.Unmarshal(raw, &a.Budget)
+		if err != nil {
+			return fmt.Errorf("error reading 'budget': %w", err)
+		}
+		delete(object, "budget")
+	}
+
 	if raw, found := object["config"]; found {
 		err = json.Unmarshal(raw, &a.Config)
 		if err != nil {
@@ -6924,6 +6986,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("error reading 'egress': %w", err)
 		}
 		delete(object, "egress")
+	}
+
+	if raw, found := object["keys"]; found {
+		err = json.Unmarshal(raw, &a.Keys)
+		if err != nil {
+			return fmt.Errorf("error reading 'keys': %w", err)
+		}
+		delete(object, "keys")
 	}
 
 	if raw, found := object["maxThinkingTokens"]; found {
@@ -7022,6 +7092,14 @@ func (a *Options) UnmarshalJSON(b []byte) error {
 		delete(object, "tools")
 	}
 
+	if raw, found := object["turnBudget"]; found {
+		err = json.Unmarshal(raw, &a.TurnBudget)
+		if err != nil {
+			return fmt.Errorf("error reading 'turnBudget': %w", err)
+		}
+		delete(object, "turnBudget")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7055,6 +7133,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.Budget != nil {
+		object["budget"], err = json.Marshal(a.Budget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'budget': %w", err)
+		}
+	}
+
 	if a.Config != nil {
 		object["config"], err = json.Marshal(a.Config)
 		if err != nil {
@@ -7080,6 +7165,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		object["egress"], err = json.Marshal(a.Egress)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'egress': %w", err)
+		}
+	}
+
+	if a.Keys != nil {
+		object["keys"], err = json.Marshal(a.Keys)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'keys': %w", err)
 		}
 	}
 
@@ -7167,6 +7259,13 @@ func (a Options) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.TurnBudget != nil {
+		object["turnBudget"], err = json.Marshal(a.TurnBudget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'turnBudget': %w", err)
+		}
+	}
+
 	for fieldName, field := range a.AdditionalProperties {
 		object[fieldName], err = json.Marshal(field)
 		if err != nil {
@@ -7199,6 +7298,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 	err := json.Unmarshal(b, &object)
 	if err != nil {
 		return err
+	}
+
+	if raw, found := object["budget"]; found {
+		err = json.Unmarshal(raw, &a.Budget)
+		if err != nil {
+			return fmt.Errorf("error reading 'budget': %w", err)
+		}
+		delete(object, "budget")
 	}
 
 	if raw, found := object["config"]; found {
@@ -7265,6 +7372,14 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 		delete(object, "thinkingDisplay")
 	}
 
+	if raw, found := object["turnBudget"]; found {
+		err = json.Unmarshal(raw, &a.TurnBudget)
+		if err != nil {
+			return fmt.Errorf("error reading 'turnBudget': %w", err)
+		}
+		delete(object, "turnBudget")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7283,6 +7398,13 @@ func (a *Settings) UnmarshalJSON(b []byte) error {
 func (a Settings) MarshalJSON() ([]byte, error) {
 	var err error
 	object := make(map[string]json.RawMessage)
+
+	if a.Budget != nil {
+		object["budget"], err = json.Marshal(a.Budget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'budget': %w", err)
+		}
+	}
 
 	if a.Config != nil {
 		object["config"], err = json.Marshal(a.Config)
@@ -7337,6 +7459,13 @@ func (a Settings) MarshalJSON() ([]byte, error) {
 		object["thinkingDisplay"], err = json.Marshal(a.ThinkingDisplay)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'thinkingDisplay': %w", err)
+		}
+	}
+
+	if a.TurnBudget != nil {
+		object["turnBudget"], err = json.Marshal(a.TurnBudget)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'turnBudget': %w", err)
 		}
 	}
 

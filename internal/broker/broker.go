@@ -1,0 +1,275 @@
+// Package broker is the endpoint through which an agent calls its model without
+// holding the API key.
+//
+// The agent knows the address of the endpoint and a placeholder, which is a
+// secret of this agent. The endpoint replaces the placeholder by the API key,
+// and passes requests to one API and to no other host. Answers pass unchanged
+// and unbuffered.
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The headers in which APIs expect a key.
+const (
+	XAPIKey     = "X-Api-Key"
+	Bearer      = "Authorization" // after the word Bearer
+	XGoogAPIKey = "X-Goog-Api-Key"
+)
+
+// credentials are the headers that may have a credential. A request reaches the
+// API with the key as its only credential, so that an agent cannot send data to
+// an account of its own choice.
+var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "Proxy-Authorization"}
+
+// parameters are the parts of a query that may have a credential.
+var parameters = []string{"key", "access_token", "api_key"}
+
+// A Target is the API that a broker reaches.
+type Target struct {
+	Base   string `json:"base"`   // URL of the API, as the agent would know it: http or https, a host and a path
+	Header string `json:"header"` // one of XAPIKey, Bearer and XGoogAPIKey
+}
+
+// maxBase bounds Target.Base, in bytes.
+const maxBase = 2 << 10
+
+// URL parses the address of the API. The error says what is wrong, for people.
+func (t Target) URL() (*url.URL, error) {
+	if len(t.Base) > maxBase {
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(t.Base), maxBase)
+	}
+	u, err := url.Parse(t.Base)
+	switch {
+	case err != nil:
+		return nil, errors.New("is not a URL")
+	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+		return nil, errors.New("is not a URL with http:// or https:// and a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("has a user, a query or a fragment, which a broker cannot pass on")
+	case u.Path != "" && path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") && u.Path != "/":
+		return nil, errors.New("has . or .. in its path")
+	}
+	return u, nil
+}
+
+// NewPlaceholder returns a placeholder for an API key.
+func NewPlaceholder() string { return "runnel-placeholder-" + rand.Text() }
+
+// Config configures a Broker.
+type Config struct {
+	Target      Target
+	Key         string // the API key
+	Placeholder string // what the agent sends in its place
+
+	transport http.RoundTripper // Default: one of the broker's own
+}
+
+// The bounds of a broker.
+const (
+	maxConns    = 256              // connections at the same time; further ones wait
+	headTime    = 10 * time.Second // for the head of a request
+	idleTime    = 2 * time.Minute  // of a connection between two requests
+	maxHead     = 64 << 10         // bytes of the head of a request
+	maxAnswer   = 256 << 10        // bytes of the head of an answer
+	connectTime = 30 * time.Second
+)
+
+// A Broker serves one agent. Its goroutines are those of http.Server and
+// http.Transport. They have ended when Close returns.
+type Broker struct {
+	cfg    Config
+	base   *url.URL
+	server *http.Server
+	proxy  *httputil.ReverseProxy
+	pool   *http.Transport // nil with another transport
+	all    sync.WaitGroup
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// Serve serves ln, which Close closes.
+func Serve(ln net.Listener, cfg Config) (*Broker, error) {
+	base, err := cfg.Target.URL()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{cfg: cfg, base: base}
+	if cfg.transport == nil {
+		b.pool = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connectTime, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: connectTime, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: idleTime,
+			MaxResponseHeaderBytes: maxAnswer, DisableCompression: true,
+		}
+		b.cfg.transport = b.pool
+	}
+	silent := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // an agent must not fill the log of the server
+	b.proxy = &httputil.ReverseProxy{Rewrite: b.rewrite, Transport: b.cfg.transport, FlushInterval: -1, ErrorLog: silent, ErrorHandler: unreachable}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	b.server = &http.Server{
+		Handler: http.HandlerFunc(b.serve), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead, ErrorLog: silent,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	b.all.Go(func() {
+		_ = b.server.Serve(&limited{Listener: ln, places: make(chan struct{}, maxConns), closed: ctx.Done()})
+	})
+	return b, nil
+}
+
+// Close closes the listener and all connections.
+func (b *Broker) Close() {
+	b.cancel()
+	_ = b.server.Close()
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.all.Wait()
+	if b.pool != nil {
+		b.pool.CloseIdleConnections()
+	}
+}
+
+// enter makes Close wait until the caller has called b.all.Done. It returns
+// false if the broker is closed.
+func (b *Broker) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.all.Add(1)
+	}
+	return !b.closed
+}
+
+func (b *Broker) serve(w http.ResponseWriter, r *http.Request) {
+	if !b.enter() {
+		return
+	}
+	defer b.all.Done()
+	switch {
+	case !b.admits(r):
+		refuse(w, http.StatusUnauthorized, "authentication_error", "Runnel's broker does not know this placeholder. It serves only the agent that it was made for.")
+	case r.Method == http.MethodConnect, r.Method == http.MethodTrace: // the API could answer with the key
+		refuse(w, http.StatusMethodNotAllowed, "invalid_request_error", "Runnel's broker does not pass on "+r.Method+" requests.")
+	case !b.covers(r.URL):
+		refuse(w, http.StatusForbidden, "permission_error", "NETWORK_POLICY_VIOLATION: Runnel's broker reaches only "+b.base.Redacted()+".")
+	default:
+		b.proxy.ServeHTTP(w, r)
+	}
+}
+
+// admits reports whether the request has the placeholder.
+func (b *Broker) admits(r *http.Request) bool {
+	got := r.Header.Get(b.cfg.Target.Header)
+	if b.cfg.Target.Header == Bearer {
+		scheme, token, _ := strings.Cut(got, " ")
+		if got = token; !strings.EqualFold(scheme, "Bearer") {
+			got = ""
+		}
+	}
+	return subtle.ConstantTimeCompare([]byte(got), []byte(b.cfg.Placeholder)) == 1
+}
+
+// covers reports whether a request is for the API, and not for another part of
+// its host.
+func (b *Broker) covers(u *url.URL) bool {
+	if u.Host != "" && u.Scheme != "" || !strings.HasPrefix(u.Path, "/") {
+		return false // a request to a proxy
+	}
+	for element := range strings.SplitSeq(u.Path, "/") {
+		if element == ".." || element == "." {
+			return false
+		}
+	}
+	base := strings.TrimSuffix(b.base.Path, "/")
+	return base == "" || u.Path == base || strings.HasPrefix(u.Path, base+"/")
+}
+
+// rewrite makes the request to the API.
+func (b *Broker) rewrite(r *httputil.ProxyRequest) {
+	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = b.base.Scheme, b.base.Host, b.base.Host
+	for _, name := range credentials {
+		r.Out.Header.Del(name)
+	}
+	if q := r.Out.URL.Query(); hasAny(q, parameters) {
+		for _, name := range parameters {
+			q.Del(name)
+		}
+		r.Out.URL.RawQuery = q.Encode()
+	}
+	value := b.cfg.Key
+	if b.cfg.Target.Header == Bearer {
+		value = "Bearer " + value
+	}
+	r.Out.Header.Set(b.cfg.Target.Header, value)
+}
+
+func hasAny(q url.Values, names []string) bool {
+	for _, name := range names {
+		if q.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// unreachable answers a request for which the API sent no answer.
+func unreachable(w http.ResponseWriter, _ *http.Request, _ error) {
+	refuse(w, http.StatusBadGateway, "api_error", "Runnel's broker cannot reach the API.")
+}
+
+// refuse answers with an error in a form that the APIs share.
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{"type": kind, "code": kind, "message": message}})
+}
+
+// limited accepts at most as many connections as places at the same time.
+type limited struct {
+	net.Listener
+	places chan struct{}
+	closed <-chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &placed{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+// placed is a connection that occupies a place.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (c *placed) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}

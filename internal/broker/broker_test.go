@@ -1,0 +1,387 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	theKey      = "sk-real-key"
+	placeholder = "runnel-placeholder-of-this-test"
+)
+
+// start starts a broker for an API, and returns its address.
+func start(t testing.TB, target Target) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Serve(ln, Config{Target: target, Key: theKey, Placeholder: placeholder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return "http://" + ln.Addr().String()
+}
+
+// ask sends a request with these headers, as pairs.
+func ask(t testing.TB, method, address string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), method, address, strings.NewReader("body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Add(pair[0], pair[1])
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestKeyReplacesEveryCredential(t *testing.T) {
+	for _, header := range []string{XAPIKey, Bearer, XGoogAPIKey} {
+		t.Run(header, func(t *testing.T) {
+			var got *http.Request
+			api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))
+			defer api.Close()
+			address := start(t, Target{Base: api.URL, Header: header})
+			value, want := placeholder, theKey
+			if header == Bearer {
+				value, want = "Bearer "+value, "Bearer "+want
+			}
+			headers := []string{header, value, "X-Other", "kept", "Cookie", "a=b", "Proxy-Authorization", "Basic x", "Connection", header}
+			for _, other := range []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key"} {
+				if other != header {
+					headers = append(headers, other, "of another account")
+				}
+			}
+			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other", headers...); resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s %s", resp.Status, body)
+			}
+			if got.Header.Get(header) != want || got.Header.Get("X-Other") != "kept" || got.Host != strings.TrimPrefix(api.URL, "http://") || got.URL.RawQuery != "beta=true" {
+				t.Errorf("%s %v", got.URL, got.Header)
+			}
+			for name, values := range got.Header {
+				if name != header && (slices.Contains(credentials, name) || strings.HasPrefix(name, "X-Forwarded")) || slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, placeholder) }) {
+					t.Errorf("the API received %s: %v", name, values)
+				}
+			}
+		})
+	}
+}
+
+func TestAnswersPassUnchanged(t *testing.T) {
+	for _, status := range []int{200, 302, 400, 401, 403, 429, 500, 529} {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.Header().Set("Location", "/elsewhere")
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", "x-test")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"status":%d}`, status)
+		}))
+		resp, body := ask(t, http.MethodPost, start(t, Target{Base: api.URL, Header: XAPIKey})+"/v1", XAPIKey, placeholder)
+		if resp.StatusCode != status || body != fmt.Sprintf(`{"status":%d}`, status) || resp.Header.Get("Retry-After") != "7" || resp.Header.Get("Content-Encoding") != "x-test" || resp.Header.Get("Location") != "/elsewhere" {
+			t.Errorf("status %d became %s %v %s", status, resp.Status, resp.Header, body)
+		}
+		api.Close()
+	}
+}
+
+func TestOnlyTheAPIIsReached(t *testing.T) {
+	var reached []string
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = append(reached, r.URL.Path) }))
+	defer api.Close()
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = append(reached, "another host") }))
+	defer other.Close()
+	address := start(t, Target{Base: api.URL + "/api/v1/", Header: XAPIKey})
+	at := strings.TrimPrefix(address, "http://")
+	for _, c := range []struct {
+		request string // its first line
+		status  int
+	}{
+		{"POST /api/v1/messages HTTP/1.1", 200},
+		{"POST /api/v1 HTTP/1.1", 200},
+		{"GET /api/v1/a%2Fb HTTP/1.1", 200},
+		{"POST / HTTP/1.1", 403},
+		{"POST /admin HTTP/1.1", 403},
+		{"POST /api/v10 HTTP/1.1", 403},
+		{"POST /api/v1/../../admin HTTP/1.1", 403},
+		{"POST /api/v1/%2e%2e/admin HTTP/1.1", 403},
+		{"POST " + other.URL + "/api/v1/x HTTP/1.1", 403},
+		{"CONNECT " + strings.TrimPrefix(other.URL, "http://") + " HTTP/1.1", 405},
+		{"TRACE /api/v1/messages HTTP/1.1", 405},
+	} {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s\r\nHost: %s\r\nX-Api-Key: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", c.request, at, placeholder)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.request, err)
+		}
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", c.request, resp.StatusCode, c.status)
+		}
+		resp.Body.Close()
+		conn.Close()
+	}
+	if want := []string{"/api/v1/messages", "/api/v1", "/api/v1/a/b"}; !slices.Equal(reached, want) {
+		t.Errorf("reached %q, want %q", reached, want)
+	}
+}
+
+func TestHeadsAreBounded(t *testing.T) {
+	reached := 0
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reached++
+		if r.URL.Path == "/long" {
+			w.Header().Set("X-Long", strings.Repeat("x", maxAnswer+1))
+		}
+	}))
+	defer api.Close()
+	address := start(t, Target{Base: api.URL, Header: XAPIKey})
+	for size, want := range map[int]int{maxHead / 2: 1, maxHead + 8<<10: 0} {
+		reached = 0
+		r, err := http.NewRequest(http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{XAPIKey: {placeholder}, "X-Long": {strings.Repeat("x", size)}}
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		if err == nil { // else the broker has closed the connection while the rest was being sent
+			resp.Body.Close()
+		}
+		if reached != want {
+			t.Errorf("the head of a request with %d bytes reached the API %d times", size, reached)
+		}
+	}
+	if resp, _ := ask(t, http.MethodGet, address+"/long", XAPIKey, placeholder); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("a long head of an answer: %s", resp.Status)
+	}
+}
+
+func TestUnreachableAPIIsAnError(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	resp, body := ask(t, http.MethodPost, start(t, Target{Base: "http://" + ln.Addr().String(), Header: XAPIKey})+"/", XAPIKey, placeholder)
+	if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "cannot reach the API") || strings.Contains(body, theKey) {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+}
+
+func TestWrongAddressesAreRefused(t *testing.T) {
+	for _, base := range []string{"", "api.example.com", "ftp://api.example.com", "https://", "https://user:secret@api.example.com", "https://api.example.com?key=1", "https://api.example.com/a/../b", "https://x/" + strings.Repeat("x", maxBase)} {
+		if _, err := (Target{Base: base, Header: XAPIKey}).URL(); err == nil {
+			t.Errorf("%.80q is accepted", base)
+		}
+	}
+	for _, base := range []string{"https://api.example.com", "https://api.example.com/", "http://127.0.0.1:8080/v1", "https://api.example.com/a/b/"} {
+		if _, err := (Target{Base: base, Header: XAPIKey}).URL(); err != nil {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+}
+
+// parted is an API that sends a piece of its answer each time it is asked to.
+type parted struct {
+	*httptest.Server
+	send chan string // "" ends the answer
+}
+
+func newParted() *parted {
+	p := &parted{send: make(chan string)}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for {
+			select {
+			case piece := <-p.send:
+				if piece == "" {
+					return
+				}
+				_, _ = io.WriteString(w, piece)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	return p
+}
+
+// TestStreamsPassUnbuffered reads each piece of a stream before the API sends
+// the next one.
+func TestStreamsPassUnbuffered(t *testing.T) {
+	api := newParted()
+	defer api.Close()
+	address := start(t, Target{Base: api.URL, Header: XAPIKey})
+	r, err := http.NewRequest(http.MethodPost, address+"/v1/messages", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(XAPIKey, placeholder)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	go func() { api.send <- "data: 0\n" }()
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for i := range 100 {
+		if i > 0 {
+			api.send <- fmt.Sprintf("data: %d\n", i)
+		}
+		if line, err := lines.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("piece %d is %q, %v", i, line, err)
+		}
+	}
+	api.send <- ""
+	if _, err := lines.ReadString('\n'); err != io.EOF {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestCloseEndsStreams(t *testing.T) {
+	api := newParted()
+	defer api.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Serve(ln, Config{Target: Target{Base: api.URL, Header: XAPIKey}, Key: theKey, Placeholder: placeholder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest(http.MethodPost, "http://"+ln.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(XAPIKey, placeholder)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	go func() { api.send <- "first" }()
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b.Close()
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("the stream ended as if it were complete")
+	}
+}
+
+// firstByte returns how long the first byte of an answer takes, at the median of
+// several requests on one connection.
+func firstByte(t testing.TB, address string, n int) time.Duration {
+	t.Helper()
+	pool := &http.Transport{}
+	defer pool.CloseIdleConnections()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took []time.Duration
+	for range n {
+		r := &http.Request{Method: http.MethodPost, URL: u, Header: http.Header{"X-Api-Key": {placeholder}}, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
+		began := time.Now()
+		resp, err := pool.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	slices.Sort(took)
+	return took[n/2]
+}
+
+// TestFirstByteIsNotLate compares the first byte through a broker with the one
+// of the API itself, which on a busy machine is late as well.
+func TestFirstByteIsNotLate(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: first\n") }))
+	defer api.Close()
+	address := start(t, Target{Base: api.URL, Header: XAPIKey})
+	direct, through := firstByte(t, api.URL, 201), firstByte(t, address, 201)
+	const allowed = 2 * time.Millisecond
+	t.Logf("directly %v, through a broker %v", direct, through)
+	if late := through - direct; late > max(allowed, 5*direct) {
+		t.Errorf("the first byte comes %v later, more than %v", late, allowed)
+	}
+}
+
+func BenchmarkFirstByte(b *testing.B) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "data: first\n") }))
+	defer api.Close()
+	for name, address := range map[string]string{"directly": api.URL, "broker": start(b, Target{Base: api.URL, Header: XAPIKey})} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportMetric(float64(firstByte(b, address, max(b.N, 10)).Microseconds()), "µs/first-byte")
+		})
+	}
+}
+
+// TestUpgradesPass opens a WebSocket, as some agents do, and speaks in both
+// directions.
+func TestUpgradesPass(t *testing.T) {
+	var key string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key = r.Header.Get("Authorization")
+		conn, buf, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		line, _ := buf.ReadString('\n')
+		_, _ = io.WriteString(conn, "echo "+line)
+	}))
+	defer api.Close()
+	address := strings.TrimPrefix(start(t, Target{Base: api.URL, Header: Bearer}), "http://")
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /v1/responses HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", address, placeholder)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || key != "Bearer "+theKey {
+		t.Fatalf("%v, %v, the API received %q", resp, err, key)
+	}
+	fmt.Fprintln(conn, "hello")
+	if line, err := in.ReadString('\n'); err != nil || line != "echo hello\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+}
