@@ -139,7 +139,6 @@ func (b *bench) measureCounts(ctx context.Context, s *runnel, transport string) 
 	case err := <-done:
 		return per, 0, err
 	}
-	time.Sleep(steadyAfter)
 	n := b.size.counted
 	if err := c.prompt(ctx, load.Plan{Events: n.all(), Gate: g.listener.Addr().String()}.Prompt()); err != nil {
 		return per, 0, err
@@ -151,6 +150,7 @@ func (b *bench) measureCounts(ctx context.Context, s *runnel, transport string) 
 	if err := g.pass(ctx, n.warm, 0); err != nil {
 		return per, 0, err
 	}
+	time.Sleep(steadyAfter)
 	if noProc() == "" {
 		per, err = countPaced(ctx, s, g, n.paced)
 	} else {

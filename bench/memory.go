@@ -111,7 +111,7 @@ func (b *bench) supervisorRow(ctx context.Context) error {
 
 // settled waits until the memory of a process is constant and returns it.
 func settled(ctx context.Context, pid int) (size int, err error) {
-	const steady = 50 // longer than a server needs to find that it is idle
+	const steady = 80 // longer than a server needs to find that it is idle
 	same := 0
 	err = until(ctx, 40*time.Second, func() (bool, error) {
 		now, _, err := memory(pid)
