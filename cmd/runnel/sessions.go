@@ -83,8 +83,8 @@ starts the agents that do not store conversations in files of their own, and
 asks them.
 
 The conversation of a deleted session stays in the agent's own files, but is
-hidden: it is listed only with --all --hidden, and no search finds it. To show it
-again, continue it as above.`,
+hidden: it is listed only with --all --hidden, and no search finds it. To show
+it again, continue it as above.`,
 		Example: "  runnel sessions list\n  runnel sessions list --all --json | jq -r '.[].sessionId // empty'",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

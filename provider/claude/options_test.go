@@ -115,7 +115,7 @@ func TestAttachmentsReachTheModelAndTheHistory(t *testing.T) {
 		if !ok || m.Content != in.Text || stored[0].ID != r.Turn+":0:0" {
 			t.Errorf("stored %+v", stored[0])
 		}
-		want := []event.Attachment{{MediaType: "image/png", Size: int64(pic.Len())}, {Name: "n.txt", MediaType: "text/plain", Size: 6}}
+		want := []event.Attachment{{MediaType: "image/png", Size: int64(pic.Len()), Picture: event.PictureID(pic.Bytes())}, {Name: "n.txt", MediaType: "text/plain", Size: 6}}
 		if d := cmp.Diff(want, m.Attachments); d != "" {
 			t.Error(d)
 		}
