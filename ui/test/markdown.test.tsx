@@ -1,17 +1,25 @@
 // @vitest-environment jsdom
 
 import { act } from "react";
-import { createRoot } from "react-dom/client";
-import { describe, expect, it } from "vitest";
+import { createRoot, type Root } from "react-dom/client";
+import { afterEach, describe, expect, it } from "vitest";
 import { Prose } from "../src/stream/Prose";
 import { decode, safeHref, split } from "../src/text/markdown";
 import { cpuTime } from "./cpu";
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
+const roots: Root[] = [];
+afterEach(() =>
+  act(() => {
+    for (const root of roots.splice(0)) root.unmount(); // what it still loads must not change it
+  }),
+);
+
 function render(text: string, live = false): HTMLElement {
   const host = document.createElement("div");
   const root = createRoot(host);
+  roots.push(root);
   act(() => root.render(<Prose text={text} live={live} />));
   return host;
 }
