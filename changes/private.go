@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/runnel-dev/runnel/internal/nofollow"
 )
 
 // A private git directory lets git work on a repository without reading its
@@ -61,7 +63,7 @@ func (g *Git) isolate(ctx context.Context, r *repository) (_ *private, err error
 	if err != nil {
 		return nil, err
 	}
-	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
+	head, err := nofollow.ReadSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
 	if err != nil {
 		return nil, failed("HEAD of the repository cannot be read: " + err.Error() + ".")
 	}
@@ -201,7 +203,7 @@ func quote(s string) string {
 // replaces the file of the branch or a folder of it, or if the branch stands for
 // another reference, because git would then write elsewhere.
 func (r *repository) checkBranch() error {
-	head, err := readSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
+	head, err := nofollow.ReadSmall(filepath.Join(r.dir, "HEAD"), maxPointer)
 	if err != nil {
 		return failed("HEAD of the repository cannot be read: " + err.Error() + ".")
 	}
@@ -216,7 +218,7 @@ func (r *repository) checkBranch() error {
 			return failed(path + " is a link. Runnel follows it in trusted folders only.")
 		}
 	}
-	if ref, err := readSmall(path, maxPointer); err == nil && strings.HasPrefix(string(ref), "ref:") {
+	if ref, err := nofollow.ReadSmall(path, maxPointer); err == nil && strings.HasPrefix(string(ref), "ref:") {
 		return failed(path + " stands for another reference. Runnel follows it in trusted folders only.")
 	}
 	return nil

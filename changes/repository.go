@@ -3,7 +3,6 @@ package changes
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -96,7 +95,7 @@ func same(a, b string) bool { return canonical(a) == canonical(b) }
 
 // readPointer returns the path in one of git's pointer files.
 func readPointer(file, prefix string) (string, error) {
-	b, err := readSmall(file, maxPointer)
+	b, err := nofollow.ReadSmall(file, maxPointer)
 	if err != nil {
 		return "", err
 	}
@@ -108,25 +107,6 @@ func readPointer(file, prefix string) (string, error) {
 		to = filepath.Join(filepath.Dir(file), to)
 	}
 	return filepath.Clean(to), nil
-}
-
-// readSmall returns the content of a regular file that is no link.
-func readSmall(path string, limit int64) ([]byte, error) {
-	dir, err := nofollow.Root(filepath.Dir(path))
-	if err != nil {
-		return nil, nofollow.ErrUnreadable
-	}
-	defer dir.Close()
-	file, err := nofollow.Open(dir, filepath.Base(path))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = errors.New("it is too long")
-	}
-	return b, err
 }
 
 // complete finds the common git directory and checks the parts that git would

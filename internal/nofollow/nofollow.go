@@ -8,6 +8,7 @@ package nofollow
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ var (
 	ErrUnreadable = errors.New("it does not exist or cannot be read")
 	ErrLink       = errors.New("it is a symbolic link or lies behind one")
 	ErrNotRegular = errors.New("it is not a regular file")
+	ErrTooLong    = errors.New("it is too long")
 )
 
 // Root opens a directory. If the name is a pipe, Root returns an error at once,
@@ -49,6 +51,27 @@ func Open(dir *os.Root, rel string) (*os.File, error) {
 		return nil, ErrNotRegular
 	}
 	return openSeen(dir, name, seen)
+}
+
+// ReadSmall returns the content of the regular file at path, at most limit
+// bytes. It does not follow path if it is a link, but follows links to its
+// directory.
+func ReadSmall(path string, limit int64) ([]byte, error) {
+	dir, err := Root(filepath.Dir(path))
+	if err != nil {
+		return nil, ErrUnreadable
+	}
+	defer dir.Close()
+	f, err := Open(dir, filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = ErrTooLong
+	}
+	return data, err
 }
 
 // OpenDir opens the directory rel in dir, which may be ".". It returns one of

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -164,8 +163,8 @@ func (m *mounts) hideProtected(g guard) {
 	}
 }
 
-// also makes a path with symbolic links, by which the agent knows a directory,
-// lead to the directory.
+// also adds a link to a directory, if path has symbolic links. The agent may
+// know the directory only by that path.
 func (m *mounts) also(path string) {
 	if target := real(path); target != filepath.Clean(path) && m.over(filepath.Clean(path)).kind != readable {
 		m.add(link, target, filepath.Clean(path))
@@ -180,7 +179,7 @@ const maxCopy = 64 << 20
 func (m *mounts) copies(files []string, scratch string) error {
 	for i, file := range files {
 		path := real(file)
-		data, err := content(path)
+		data, err := nofollow.ReadSmall(path, maxCopy)
 		if errors.Is(err, nofollow.ErrUnreadable) || errors.Is(err, nofollow.ErrNotRegular) {
 			continue
 		}
@@ -197,23 +196,4 @@ func (m *mounts) copies(files []string, scratch string) error {
 		m.add(writable, to, path)
 	}
 	return nil
-}
-
-// content returns the content of a regular file.
-func content(path string) ([]byte, error) {
-	dir, err := nofollow.Root(filepath.Dir(path))
-	if err != nil {
-		return nil, nofollow.ErrUnreadable
-	}
-	defer dir.Close()
-	f, err := nofollow.Open(dir, filepath.Base(path))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
-	if err == nil && len(data) > maxCopy {
-		err = errors.New("it is too large")
-	}
-	return data, err
 }
