@@ -24,15 +24,7 @@ import (
 // soon as there is space.
 func TestTurnOnFullDisk(t *testing.T) {
 	timed(t, minute)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
-		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := smallDisk(t)
 	edit, st := onDisk(t, filepath.Join(disk, "data"))
 	t.Cleanup(func() { _ = st.Close() })
 	s := serve(t, edit)
@@ -107,15 +99,7 @@ func fill(t *testing.T, path string) {
 // a part of the image nor a part of the turn.
 func TestImageOnFullDiskIsRefused(t *testing.T) {
 	timed(t, minute)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
-		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := smallDisk(t)
 	edit, st := onDisk(t, filepath.Join(disk, "data"))
 	t.Cleanup(func() { _ = st.Close() })
 	s := serve(t, edit)
@@ -142,4 +126,19 @@ func TestImageOnFullDiskIsRefused(t *testing.T) {
 	if _, got := s.picture(id, a.Picture, 200); got != red {
 		t.Error("with space again the picture differs")
 	}
+}
+
+// smallDisk mounts a disk of 8 MiB and returns its directory.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		t.Skipf("a disk that can be filled needs the right to mount one: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return disk
 }
