@@ -126,7 +126,7 @@ func (s *Session) receive(l *link, ev event.Event, err error) (more bool) {
 // enforce ends a turn for which Config.Exceeded returns an error. It also stops
 // the agent, which would otherwise continue with the turn.
 func (s *Session) enforce() {
-	s.enforceBudgets(time.Now())
+	s.enforceBudgets()
 	if s.cfg.Exceeded == nil {
 		return
 	}

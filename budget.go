@@ -16,7 +16,7 @@ import (
 type Budget struct {
 	USD     float64 `json:"usd,omitzero"`     // cost in US dollars, as the agent reports it
 	Tokens  int64   `json:"tokens,omitzero"`  // tokens of input and output, as the agent reports them
-	Minutes float64 `json:"minutes,omitzero"` // time in which turns run, with that in which approvals wait
+	Minutes float64 `json:"minutes,omitzero"` // time in which turns run, including that in which approvals wait
 }
 
 // The bounds of a budget.
@@ -71,7 +71,8 @@ type spent struct {
 
 func (s spent) plus(o spent) spent { return spent{s.usd + o.usd, s.tokens + o.tokens, s.time + o.time} }
 
-// note replaces what a turn has used by what a body of the turn reports.
+// note records what a turn has used, if b reports it. A report covers the whole
+// turn so far, so it replaces the one before.
 func (s *spent) note(b event.Body) {
 	tokens, cost := store.Reported(b)
 	if tokens != nil {
@@ -207,13 +208,13 @@ func (s *Session) checkBudgets(lt *liveTurn, now time.Time) {
 	}}))
 }
 
-// enforceBudgets cancels the turns that have passed a budget. They are staged no
-// further events of before.
-func (s *Session) enforceBudgets(now time.Time) {
+// enforceBudgets cancels the turns that have passed a budget. The caller has
+// staged the events that arrived before.
+func (s *Session) enforceBudgets() {
 	stopped := false
 	for _, lt := range s.live {
 		if lt.rules.overBudget && !lt.rules.ended && !lt.rules.cancelling {
-			s.cancelTurn(lt, now)
+			s.cancelTurn(lt, time.Now())
 			stopped = true
 		}
 	}

@@ -60,7 +60,7 @@ func (s *Session) tick(now time.Time) {
 		}
 		if at := s.budgetDue(lt); !at.IsZero() && !now.Before(at) {
 			s.checkBudgets(lt, now)
-			s.enforceBudgets(now)
+			s.enforceBudgets()
 			if s.find(lt.rules.turn) != lt {
 				continue
 			}

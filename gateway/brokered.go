@@ -10,7 +10,7 @@ import (
 
 // auditBroker records in the audit log that a broker holds the API key of the
 // session's agent, which has started with opt: once per session, and again if
-// the API or the place of the key is another one. It does not block for long.
+// the API or where the key is stored has changed. It may wait for the disk.
 func (o *opener) auditBroker(e *entry, p runnel.Provider, opt runnel.Options) {
 	b, ok := p.(runnel.KeyBroker)
 	if !ok || opt.Keys != runnel.KeysBroker {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// MaxAttempts is how many attempts the record of a session's egress has at
-	// most. The oldest ones are dropped.
+	// MaxAttempts is the maximum number of attempts in the record of a session's
+	// egress. The oldest ones are dropped.
 	MaxAttempts = 1000
 
 	egressSuffix   = ".jsonl"        // follows the session's id in the name of the file

@@ -88,8 +88,9 @@ func (a *app) useOptions(path string, sources []profile.Source) error {
 	return nil
 }
 
-// useBrokers gives every process of an agent a broker, also one that runs no
-// session, if the configuration asks for brokers.
+// useBrokers makes the providers start every process of an agent with a broker,
+// if the configuration asks for brokers, also a process that runs no session, such as
+// one that lists models.
 func (a *app) useBrokers() {
 	a.providers = slices.Clone(a.providers)
 	for i, p := range a.providers {

@@ -202,7 +202,7 @@ func agentFields() map[string]string {
 		"Options.turnBudget":         "Bounds what one turn uses. A turn that passes it is cancelled. As an option of a prompt, it is for the turn of that prompt. Default: none.",
 		"Budget.usd":                 "Cost in US dollars, as the agent reports it.",
 		"Budget.tokens":              "Tokens of input and output, as the agent reports them.",
-		"Budget.minutes":             "Time in which turns run, in minutes, with that in which approvals wait.",
+		"Budget.minutes":             "Time in which turns run, in minutes, including the time in which approvals wait.",
 		"Options.keys":               "Who holds the agent's API key. The strictest value of all sources counts. Default: agent.",
 		"Options.maxThinkingTokens":  "Maximum number of tokens for reasoning. Default: the agent's.",
 		"Options.maxTurns":           "Maximum number of model calls in one prompt. Default: no limit.",

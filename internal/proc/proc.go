@@ -68,9 +68,9 @@ type Command struct {
 	ShareStdout bool
 
 	// If Boxed is true, the program encloses the agent in a sandbox. Its
-	// descriptor 3 is the file of this process's own program, and the signals
-	// that ask a child to end go to the process that it started, because its own
-	// end would kill the agent. Linux only.
+	// descriptor 3 is the file of this process's own program. Signals that ask a
+	// child to end go to the process that the program has started: if the
+	// program itself ended, the system would kill the agent at once. Linux only.
 	Boxed bool
 
 	// Hold is a file that the supervisor of the child keeps open, and returns to

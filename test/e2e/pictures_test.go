@@ -22,7 +22,7 @@ import (
 )
 
 // An image of a prompt stays visible: during the session, after a crash, in a
-// restored backup, and in a copy that is read from the agent's own storage.
+// restored backup, and in a session that is read from the agent's own storage.
 func TestImageOfPromptKeepsItsPicture(t *testing.T) {
 	for _, name := range []string{"claude-code", "codex", "gemini", "qwen", "opencode"} {
 		t.Run(name, func(t *testing.T) {

@@ -1727,7 +1727,7 @@ export interface components {
         Budget: {
             /**
              * Format: double
-             * @description Time in which turns run, in minutes, with that in which approvals wait.
+             * @description Time in which turns run, in minutes, including the time in which approvals wait.
              */
             minutes?: number;
             /**

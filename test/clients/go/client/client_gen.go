@@ -2694,7 +2694,7 @@ type BootRequest struct {
 
 // Budget defines model for Budget.
 type Budget struct {
-	// Minutes Time in which turns run, in minutes, with that in which approvals wait.
+	// Minutes Time in which turns run, in minutes, including the time in which approvals wait.
 	Minutes *float64 `json:"minutes,omitempty"`
 
 	// Tokens Tokens of input and output, as the agent reports them.
