@@ -32,10 +32,10 @@ func TestGeneratedGoClientHoldsAConversation(t *testing.T) {
 // The test checks that a client of openapi-fetch with types from
 // openapi-typescript compiles and holds a conversation, including streams.
 func TestGeneratedTypeScriptClientHoldsAConversation(t *testing.T) {
+	s := serve(t)
 	if _, err := os.Stat("typescript/node_modules"); err != nil {
 		t.Fatal("the client's libraries are not installed: run npm ci --prefix test/clients/typescript")
 	}
-	s := serve(t)
 	dir := filepath.Join("typescript", "dist") // inside the folder of the libraries that the client imports
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	run(t, "typescript", "npm", "run", "--silent", "build")

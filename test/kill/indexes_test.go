@@ -33,6 +33,9 @@ const storedConversations = 60
 // newElsewhere returns a server that has not been started.
 func newElsewhere(t *testing.T, data string) *elsewhere {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("drives the built program")
+	}
 	e := &elsewhere{t: t}
 	e.Home, e.Data = t.TempDir(), data
 	e.token = e.Token(t, "read,send")

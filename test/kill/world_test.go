@@ -23,6 +23,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/realagents"
 	"github.com/runnel-dev/runnel/internal/testapi"
 	"github.com/runnel-dev/runnel/internal/testload"
+	"github.com/runnel-dev/runnel/internal/testprogram"
 )
 
 // binaryDir is the folder into which build writes the two builds of the
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binaryDir = dir
-	code := m.Run()
+	code := testprogram.Main(m)
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
