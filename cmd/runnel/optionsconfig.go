@@ -89,8 +89,8 @@ func (a *app) useOptions(path string, sources []profile.Source) error {
 }
 
 // useBrokers makes the providers start every process of an agent with a broker,
-// if the configuration asks for brokers, also a process that runs no session, such as
-// one that lists models.
+// if the configuration asks for brokers. This includes a process that runs no
+// session, such as one that lists models.
 func (a *app) useBrokers() {
 	a.providers = slices.Clone(a.providers)
 	for i, p := range a.providers {
