@@ -295,7 +295,11 @@ describe.skipIf(work.agents.length === 0)("work with real agents", () => {
       await one(play({ fail: { status: 400, message: "the model has a cold" } }));
       await page.getByRole("button", { name: "Try again", exact: true }).click();
       await expect.poll(ends).toBe(2);
-      expect(await page.locator("[data-row=prompt]").getByText("dot.png").count()).toBe(2);
+      // Both prompts show the image itself, not only its name.
+      const images = page.locator("[data-row=prompt]").getByRole("img", { name: "dot.png" });
+      await expect.poll(() => images.count()).toBe(2);
+      const widths = () => images.evaluateAll((all) => all.map((i) => (i as HTMLImageElement).naturalWidth));
+      await expect.poll(widths).toEqual([1, 1]);
     });
 
     it("keeps the words of a subagent in the background apart from the agent’s", async () => {
