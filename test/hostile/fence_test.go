@@ -62,9 +62,9 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 		defer c.Leave()
 		n := len(w.processes())
 		both := append(w.supervisors(), w.cmd.Process.Pid)
-		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // while suspended, none can react to the end of another
+		for _, suspendOrKill := range []func(pid int) error{freeze, kill} { // while suspended, none can react to the end of another
 			for _, pid := range both {
-				if err := syscall.Kill(pid, sig); err != nil {
+				if err := suspendOrKill(pid); err != nil {
 					t.Error(err)
 				}
 			}
@@ -80,3 +80,5 @@ func TestCgroupEndsWhatSurvivesServerAndSupervisor(t *testing.T) {
 		w.stop()
 	})
 }
+
+func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
