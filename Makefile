@@ -110,10 +110,10 @@ SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crossch
 # The packages that make test runs both with and without the race detector: with
 # it, their tests repeat their work less often.
 TWICE := ./store/sqlite ./test/sim
-# Tests that make a simulated disk fail or lose power. make test runs them only
+# Tests of what is on disk after a failure or a deletion. make test runs them only
 # without the race detector: one goroutine at a time writes to that disk, so the
 # race detector finds nothing, and it makes these tests ten times as slow.
-DISKS := ^Test(PowerLoss|Flipped|Damaged|Torn|MissingEvent|FailingSystemCalls)
+DISKS := ^Test(PowerLoss|FlippedBit|DamagedEvent|DamagedCheckpoint|DamagedIndexIsReported|TornWriteAheadLog|MissingEvent|FailingSystemCalls|DeletedSessionLeavesNoBytes|JournalCut)
 # Tests that measure memory. The race detector takes memory of its own, so they
 # skip themselves with it, and make test runs them without it.
 MEMORY := ^Test(UnreadSubscriptionHoldsAtMost64KB|SupervisorNeedsLittleMemory)$$
