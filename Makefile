@@ -132,7 +132,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-unit test-race test-agents+test-gate test-binary+test-hostile+test-ui,test-binary-tls
+	@.ci/tiers test-vet+test-setup test-unit,test-race,test-agents,test-binary,test-binary-tls+test-hostile+test-ui,test-gate
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -167,8 +167,8 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(filter-out ./test/hostile,$(BINARY))
 
-# Its tests run one after another, for most of the time that all others of
-# test-binary take, so they run beside those.
+# Its tests run one after another and wait for most of their time, as the page's
+# do, so they run beside the other targets.
 .PHONY: test-hostile
 test-hostile: build
 	@.ci/gotest -timeout 30m -count 1 -- ./test/hostile
