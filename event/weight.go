@@ -10,7 +10,9 @@ func Weight(b Body) int {
 	case ItemStart:
 		return frame + len(b.InitialContent)
 	case ApprovalRequested:
-		return frame + len(b.Approval.Arguments)
+		return frame + len(b.Approval.Arguments) + changesWeight(b.Approval.Changes)
+	case SessionUpdated:
+		return frame + sessionWeight(b)
 	case ItemDone:
 		return frame + finalWeight(b.FinalItem)
 	}
@@ -26,13 +28,41 @@ func finalWeight(f FinalItem) int {
 	case FunctionCall:
 		return len(f.Arguments)
 	case FunctionCallOutput:
-		n := len(f.Output) + len(f.Detail)
-		for _, c := range f.Changes {
-			n += changeWeight(c)
+		return len(f.Output) + len(f.Detail) + changesWeight(f.Changes)
+	case Plan:
+		n := 0
+		for _, e := range f.Entries {
+			n += len(e.Content)
 		}
 		return n
 	}
 	return 0
+}
+
+func sessionWeight(b SessionUpdated) (n int) {
+	for _, c := range b.Commands {
+		n += len(c.Name) + len(c.Description) + len(c.Hint)
+	}
+	for _, t := range b.Tools {
+		n += len(t)
+	}
+	for _, f := range b.Files {
+		n += len(f.Path)
+	}
+	for _, o := range b.Config {
+		n += len(o.ID) + len(o.Name) + len(o.Description) + len(o.Value)
+		for _, c := range o.Choices {
+			n += len(c.Value) + len(c.Name) + len(c.Description) + len(c.Group)
+		}
+	}
+	return n
+}
+
+func changesWeight(list []Change) (n int) {
+	for _, c := range list {
+		n += changeWeight(c)
+	}
+	return n
 }
 
 func changeWeight(c Change) (n int) {

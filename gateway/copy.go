@@ -25,8 +25,12 @@ func copyLog(ctx context.Context, log runnel.Log, from, to string) error {
 // fillLog appends events to the empty log of a session, in batches. It sets
 // their session and their seq.
 func fillLog(ctx context.Context, log runnel.Log, id string, events func(yield func(event.Event, error) bool)) error {
-	const batchSize = 256
+	const (
+		batchSize  = 256
+		batchBytes = 1 << 20 // a batch is in memory several times, and an event may have megabytes
+	)
 	var head int64
+	weight := 0
 	batch := make([]event.Event, 0, batchSize)
 	flush := func() error {
 		if len(batch) == 0 {
@@ -34,7 +38,7 @@ func fillLog(ctx context.Context, log runnel.Log, id string, events func(yield f
 		}
 		err := log.Append(ctx, id, head, batch...)
 		head += int64(len(batch))
-		batch = make([]event.Event, 0, batchSize)
+		batch, weight = make([]event.Event, 0, batchSize), 0
 		return err
 	}
 	for ev, err := range events {
@@ -42,7 +46,8 @@ func fillLog(ctx context.Context, log runnel.Log, id string, events func(yield f
 			return err
 		}
 		ev.Session, ev.Seq = id, head+int64(len(batch))+1
-		if batch = append(batch, ev); len(batch) == batchSize {
+		batch = append(batch, ev)
+		if weight += event.Weight(ev.Body); len(batch) == batchSize || weight >= batchBytes {
 			if err := flush(); err != nil {
 				return storeError(err)
 			}

@@ -1,8 +1,12 @@
 package gateway
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,5 +83,55 @@ func (d *disk) wantNone(t *testing.T, g *Gateway, id string) {
 	list, err := d.cat.Sessions(t.Context(), store.SessionFilter{Dead: true})
 	if err != nil || len(list) != 0 {
 		t.Errorf("left: %+v, %v", list, err)
+	}
+}
+
+// weighed is a log that reports the weight of each batch.
+type weighed struct {
+	runnel.Log
+	batch func(weight int)
+}
+
+func (w weighed) Append(ctx context.Context, session string, head int64, evs ...event.Event) error {
+	weight := 0
+	for _, ev := range evs {
+		weight += event.Weight(ev.Body)
+	}
+	w.batch(weight)
+	return w.Log.Append(ctx, session, head, evs...)
+}
+
+// A file may have 32 MiB in each line. Without a bound of the bytes, an import
+// held hundreds of such lines at a time.
+func TestImportHoldsFewBytes(t *testing.T) {
+	d := newDisk(t)
+	largest, all := 0, 0
+	g := d.open(t, func(c *Config) {
+		c.Log = weighed{c.Log, func(n int) { largest, all = max(largest, n), all+n }}
+	})
+	defer closeIt(t, g)
+	const size, number = 700 << 10, 6
+	var file bytes.Buffer
+	seq := int64(0)
+	write := func(b event.Body) {
+		seq++
+		data, err := event.Event{Session: "s", Turn: "t", Seq: seq, At: time.Unix(0, 0), Body: b}.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Write(append(data, '\n'))
+	}
+	write(event.ResponseStart{ModelID: "m", ProviderID: "p"})
+	for i := range number {
+		id := fmt.Sprintf("t:%d:0", i)
+		write(event.ItemStart{ItemID: id, ItemType: event.TypeMessage})
+		write(event.ItemDone{ItemID: id, FinalItem: event.Message{Content: strings.Repeat("x", size), Origin: event.OriginAgent}})
+	}
+	write(event.ResponseDone{Status: event.StatusCompleted})
+	if _, err := ImportsOf(g).Import(t.Context(), "script", d.dir, &file); err != nil {
+		t.Fatal(err)
+	}
+	if largest > 3*size || all < number*size {
+		t.Errorf("the largest batch has %d of %d bytes", largest, all)
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/attach"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/pictures"
 	"github.com/runnel-dev/runnel/store"
@@ -41,13 +43,19 @@ func (ps *sessionPictures) close() {
 }
 
 // keep stores images for a session. Beyond the bounds of the store it stores
-// none and logs that. undo removes the images that the session did not have
-// before; it is never nil.
+// none and logs that. It ignores images that a prompt could not have as an
+// attachment: agents and imported files also contain images, and a browser may
+// need gigabytes to show one of a few kilobytes. undo removes the images that
+// the session did not have before; it is never nil.
 func (ps *sessionPictures) keep(session string, images ...[]byte) (undo func(), err error) {
 	undo = func() {}
 	if ps.store == nil {
 		return undo, nil
 	}
+	images = slices.DeleteFunc(slices.Clone(images), func(data []byte) bool {
+		_, fits := attach.ImageType(data)
+		return !fits
+	})
 	fresh, err := ps.store.Keep(session, images...)
 	switch {
 	case errors.Is(err, pictures.ErrLimit):

@@ -12,6 +12,16 @@ import (
 // of CPU time.
 const maxFilesAtOnce = 4
 
+// maxSearchesAtOnce is how many searches one credential has at the same time.
+// The index runs two, each for up to ten seconds, so one credential leaves a
+// place to the others.
+const maxSearchesAtOnce = 1
+
+// maxTotalsAtOnce is how many requests for totals one credential has at the same
+// time. Each may read all turns, or all events, through one of the few
+// connections with which everything is read from the database.
+const maxTotalsAtOnce = 1
+
 // inTurn makes those of the routes that change nothing wait, if the caller's
 // credential has too many such requests at the same time. A request counts
 // until its answer is written, because the answer is in memory until then.

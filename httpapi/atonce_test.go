@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
+	"github.com/runnel-dev/runnel/store"
 )
 
 // stops is a filter that stops at each text of a file until it may go on.
@@ -71,6 +74,78 @@ func TestFilesAtOnceAreBounded(t *testing.T) {
 		close(stop.on)
 		for range all + 5 {
 			if code := <-answers; code != http.StatusOK && code != http.StatusBadRequest { // a.txt is no image
+				t.Errorf("got %d", code)
+			}
+		}
+	})
+}
+
+// slow is a store whose searches and totals take until they may end.
+type slow struct {
+	store.Catalogue
+	at chan string
+	on chan struct{}
+}
+
+func (s slow) wait(what string) {
+	s.at <- what
+	<-s.on
+}
+
+func (s slow) Usage(context.Context, store.UsageFilter) ([]store.Usage, error) {
+	s.wait("usage")
+	return nil, nil
+}
+
+func (s slow) Search(_ context.Context, q store.SearchQuery) (store.SearchPage, error) {
+	s.wait(q.Text)
+	return store.SearchPage{}, nil
+}
+
+func (slow) Indexed(context.Context) (map[string]store.SearchPosition, error) { return nil, nil }
+func (slow) Forget(context.Context, ...string) error                          { return nil }
+func (slow) Size() int64                                                      { return 0 }
+func (slow) Close() error                                                     { return nil }
+func (slow) AddItems(context.Context, store.SearchSession, int64, int64, ...store.SearchItem) error {
+	return nil
+}
+
+// Two searches run at a time. One credential, even one for a project without
+// sessions, must not take both places all the time.
+func TestSearchesAndTotalsAtOnceAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := slow{at: make(chan string, 100), on: make(chan struct{})}
+		rg := newRig(t, func(_ *Config, g *gateway.Config) {
+			all.Catalogue = g.Catalogue
+			g.Catalogue, g.Search = all, all
+		})
+		greedy, other := rg.mint(auth.Read), rg.mint(auth.Read)
+		answered := make(chan int, 100)
+		get := func(token, path string) {
+			rg.token = token
+			r := rg.request("GET", path, "")
+			go func() {
+				w := httptest.NewRecorder()
+				rg.ServeHTTP(w, r)
+				answered <- w.Code
+			}()
+		}
+		for range 10 {
+			get(greedy, "/api/search?q=greedy")
+			get(greedy, "/api/usage")
+		}
+		get(other, "/api/search?q=other")
+		synctest.Wait()
+		running := make(map[string]int)
+		for range len(all.at) {
+			running[<-all.at]++
+		}
+		if want := map[string]int{"greedy": maxSearchesAtOnce, "usage": maxTotalsAtOnce, "other": 1}; !maps.Equal(running, want) {
+			t.Errorf("at once run %v, want %v", running, want)
+		}
+		close(all.on)
+		for range 21 {
+			if code := <-answered; code != http.StatusOK {
 				t.Errorf("got %d", code)
 			}
 		}

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"image"
 	"image/color"
 	imagepng "image/png"
@@ -213,4 +216,22 @@ func TestExportsContainPicturesAndImportRestoresThem(t *testing.T) {
 			t.Errorf("%s: left behind %v", name, got)
 		}
 	}
+}
+
+// A file of a few bytes can claim to be an image for which a browser needs
+// gigabytes. The check of attachments rejects it, and an import keeps none.
+func TestImportKeepsNoImageThatIsTooLargeToShow(t *testing.T) {
+	rg := newRig(t)
+	small := pngOf(t, color.White)
+	id := rg.create()
+	a := rg.attached(id, small)
+	large := []byte(small)
+	const header, sides, end = 12, 16, 29 // of the first chunk of a PNG file: its type, its width and height, its checksum
+	binary.BigEndian.PutUint32(large[sides:], 60_000)
+	binary.BigEndian.PutUint32(large[sides+4:], 60_000)
+	binary.BigEndian.PutUint32(large[end:], crc32.ChecksumIEEE(large[header:end]))
+	encoded := base64.StdEncoding.EncodeToString
+	file := strings.NewReplacer(a.Picture, event.PictureID(large), encoded([]byte(small)), encoded(large)).Replace(rg.exportOf(id))
+	im, _ := rg.importFile(file, "", 201)
+	rg.picture(im.SessionID, event.PictureID(large), 404)
 }

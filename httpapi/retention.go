@@ -18,7 +18,7 @@ type applyRequest struct {
 
 func (s *sessions) retentionRoutes() []route {
 	const rest = "A session in which a turn runs, an approval waits or prompts are queued is never deleted. A session that was active in the last hour is not deleted because of its size."
-	return []route{
+	return inTurn(&s.totals, []route{
 		handle(route{path: "/api/retention", scope: auth.Read, name: "previewRetention",
 			summary: "Preview which old sessions would be deleted", about: "Returns what the server's settings retention-age and retention-mib would delete now, or what other values would delete. Changes nothing. The server applies the settings once an hour, the first time an hour after its start. " + rest,
 			params: []param{
@@ -27,7 +27,7 @@ func (s *sessions) retentionRoutes() []route {
 			}}, s.previewRetention),
 		handleJSON(route{path: "/api/retention", scope: auth.Admin, name: "applyRetention",
 			summary: "Delete old sessions", about: "Deletes sessions by age, by size or both, as DELETE /api/session/{id} does, and returns what it deleted. " + rest}, s.applyRetention),
-	}
+	})
 }
 
 func (s *sessions) previewRetention(r *http.Request) (gateway.Expiry, error) {

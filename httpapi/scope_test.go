@@ -146,8 +146,9 @@ func TestQueuedPromptsBecomeNoCommands(t *testing.T) {
 	call[gateway.Queue](s.rig, "POST", path+turns[1], `{"content":"other text"}`, http.StatusOK)
 }
 
-// The directories and tools that a session may use without asking were chosen
-// when it was created. A credential without the scope approve cannot add any.
+// What a session may reach without asking was chosen when it was created: its
+// directories, tools and sandbox, and who holds its key. A credential without
+// the scope approve cannot extend that.
 func TestNoReachInAdvance(t *testing.T) {
 	s := serve(t)
 	dir, _ := json.Marshal(s.dir)
@@ -155,7 +156,7 @@ func TestNoReachInAdvance(t *testing.T) {
 	s.token = s.mint(auth.Read, auth.Send)
 	p := s.join(stream.FamilyUpsert)
 	other, _ := json.Marshal(t.TempDir())
-	for _, opts := range []string{`"addDirs":[` + string(other) + `]`, `"tools":["Bash"]`, `"disallowedTools":["x"]`, `"disallowedTools":[]`, `"model":"m","addDirs":[]`} {
+	for _, opts := range []string{`"addDirs":[` + string(other) + `]`, `"tools":["Bash"]`, `"disallowedTools":["x"]`, `"disallowedTools":[]`, `"model":"m","addDirs":[]`, `"sandbox":"off"`, `"keys":"agent"`, `"sandbox":"project","keys":"agent"`} {
 		if w := s.do("POST", "/api/session/"+made.SessionID+"/options", "{"+opts+"}"); w.Code != http.StatusForbidden || code(w) != "FORBIDDEN" {
 			t.Errorf("%s: got %d %s", opts, w.Code, w.Body)
 		}

@@ -20,7 +20,7 @@ const (
 )
 
 func (s *sessions) searchRoutes() []route {
-	return []route{
+	return inTurn(&s.searches, []route{
 		handle(route{path: "/api/search", scope: auth.Read, bound: true, name: "search",
 			summary: "Search the items of all sessions", about: "Finds prompts, answers, tool calls with their outputs, and changes to files, newest first, also in ended and archived sessions, and in conversations that agents have stored in files and that are no sessions yet, if the server lists conversations. Fails with TIMEOUT after 10 seconds. A finished item can be found about a second later. Case and accents do not matter. Of an item the first 64 KiB can be found, and of a longer output the first and the last 32 KiB. Reasoning and plans cannot be found.",
 			params: []param{
@@ -34,7 +34,7 @@ func (s *sessions) searchRoutes() []route {
 				{name: "before", doc: "Position before which the page begins: next of the page before. Default: the first page."},
 				{name: "limit", doc: "Maximum number of items on the page, at most 100. Default: 20."},
 			}, fails: []runnel.Code{runnel.Timeout}}, s.search),
-	}
+	})
 }
 
 func (s *sessions) search(r *http.Request) (gateway.SearchPage, error) {

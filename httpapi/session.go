@@ -80,6 +80,8 @@ type sessions struct {
 	count     func(*http.Request) error // counts a request for files or changes
 	combining chan struct{}             // has an element for each request that combines changes
 	atOnce    atonce.Limit              // requests about changes, by credential
+	searches  atonce.Limit              // by credential
+	totals    atonce.Limit              // requests for totals of usage and of stored bytes, by credential
 }
 
 func (s *sessions) routes() []route {

@@ -9,7 +9,7 @@ import (
 )
 
 func (s *sessions) usageRoutes() []route {
-	return []route{
+	return inTurn(&s.totals, []route{
 		handle(route{path: "/api/usage", scope: auth.Read, bound: true, name: "usage",
 			summary: "Get totals of tokens and costs", about: "Totals what the agents have reported about their turns, for all sessions that still exist: also ended and archived ones, and running turns. A turn that a fork copied counts once, for the original. A token that is limited to a project gets the totals of that project.",
 			params: []param{
@@ -21,7 +21,7 @@ func (s *sessions) usageRoutes() []route {
 				{name: "to", doc: "End of the time span, in the same form. A date includes the whole day; a time is excluded. Default: no bound."},
 				{name: "limit", number: true, doc: "Maximum number of groups, at most 1000. Default: 100."},
 			}, fails: []runnel.Code{runnel.UnsupportedCLIType, runnel.SessionNotFound}}, s.usage),
-	}
+	})
 }
 
 func (s *sessions) usage(r *http.Request) (gateway.UsageReport, error) {

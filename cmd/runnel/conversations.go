@@ -55,7 +55,7 @@ func merged(rows []gateway.Status, found []gateway.Conversation, hidden bool) []
 // tellUnlisted reports whose conversations are missing.
 func (a *app) tellUnlisted(page gateway.ConversationPage) {
 	if len(page.Checking) > 0 {
-		a.stderrf("Still reading the conversations of %s; run the command again to list them.", strings.Join(page.Checking, ", "))
+		a.stderrf("Still reading the conversations of %s; run the command again to list them.", cell(strings.Join(page.Checking, ", ")))
 	}
 }
 

@@ -207,10 +207,11 @@ func (c Commands) Decide(r *http.Request, id, approval string, in DecideRequest)
 	return DecideAnswer{&stored}, nil
 }
 
-// checkReach rejects changes of directories and tools of an existing session,
-// unless the caller has the scope approve. The session may be in a mode that
-// accepts edits or bypasses permissions. The person who chose that mode chose
-// it for the directories and tools of that time.
+// checkReach rejects changes with which the agent of an existing session reaches
+// more, unless the caller has the scope approve: changes of its directories and
+// tools, and the end of its sandbox or of its broker. The session may be in a
+// mode that accepts edits or bypasses permissions. The person who chose that
+// mode chose it for the reach of that time.
 func checkReach(r *http.Request, opt runnel.Options) error {
 	if access.Caller(r.Context()).Has(auth.Approve) {
 		return nil
@@ -224,9 +225,25 @@ func checkReach(r *http.Request, opt runnel.Options) error {
 	case opt.DisallowedTools != nil:
 		what = "disallowedTools"
 	default:
-		return nil
+		loosened := loosens(opt)
+		if len(loosened) == 0 {
+			return nil
+		}
+		what = loosened[0]
 	}
-	return runnel.Fail(runnel.Forbidden, what+": changing this in a session can let the agent act without asking. This needs the scope \"approve\", which this credential lacks")
+	return runnel.Fail(runnel.Forbidden, what+": changing this in a session can let the agent act without asking, or reach more than before. This needs the scope \"approve\", which this credential lacks")
+}
+
+// loosens returns the options that end the sandbox of a session, or give its
+// agent the API key.
+func loosens(opt runnel.Options) (names []string) {
+	if opt.Sandbox != "" && opt.Sandbox != runnel.SandboxProject {
+		names = append(names, "sandbox")
+	}
+	if opt.Keys != "" && opt.Keys != runnel.KeysBroker {
+		names = append(names, "keys")
+	}
+	return names
 }
 
 // SetOptions changes options of a session. in is a JSON object with the
@@ -252,6 +269,9 @@ func (c Commands) SetOptions(r *http.Request, id string, in json.RawMessage) (Op
 	}
 	if id, err = c.Sessions.VisibleRef(r.Context(), id); err != nil {
 		return OptionsAnswer{}, err
+	}
+	for _, name := range loosens(opt.Options) {
+		opt.Power = strings.TrimPrefix(opt.Power+", "+name+" is loosened", ", ")
 	}
 	if err := opt.record(r.Context(), audit.SessionChanged, id); err != nil {
 		return OptionsAnswer{}, err

@@ -139,11 +139,14 @@ func (s *Streams) exportEvents(ctx context.Context, w io.Writer, st gateway.Stat
 // written, and adds them to it.
 func (s *Streams) exportPictures(w io.Writer, ev event.Event, written map[string]bool) error {
 	for _, id := range event.Pictures(ev.Body) {
-		data, err := gateway.PicturesOf(s.cfg.Gateway).Read(ev.Session, id)
-		if err != nil || written[id] {
+		if written[id] { // a log can name a picture many times, and reading one takes long
 			continue
 		}
 		written[id] = true
+		data, err := gateway.PicturesOf(s.cfg.Gateway).Read(ev.Session, id)
+		if err != nil {
+			continue
+		}
 		line, err := json.Marshal(event.PictureLine{Type: event.PictureLineType, Session: ev.Session, Picture: id, Data: data})
 		if err != nil {
 			return err

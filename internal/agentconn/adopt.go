@@ -29,7 +29,7 @@ func Adopt(opt runnel.Options, env []string, agent Agent, tr Translator, c Crede
 	defer kept.Held.Close()
 	conn := New(process, agent, tr, opt)
 	var back runnel.Backlog
-	if conn.box, err = reopen(opt, c, kept.Held); err == nil {
+	if conn.box, err = reopen(opt, c, kept.Held, kept.Note); err == nil {
 		conn.box.watch(process)
 		back, err = conn.RestoreBacklog(kept)
 	}

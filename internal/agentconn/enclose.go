@@ -3,9 +3,12 @@ package agentconn
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -40,6 +43,7 @@ type Enclosure struct {
 // agent, so that a later server process can continue.
 type surroundings struct {
 	dir    string         // "" without a sandbox, for an agent that cannot be taken over
+	note   string         // hash of what keptFile has; see noteOf
 	proxy  *egress.Proxy  // nil without a sandbox
 	broker *broker.Broker // nil if the agent has its key itself
 	left   chan struct{}  // closed by leave
@@ -220,20 +224,45 @@ func (e *surroundings) create(k kept) (err error) {
 	if err != nil {
 		return err
 	}
+	e.note = noteOf(data)
 	return os.WriteFile(filepath.Join(e.dir, keptFile), data, 0o600)
 }
 
+// noteOf returns what a supervisor keeps about the content of keptFile. Other
+// processes of the user can write to the file, an agent without a sandbox, too.
+// In a changed file they could name any variable of the next server's
+// environment, and a host of their own to which its broker would send the
+// variable as the API key.
+func noteOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// noted returns the note for the supervisor of the agent; "" if e is nil.
+func (e *surroundings) noted() string {
+	if e == nil {
+		return ""
+	}
+	return e.note
+}
+
+var errKeptChanged = errors.New(keptFile + " is not as an earlier process wrote it")
+
 // reopen starts again what an earlier process served to an agent. c finds the
 // API key for a broker, and held is the broker's listener, if the supervisor has
-// kept it. reopen returns nil if the agent needs nothing of this process.
-func reopen(opt runnel.Options, c Credential, held *os.File) (*surroundings, error) {
+// kept it. note is what the supervisor has kept about keptFile; see noteOf.
+// reopen returns nil if the agent needs nothing of this process.
+func reopen(opt runnel.Options, c Credential, held *os.File, note string) (*surroundings, error) {
 	e := &surroundings{dir: boxDir(opt.Takeover), left: make(chan struct{}), gone: make(chan struct{})}
 	if e.dir == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(filepath.Join(e.dir, keptFile))
+	data, err := e.readKept()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
+	}
+	if err == nil && noteOf(data) != note {
+		err = errKeptChanged
 	}
 	var k kept
 	if err == nil {
@@ -257,6 +286,18 @@ func reopen(opt runnel.Options, c Credential, held *os.File) (*surroundings, err
 		return nil, fmt.Errorf("the proxy of the sandbox: %w", err)
 	}
 	return e, nil
+}
+
+// maxKept bounds keptFile, in bytes.
+const maxKept = 1 << 20
+
+func (e *surroundings) readKept() ([]byte, error) {
+	f, _, err := OpenPlain(os.OpenFile, filepath.Join(e.dir, keptFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxKept))
 }
 
 // serveBroker starts the broker, if b is not nil.

@@ -1,12 +1,18 @@
 package agentconn
 
 import (
+	"bytes"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/runnel-dev/runnel"
+	"github.com/runnel-dev/runnel/internal/broker"
 )
 
 func TestKeyDependsOnAuthMode(t *testing.T) {
@@ -66,5 +72,64 @@ func TestSessionAuthOverridesConfiguredAuth(t *testing.T) {
 	}
 	if _, err := cred.Find(nil, runnel.Options{Auth: runnel.AuthAgentLogin}); err != nil {
 		t.Errorf("own login: %v", err)
+	}
+}
+
+// A process of the user, such as an agent without a sandbox, can change the file
+// from which the next server reads what a broker did. It could name any variable
+// of the server and a host of its own.
+func TestChangedFileOpensNoBroker(t *testing.T) {
+	t.Setenv("A_KEY", "sk-key")
+	t.Setenv("ANOTHER_SECRET", "hidden-in-the-server")
+	var got []string
+	attacker := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get(broker.XAPIKey)) }))
+	defer attacker.Close()
+	c := Credential{Key: Key{Variables: []string{"A_KEY"}, Endpoint: Endpoint{Variable: "A_BASE", Default: attacker.URL, Header: broker.XAPIKey}}}
+	opt := runnel.Options{Keys: runnel.KeysBroker, Takeover: runnel.Takeover{Dir: t.TempDir(), Name: "one"}}
+	b, err := c.OpenBroker(nil, runnel.Options{Keys: runnel.KeysBroker, Env: []string{"A_KEY=sk-key"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &surroundings{dir: boxDir(opt.Takeover)}
+	if err := s.create(kept{Broker: b.kept()}); err != nil {
+		t.Fatal(err)
+	}
+	call := func() {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodGet, b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(broker.XAPIKey, b.Placeholder)
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	b.CloseUnused()
+	next, err := reopen(opt, c, nil, s.noted())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call()
+	next.leave()
+
+	path := filepath.Join(s.dir, keptFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(data, []byte("A_KEY"), []byte("ANOTHER_SECRET")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, note := range []string{s.noted(), ""} { // an older supervisor keeps no note
+		if next, err = reopen(opt, c, nil, note); err == nil {
+			t.Error("the changed file is accepted")
+			call()
+			next.leave()
+		}
+	}
+	if !slices.Equal(got, []string{"sk-key"}) {
+		t.Errorf("the API received %q", got)
 	}
 }

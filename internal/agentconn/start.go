@@ -58,7 +58,7 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	held := cmd.Broker.held()
 	defer held.Close()
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held,
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held, Note: box.noted(),
 	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
 		if box != nil {

@@ -3,6 +3,7 @@
 package agentconn
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -45,6 +46,13 @@ func TestPipesInPlaceOfStoredFoldersDoNotBlock(t *testing.T) {
 		}
 		if err := checkDir(pipe); err == nil {
 			t.Error("a pipe is a directory")
+		}
+		s := &surroundings{dir: dir}
+		if err := os.Symlink(pipe, filepath.Join(dir, keptFile)); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.readKept(); err == nil {
+			t.Error("a pipe has what an earlier process kept")
 		}
 	}()
 	select {

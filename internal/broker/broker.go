@@ -15,11 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,8 +40,17 @@ const (
 // an account of its own choice.
 var credentials = []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key", "Cookie", "Proxy-Authorization"}
 
-// parameters are the parts of a query that may have a credential.
-var parameters = []string{"key", "access_token", "api_key"}
+// parameters are the parts of a query that may have a credential, in lower case
+// and without the $ that APIs of Google accept before the name.
+var parameters = []string{"key", "access_token", "oauth_token", "api_key", "api-key", "apikey"}
+
+// secretHeader matches the names of other headers that may have a credential,
+// such as those of gateways to several models.
+var secretHeader = regexp.MustCompile(`(?i)api[-_]?key|auth[-_]?token|access[-_]?token|session[-_]?token|security[-_]?token`)
+
+// overrides are headers that make an API read another method than that of the
+// request. With one of them, APIs of Google read the body as a query.
+var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
 // A Target is the API that a broker reaches.
 type Target struct {
@@ -168,9 +180,14 @@ func (b *Broker) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "authentication_error", "Runnel's broker does not know this placeholder. It serves only the agent that it was made for.")
 	case r.Method == http.MethodConnect, r.Method == http.MethodTrace: // the API could answer with the key
 		refuse(w, http.StatusMethodNotAllowed, "invalid_request_error", "Runnel's broker does not pass on "+r.Method+" requests.")
+	case isBatch(r.Header.Get("Content-Type")):
+		refuse(w, http.StatusUnsupportedMediaType, "invalid_request_error", "Runnel's broker does not pass on batches of requests, because each of them can have a credential of its own.")
 	case !b.covers(r.URL):
 		refuse(w, http.StatusForbidden, "permission_error", "NETWORK_POLICY_VIOLATION: Runnel's broker reaches only "+b.base.Redacted()+".")
 	default:
+		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			r.Header.Del("Upgrade") // after one to HTTP/2, requests would reach the API unread by this process
+		}
 		b.proxy.ServeHTTP(w, r)
 	}
 }
@@ -193,25 +210,41 @@ func (b *Broker) covers(u *url.URL) bool {
 	if u.Host != "" && u.Scheme != "" || !strings.HasPrefix(u.Path, "/") {
 		return false // a request to a proxy
 	}
-	for element := range strings.SplitSeq(u.Path, "/") {
-		if element == ".." || element == "." {
-			return false
-		}
+	twice, err := url.PathUnescape(u.Path)
+	if hasDots(u.Path) || err == nil && hasDots(twice) { // some servers decode twice
+		return false
 	}
 	base := strings.TrimSuffix(b.base.Path, "/")
 	return base == "" || u.Path == base || strings.HasPrefix(u.Path, base+"/")
 }
 
+// hasDots reports whether a server could read a path as one that leads upwards.
+// Some servers read \ as /, and ignore what follows a semicolon.
+func hasDots(path string) bool {
+	for element := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if name, _, _ := strings.Cut(element, ";"); name == ".." || name == "." {
+			return true
+		}
+	}
+	return false
+}
+
 // rewrite makes the request to the API.
 func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = b.base.Scheme, b.base.Host, b.base.Host
-	for _, name := range credentials {
+	for _, name := range slices.Concat(credentials, overrides) {
 		r.Out.Header.Del(name)
 	}
-	if q := r.Out.URL.Query(); hasAny(q, parameters) {
-		for _, name := range parameters {
-			q.Del(name)
-		}
+	maps.DeleteFunc(r.Out.Header, func(name string, _ []string) bool { return secretHeader.MatchString(name) })
+	if offers := r.Out.Header.Values(subprotocol); len(offers) > 0 {
+		r.Out.Header[subprotocol] = withoutKeys(offers)
+	}
+	q := r.Out.URL.Query()
+	all := len(q)
+	maps.DeleteFunc(q, func(name string, _ []string) bool {
+		return slices.Contains(parameters, strings.ToLower(strings.TrimLeft(name, "$")))
+	})
+	if len(q) < all {
 		r.Out.URL.RawQuery = q.Encode()
 	}
 	value := b.cfg.Key
@@ -221,13 +254,28 @@ func (b *Broker) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Header.Set(b.cfg.Target.Header, value)
 }
 
-func hasAny(q url.Values, names []string) bool {
-	for _, name := range names {
-		if q.Has(name) {
-			return true
+// subprotocol is the header of a WebSocket in which pages in a browser, which
+// cannot set others, send OpenAI's API a key.
+const subprotocol = "Sec-Websocket-Protocol"
+
+// withoutKeys returns the subprotocols that a client offers, without those that
+// are a credential or choose an account.
+func withoutKeys(offers []string) (out []string) {
+	for _, line := range offers {
+		for offer := range strings.SplitSeq(line, ",") {
+			if offer = strings.TrimSpace(offer); offer != "" && !secretHeader.MatchString(offer) {
+				out = append(out, offer)
+			}
 		}
 	}
-	return false
+	return out
+}
+
+// isBatch reports whether a body of this type contains whole requests.
+func isBatch(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	return media == "multipart/mixed" || media == "application/http"
 }
 
 // unreachable answers a request for which the API sent no answer.

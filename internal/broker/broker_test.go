@@ -77,20 +77,20 @@ func TestKeyReplacesEveryCredential(t *testing.T) {
 			if header == Bearer {
 				value, want = "Bearer "+value, "Bearer "+want
 			}
-			headers := []string{header, value, "X-Other", "kept", "Cookie", "a=b", "Proxy-Authorization", "Basic x", "Connection", header}
+			headers := []string{"X-Auth-Token", "other", "X-Litellm-Api-Key", "other", "X-HTTP-Method-Override", "GET", header, value, "X-Other", "kept", "Cookie", "a=b", "Proxy-Authorization", "Basic x", "Connection", header}
 			for _, other := range []string{XAPIKey, Bearer, XGoogAPIKey, "Api-Key"} {
 				if other != header {
 					headers = append(headers, other, "of another account")
 				}
 			}
-			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other", headers...); resp.StatusCode != http.StatusOK {
+			if resp, body := ask(t, http.MethodPost, address+"/v1/messages?beta=true&key=other&access_token=other&%24key=other&Key=other&oauth_token=other", headers...); resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s", resp.Status, body)
 			}
 			if got.Header.Get(header) != want || got.Header.Get("X-Other") != "kept" || got.Host != strings.TrimPrefix(api.URL, "http://") || got.URL.RawQuery != "beta=true" {
 				t.Errorf("%s %v", got.URL, got.Header)
 			}
 			for name, values := range got.Header {
-				if name != header && (slices.Contains(credentials, name) || strings.HasPrefix(name, "X-Forwarded")) || slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, placeholder) }) {
+				if name != header && (slices.Contains(credentials, name) || strings.HasPrefix(name, "X-Forwarded")) || slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, placeholder) || v == "other" || v == "GET" }) {
 					t.Errorf("the API received %s: %v", name, values)
 				}
 			}
@@ -136,6 +136,11 @@ func TestOnlyTheAPIIsReached(t *testing.T) {
 		{"POST /api/v10 HTTP/1.1", 403},
 		{"POST /api/v1/../../admin HTTP/1.1", 403},
 		{"POST /api/v1/%2e%2e/admin HTTP/1.1", 403},
+		{"POST /api/v1/%252e%252e/admin HTTP/1.1", 403},
+		{"POST /api/v1/%252e%252e%252fadmin HTTP/1.1", 403},
+		{`POST /api/v1/..\..\admin HTTP/1.1`, 403},
+		{"POST /api/v1/..;a=b/admin HTTP/1.1", 403},
+		{"GET /api/v1/100%25 HTTP/1.1", 200},
 		{"POST " + other.URL + "/api/v1/x HTTP/1.1", 403},
 		{"CONNECT " + strings.TrimPrefix(other.URL, "http://") + " HTTP/1.1", 405},
 		{"TRACE /api/v1/messages HTTP/1.1", 405},
@@ -155,7 +160,7 @@ func TestOnlyTheAPIIsReached(t *testing.T) {
 		resp.Body.Close()
 		conn.Close()
 	}
-	if want := []string{"/api/v1/messages", "/api/v1", "/api/v1/a/b"}; !slices.Equal(reached, want) {
+	if want := []string{"/api/v1/messages", "/api/v1", "/api/v1/a/b", "/api/v1/100%"}; !slices.Equal(reached, want) {
 		t.Errorf("reached %q, want %q", reached, want)
 	}
 }
@@ -387,5 +392,29 @@ func TestUpgradesPass(t *testing.T) {
 	fmt.Fprintln(conn, "hello")
 	if line, err := in.ReadString('\n'); err != nil || line != "echo hello\n" {
 		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// A WebSocket can have a key among its subprotocols. A switch to HTTP/2, or a
+// body of several requests, could contain requests with any credential.
+func TestNoRequestHasAKeyOfItsOwn(t *testing.T) {
+	var got http.Header
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	defer api.Close()
+	address := start(t, Target{Base: api.URL, Header: Bearer})
+	key := []string{Bearer, "Bearer " + placeholder}
+	ask(t, http.MethodGet, address+"/v1/realtime", append(key, "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Protocol", "realtime, openai-insecure-api-key.sk-other", "Sec-WebSocket-Protocol", "openai-insecure-api-key.sk-other")...)
+	if offers := got.Values("Sec-WebSocket-Protocol"); !slices.Equal(offers, []string{"realtime"}) || got.Get("Upgrade") != "websocket" {
+		t.Errorf("the API received %q and an upgrade to %q", offers, got.Get("Upgrade"))
+	}
+	ask(t, http.MethodGet, address+"/v1/models", append(key, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAoAAAAAIAAAAA")...)
+	if got.Get("Upgrade") != "" || got.Get("HTTP2-Settings") != "" || got.Get(Bearer) != "Bearer "+theKey {
+		t.Errorf("the API received %v", got)
+	}
+	for _, media := range []string{"multipart/mixed; boundary=b", "Multipart/Mixed", "application/http"} {
+		got = nil
+		if resp, _ := ask(t, http.MethodPost, address+"/batch", append(key, "Content-Type", media)...); resp.StatusCode != http.StatusUnsupportedMediaType || got != nil {
+			t.Errorf("%s: %s", media, resp.Status)
+		}
 	}
 }

@@ -77,6 +77,11 @@ type Command struct {
 	// a server that takes over. The child does not get it. Default: none.
 	Hold *os.File `json:"-"`
 
+	// Note is a text that the supervisor of the child keeps in its memory, and
+	// returns to a server that takes over: at most 1 KiB. The child does not get
+	// it. Default: none.
+	Note string `json:",omitzero"`
+
 	Redact    func([]byte) []byte `json:"-"` // removes secrets from StderrTail. Default: nothing is removed
 	MaxOutbox int                 // bytes that may be queued for the child's stdin. Default 64 MiB
 	MaxStderr int                 // bytes of StderrTail. Default 64 KiB

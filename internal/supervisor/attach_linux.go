@@ -75,6 +75,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	if err != nil {
 		return nil, nil, err
 	}
+	b.Note = w.Note
 	if w.Holds {
 		b.Held = os.NewFile(uintptr(files.take(heldFile)), "")
 	}

@@ -31,6 +31,7 @@ type Backlog struct {
 	Lines []Line // in the order in which they must be replayed
 	Rest  []byte // the last output line, if it is incomplete
 
+	Note string   // proc.Command.Note of the agent
 	Held *os.File // proc.Command.Hold of the agent, which the caller closes; nil if there was none
 }
 

@@ -376,3 +376,16 @@ func TestCloseInputEndsTheInputAlthoughTheServerHoldsIt(t *testing.T) {
 		t.Errorf("the agent printed %q", line)
 	}
 }
+
+func TestNoteReturnsToTheNextServer(t *testing.T) {
+	c := roleCommand("ticker")
+	c.Note = strings.Repeat("n", 1<<10)
+	k := Takeover{Dir: t.TempDir(), Name: "one", Window: time.Minute}
+	a := start1(t, c, k)
+	if !a.Detach() {
+		t.Fatal("not detached")
+	}
+	if _, b := attach(t, k); b.Note != c.Note {
+		t.Errorf("the note is %q", b.Note)
+	}
+}

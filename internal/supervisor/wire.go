@@ -72,6 +72,7 @@ type welcome struct {
 	End     int64         `json:"end"`            // position in the output up to which the spool has it, and at which the output continues
 	Sent    int64         `json:"sent"`           // bytes of lines sent to the agent so far
 	Holds   bool          `json:"holds,omitzero"` // the last descriptor is heldFile
+	Note    string        `json:"note,omitzero"`  // proc.Command.Note, only for a server that takes over
 }
 
 // The descriptors of a welcome. It has only the first one if the server that

@@ -501,3 +501,51 @@ func TestBrokerOfCodexWithItsOwnModelProvider(t *testing.T) {
 		t.Error("no request has the key")
 	}
 }
+
+// TestForgedFileOfBrokerGetsNoSecretOfTheServer plays an agent without a sandbox
+// that kills the server and changes what the server has written about a broker:
+// it names another variable of the server and a host of its own.
+func TestForgedFileOfBrokerGetsNoSecretOfTheServer(t *testing.T) {
+	if !long() {
+		t.Skip("internal/agentconn tests the same without an agent")
+	}
+	w := newKeyedWorld(t, realagents.Claude(t)[0], newKey())
+	w.prog.Stop()
+	w.prog.Env = append(w.prog.Env, "ANOTHER_SECRET="+newKey())
+	w.start()
+	session, code, message := w.create(w.brokered("off"))
+	if code != http.StatusCreated {
+		t.Fatalf("create: %d %s", code, message)
+	}
+	c := w.Follow(session)
+	w.blocked(c, "true")
+	address, placeholder := w.variableOf("ANTHROPIC_BASE_URL"), w.variableOf("ANTHROPIC_API_KEY")
+	w.prog.Kill()
+	c.Leave()
+
+	attacker := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the attacker received %v", r.Header) }))
+	defer attacker.Close()
+	path := filepath.Join(w.prog.Data, "run", session+".box", "egress.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := bytes.ReplaceAll(data, []byte(`"ANTHROPIC_API_KEY"`), []byte(`"ANOTHER_SECRET"`))
+	forged = bytes.ReplaceAll(forged, []byte(w.model.URL()), []byte(attacker.URL))
+	if bytes.Equal(forged, data) {
+		t.Fatalf("nothing to forge in %s", data)
+	}
+	if err := os.WriteFile(path, forged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	r, err := http.NewRequest(http.MethodPost, address+"/v1/messages", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Api-Key", placeholder)
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		resp.Body.Close()
+		t.Errorf("a broker answered with status %d", resp.StatusCode)
+	}
+}
