@@ -19,6 +19,7 @@ import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { Dialog } from "./Dialog";
 import { News } from "./News";
+import { Problem } from "./Problem";
 import { part } from "./parts";
 import { SessionMenu } from "./SessionMenu";
 import { StreamShape } from "./shapes";
@@ -89,6 +90,7 @@ export function Session({ id, item }: { id: string; item?: string }) {
           ) : (
             <StreamShape />
           )}
+          <Problem />
           <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
           {s && (
             // On a phone the approval fills the lower half, unless the user is

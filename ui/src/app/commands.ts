@@ -3,7 +3,7 @@
 import { save } from "../model/keep";
 import { openOver } from "../model/over";
 import { go } from "../model/routes";
-import { attempt, learn, useStore } from "../model/store";
+import { archive, attempt, learn, useStore } from "../model/store";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -101,7 +101,6 @@ function ofSession(s: SessionStatus): Command[] {
   const out: Command[] = [];
   const add = (when: boolean, c: Command) => when && out.push(c);
   const hold = (held: boolean) => () => attempt(() => api.holdQueue(id, held));
-  const archive = () => attempt(async () => learn(await api.archive(id, !s.archived)));
   const settings = "button[title='Agent settings']";
   const attach = "[aria-label='Attach files']";
   add(there("#composer"), { id: "write", name: "Write a prompt", key: "i", run: focus("composer") });
@@ -120,7 +119,7 @@ function ofSession(s: SessionStatus): Command[] {
   add(s.archived === true || s.activity === "idle", {
     id: "archive",
     name: s.archived ? "Take the session out of the archive" : "Archive the session",
-    run: archive,
+    run: () => archive(id, !s.archived),
   });
   add(s.state !== "dead", { id: "fork", name: "Fork the session", run: () => fork(id) });
   add(s.state !== "dead", {

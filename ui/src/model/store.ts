@@ -3,7 +3,7 @@
 
 import { create } from "zustand";
 import { base } from "../wire/base";
-import { ApiError, api } from "../wire/http";
+import { ApiError, api, type Sent } from "../wire/http";
 import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
@@ -26,8 +26,16 @@ export interface State {
   opened: ReadonlySet<string>; // keys of expanded elements
   agents?: Agent[];
   projects?: Project[];
-  problem?: { text: string; at: number; unreachable?: boolean }; // error of the last action or load
+  problem?: Problem; // error of the last action or load, or news of it
   sent: number; // number of prompts sent from this tab
+}
+
+export interface Problem {
+  text: string;
+  at: number;
+  unreachable?: boolean; // removed once the server responds
+  good?: boolean; // no error
+  action?: { name: string; run: () => void };
 }
 
 export const useStore = create<State>(() => ({
@@ -395,25 +403,22 @@ export function toggle(key: string, to?: boolean) {
 
 const remembered = 50; // number of prompts whose uploads this browser remembers
 
-/**
- * Sends a prompt, and scrolls to the end, where it will appear. Returns the
- * warnings of the server.
- */
+/** Sends a prompt, and scrolls to the end, where it will appear. */
 export async function sendPrompt(
   id: string,
   content: string,
   queue: boolean,
   uploads: readonly string[] = [],
-): Promise<string[]> {
+): Promise<Sent> {
   set((s) => ({ sent: s.sent + 1 }));
-  const { turnId, warnings } = await sendOnce({ session: id, content, queue, uploads }, (p) =>
+  const sent = await sendOnce({ session: id, content, queue, uploads }, (p) =>
     api.send(p.session, p.content, p.queue, p.uploads, p.turnId),
   );
-  if (turnId && uploads.length > 0) {
+  if (sent.turnId && uploads.length > 0) {
     const kept = Object.entries(load<Record<string, readonly string[]>>("uploads", {}));
-    save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [turnId, uploads]]));
+    save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [sent.turnId, uploads]]));
   }
-  return warnings;
+  return sent;
 }
 
 /**
@@ -425,6 +430,31 @@ export const uploadsOf = (turnId: string): readonly string[] =>
 
 export function complain(text: string | undefined) {
   set({ problem: text ? { text, at: Date.now() } : undefined });
+}
+
+/**
+ * Says that a part of the page needs a reload, and lets the user choose the
+ * moment. The promise never settles: the part is not shown before.
+ */
+export function offerReload(): Promise<never> {
+  const text = "The server was restarted. Reload the page to see this part; drafts are kept.";
+  set({ problem: { text, at: Date.now(), action: { name: "Reload", run: () => location.reload() } } });
+  return new Promise(() => {});
+}
+
+const undoTime = 10_000; // ms in which an action can be undone
+
+/** Says what was done, and offers for 10 s to undo it. */
+function offerUndo(text: string, undo: () => void) {
+  const problem = { text, at: Date.now(), good: true, action: { name: "Undo", run: undo } };
+  set({ problem });
+  setTimeout(() => get().problem === problem && complain(undefined), undoTime);
+}
+
+/** Moves a session into the archive, or out of it. */
+export async function archive(id: string, archived: boolean) {
+  if (!(await attempt(async () => learn(await api.archive(id, archived))))) return;
+  if (archived) offerUndo("The session is in the archive.", () => void archive(id, false));
 }
 
 const askAgain = 3000; // ms between two checks whether the server responds

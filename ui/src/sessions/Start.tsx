@@ -2,6 +2,7 @@ import { ArrowUp, ChevronDown, Ellipsis, Folder, List as ListIcon, Play, Refresh
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Command } from "../app/Copy";
 import { Dialog } from "../app/Dialog";
+import { Problem } from "../app/Problem";
 import { Field } from "../composer/Field";
 import { useFiles } from "../composer/files";
 import { PillRow } from "../composer/Settings";
@@ -164,6 +165,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
           )}
         </div>
       </div>
+      <Problem />
       <form
         className="shrink-0 border-t bg-bg pb-[max(8px,env(safe-area-inset-bottom))]"
         aria-label="Prompt"
@@ -175,7 +177,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
         }}
       >
         <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
-          {problem && <Problem e={problem} agent={agent} />}
+          {problem && <Refusal e={problem} agent={agent} />}
           <Field
             text={text}
             onText={setText}
@@ -392,7 +394,7 @@ function LookAgain() {
   );
 }
 
-function Problem({ e, agent }: { e: ApiError; agent?: Agent }) {
+function Refusal({ e, agent }: { e: ApiError; agent?: Agent }) {
   const text = (v: unknown) => (typeof v === "string" && v !== "" ? v : undefined);
   const command =
     text(e.details.install) ??

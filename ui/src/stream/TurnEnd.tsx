@@ -121,7 +121,7 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
     setBusy(true);
     let warnings: string[] = [];
     const ok = await attempt(async () => {
-      warnings = await sendPrompt(session, text, false, uploads);
+      ({ warnings } = await sendPrompt(session, text, false, uploads));
     });
     if (ok && warnings.length > 0) complain(warnings.join("\n"));
     setBusy(false);
