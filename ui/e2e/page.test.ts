@@ -617,7 +617,7 @@ describe.skipIf(skip)("the page", () => {
     const view = /\/Session-[^/]*\.js$/;
     await page.route(view, (r) => r.abort());
     const reloaded = page.waitForEvent("load");
-    await page.locator(`[data-session="${id}"]`).click();
+    await page.locator(`nav [data-session="${id}"]`).click();
     await reloaded;
     await page.getByText("A part of the page could not be loaded.").waitFor();
     await expectAccessible(page);
@@ -745,6 +745,10 @@ describe.skipIf(skip)("the page", () => {
     const archive = page.getByRole("button", { name: /^Archived/ });
     await archive.click();
     await row.waitFor();
+    await page
+      .getByRole("main")
+      .getByText(/^archived · /)
+      .waitFor();
     await menu.click();
     await dialog.getByRole("button", { name: "Take out of the archive" }).click();
     await row.waitFor(); // the archive is empty, so the list shows all other sessions
@@ -770,6 +774,11 @@ describe.skipIf(skip)("the page", () => {
     await here.first().click();
     const field = page.getByRole("textbox", { name: "Prompt" });
     await page.waitForURL((url) => !url.search.includes(id));
+    await page.getByText("This is a copy.").waitFor(); // both have the same title
+    await expectAccessible(page);
+    await page.getByRole("button", { name: "Open the original" }).click();
+    await page.waitForURL((url) => url.search.includes(id));
+    await page.goBack();
     await expect.poll(() => field.inputValue()).toContain("User:\n> text\n");
     await field.press("End");
     await field.fill(`text ${await field.inputValue()}`); // a draft can be edited
@@ -969,6 +978,21 @@ describe.skipIf(skip)("the page on a phone", () => {
   afterAll(async () => {
     await browser?.close();
     await server?.close();
+  });
+
+  it("starts the example once its folder is chosen", async () => {
+    const unknown = { path: "", home: "/home/new", folders: [], repositories: [] };
+    await page.route("**/api/folders", (r) => r.fulfill({ json: unknown }));
+    await page.goto(server.origin);
+    await page.getByRole("button", { name: "Watch a scripted turn" }).tap();
+    const picker = page.getByRole("dialog", { name: "Folder" });
+    await picker.getByText("No folders are known yet.").waitFor();
+    await expectAccessible(page);
+    await picker.getByRole("combobox").fill(server.project);
+    await page.keyboard.press("Enter");
+    await page.getByRole("region", { name: "Approval" }).waitFor();
+    await page.unroute("**/api/folders");
+    expectQuiet(watch);
   });
 
   it("is one column: list, session and back", async () => {

@@ -115,7 +115,7 @@ export function Devices({ onClose }: { onClose: () => void }) {
             <p className="text-xs text-muted">
               Logged in {absolute(d.createdAt)}, last used{" "}
               <time dateTime={d.lastUsedAt} title={absolute(d.lastUsedAt)}>
-                {ago(d.lastUsedAt, now)}
+                {since(d.lastUsedAt, now)}
               </time>
               {d.expiresAt && `, ends ${absolute(d.expiresAt)}`}
             </p>
@@ -125,6 +125,9 @@ export function Devices({ onClose }: { onClose: () => void }) {
     </Dialog>
   );
 }
+
+// "5m ago", "now", or a day.
+const since = (iso: string, now: number) => ago(iso, now).replace(/^\d+[a-z]$/, "$& ago");
 
 function Rename({ device, onDone }: { device: Device; onDone: (name: string) => void }) {
   const [name, setName] = useState(device.name);

@@ -146,7 +146,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(
-              [mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
+              [s.archived && "archived", mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
                 .filter(Boolean)
                 .join(" · "),
             )}

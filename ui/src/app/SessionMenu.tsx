@@ -79,6 +79,9 @@ function Rename({ s, onDone }: { s: SessionStatus; onDone: () => void }) {
       <div className="mt-1 flex gap-2">
         <input
           id="title"
+          // On a phone, the keyboard would cover the other actions.
+          data-focus={matchMedia("(pointer: coarse)").matches ? undefined : true}
+          onFocus={(e) => e.target.select()}
           className="field min-w-0 flex-1"
           value={title}
           maxLength={200}

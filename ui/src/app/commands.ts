@@ -1,9 +1,8 @@
 // The actions of the command palette.
 
-import { save } from "../model/keep";
 import { openOver } from "../model/over";
 import { go } from "../model/routes";
-import { archive, attempt, learn, useStore } from "../model/store";
+import { archive, attempt, fork, useStore } from "../model/store";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -128,15 +127,6 @@ function ofSession(s: SessionStatus): Command[] {
     run: press("button[aria-label='End session']"),
   });
   return out;
-}
-
-async function fork(id: string) {
-  await attempt(async () => {
-    const { sessionId, draft } = await api.fork(id);
-    if (draft) save(`draft.${sessionId}`, draft);
-    learn(await api.status(sessionId));
-    go({ at: "session", id: sessionId });
-  });
 }
 
 const most = 30; // sessions in the palette

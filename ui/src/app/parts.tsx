@@ -116,11 +116,13 @@ function connected(): Promise<void> {
 
 function Failed() {
   return (
-    <div role="alert" className="m-auto p-6 text-center">
-      <p>A part of the page could not be loaded.</p>
-      <button type="button" className="button mt-3" onClick={() => location.reload()}>
-        Reload the page
-      </button>
-    </div>
+    <main id="main" className="m-auto p-6 text-center">
+      <div role="alert">
+        <h1>A part of the page could not be loaded.</h1>
+        <button type="button" className="button mt-3" onClick={() => location.reload()}>
+          Reload the page
+        </button>
+      </div>
+    </main>
   );
 }

@@ -171,7 +171,7 @@ function One({
             <button
               key={c.id}
               type="button"
-              className={`button text-left whitespace-normal ${i === 0 && c.kind === "allow_once" && (form || a.kind !== "question") ? "primary" : ""}`}
+              className={`button text-left whitespace-normal narrow:text-center ${i === 0 && c.kind === "allow_once" && (form || a.kind !== "question") ? "primary" : ""}`}
               data-choice={c.kind}
               aria-keyshortcuts={i < 9 ? String(i + 1) : undefined}
               disabled={busy || !ready || (!denies(c) && (bad || form?.ready === false))}
@@ -186,7 +186,7 @@ function One({
               <span className="isolate-text">{plain(c.label, 1000)}</span>
             </button>
           ))}
-          <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:ml-0 narrow:justify-between">
+          <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:-mx-1.5 narrow:gap-x-2">
             {a.argumentsEditable && !form && !quick && (
               <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
                 Edit
@@ -300,14 +300,14 @@ function Reason({
   const ready = !disabled && text.trim() !== "";
   return (
     <form
-      className="mb-2 flex gap-2"
+      className="mb-2 flex gap-2 narrow:flex-col"
       onSubmit={(e) => {
         e.preventDefault();
         if (ready) onSend();
       }}
     >
       <input
-        className="field min-w-0 flex-1"
+        className="field min-w-0 flex-1 narrow:flex-none"
         placeholder="Reason, sent to the agent"
         aria-label="Reason for the denial"
         value={text}

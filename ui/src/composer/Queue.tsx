@@ -168,31 +168,14 @@ export function Queue({ s }: { s: SessionStatus }) {
             ))}
           </ol>
         )}
-        {undoable && (
-          <Undo
-            removed={undoable}
-            busy={busy}
-            onUndo={() => void undo(undoable)}
-            onClose={() => setRemoved(undefined)}
-          />
-        )}
+        {undoable && <Undo removed={undoable} busy={busy} onUndo={() => void undo(undoable)} />}
       </div>
     </section>
   );
 }
 
 /** Offers to queue a removed prompt again. */
-function Undo({
-  removed: r,
-  busy,
-  onUndo,
-  onClose,
-}: {
-  removed: Removed;
-  busy: boolean;
-  onUndo: () => void;
-  onClose: () => void;
-}) {
+function Undo({ removed: r, busy, onUndo }: { removed: Removed; busy: boolean; onUndo: () => void }) {
   const bare = r.files > 0 && r.uploads.length === 0;
   return (
     <div className="flex min-h-9 items-center text-sm text-muted">
@@ -201,15 +184,6 @@ function Undo({
       </p>
       <button type="button" className="quiet shrink-0 text-accent" disabled={busy} onClick={onUndo}>
         {bare ? "Undo without the files" : "Undo"}
-      </button>
-      <button
-        type="button"
-        className="quiet shrink-0"
-        aria-label="Keep it removed"
-        title="Keep it removed"
-        onClick={onClose}
-      >
-        <X size={14} aria-hidden />
       </button>
     </div>
   );

@@ -8,6 +8,7 @@ import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
+import { go } from "./routes";
 import { empty, prepend, reduce, resumeFrom, type Transcript } from "./transcript";
 import { sendOnce } from "./unanswered";
 
@@ -442,19 +443,36 @@ export function offerReload(): Promise<never> {
   return new Promise(() => {});
 }
 
-const undoTime = 10_000; // ms in which an action can be undone
+const newsTime = 10_000; // ms
 
-/** Says what was done, and offers for 10 s to undo it. */
-function offerUndo(text: string, undo: () => void) {
-  const problem = { text, at: Date.now(), good: true, action: { name: "Undo", run: undo } };
+/** Says for 10 s what was done, and offers a further action. */
+export function say(text: string, name: string, run: () => void) {
+  const problem = { text, at: Date.now(), good: true, action: { name, run } };
   set({ problem });
-  setTimeout(() => get().problem === problem && complain(undefined), undoTime);
+  setTimeout(() => get().problem === problem && complain(undefined), newsTime);
 }
 
 /** Moves a session into the archive, or out of it. */
 export async function archive(id: string, archived: boolean) {
   if (!(await attempt(async () => learn(await api.archive(id, archived))))) return;
-  if (archived) offerUndo("The session is in the archive.", () => void archive(id, false));
+  if (archived) say("The session is in the archive.", "Undo", () => void archive(id, false));
+}
+
+/**
+ * Forks a session after one of its turns, or after the last one, and opens the
+ * fork. Both have the same title, so a notice says which of them is open.
+ * Resolves to false after an error, which is shown.
+ */
+export async function fork(id: string, turn?: string): Promise<boolean> {
+  const done = await attempt(async () => {
+    const { sessionId, draft } = await api.fork(id, turn);
+    if (draft) save(`draft.${sessionId}`, draft);
+    learn(await api.status(sessionId));
+    go({ at: "session", id: sessionId });
+  });
+  const back = () => go({ at: "session", id });
+  if (done) say("This is a copy. The original session stays as it is.", "Open the original", back);
+  return done;
 }
 
 const askAgain = 3000; // ms between two checks whether the server responds

@@ -138,11 +138,19 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
     go({ at: "session", id });
   };
 
-  const example = async (prompt: string) => {
-    if (dir === "") return setOpen("folder");
-    const id = await run(prompt, []);
+  // An example needs a folder, too. It starts once there is one.
+  const [example, setExample] = useState<string>();
+  const startExample = useRef(() => {});
+  startExample.current = async () => {
+    if (example === undefined) return;
+    const id = await run(example, []);
+    setExample(undefined);
     if (id) go({ at: "session", id });
   };
+  const chosen = example !== undefined && dir !== "";
+  useEffect(() => {
+    if (chosen) startExample.current();
+  }, [chosen]);
 
   return (
     <main id="main" className="flex min-h-0 flex-1 flex-col" aria-label="New session">
@@ -154,8 +162,11 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
               agents={c.agents}
               agent={agent}
               able={able}
-              busy={busy}
-              onExample={(p) => void example(p)}
+              busy={busy && example !== undefined}
+              onExample={(p) => {
+                setExample(p);
+                if (dir === "") setOpen("folder");
+              }}
             />
           ) : (
             <>
@@ -227,7 +238,10 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
         <FolderPicker
           value={dir}
           projects={c.projects}
-          onClose={() => setOpen(undefined)}
+          onClose={() => {
+            setOpen(undefined);
+            setExample(undefined);
+          }}
           onChoose={(d) => {
             setOpen(undefined);
             c.change({ dir: d });
