@@ -467,7 +467,7 @@ export async function fork(id: string, turn?: string): Promise<boolean> {
   const done = await attempt(async () => {
     const { sessionId, draft } = await api.fork(id, turn);
     if (draft) save(`draft.${sessionId}`, draft);
-    learn(await api.status(sessionId));
+    await tell(sessionId);
     go({ at: "session", id: sessionId });
   });
   const back = () => go({ at: "session", id });
