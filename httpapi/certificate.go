@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"net/http"
+	"strings"
 
 	"github.com/runnel-dev/runnel/httpapi/browser"
 )
@@ -63,7 +64,7 @@ func (n *Network) sendCertificate(w http.ResponseWriter, _ *http.Request) error 
 
 // aboutCertificate is the page about the certificate. It loads nothing and runs
 // no script.
-var aboutCertificate = template.Must(template.New("certificate").Parse(`<!doctype html>
+var aboutCertificate = template.Must(template.New("certificate").Funcs(template.FuncMap{"bytesOf": fingerprintBytes}).Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -73,12 +74,16 @@ var aboutCertificate = template.Must(template.New("certificate").Parse(`<!doctyp
 <p>This server has a certificate of its own authority, <b>{{.Name}}</b>. Until this device trusts that authority, its browser warns about this address, and Runnel cannot show notifications here.</p>
 <p><a href="certificate.crt"><b>Download the certificate of the authority</b></a></p>
 <p>Before you trust it, compare its SHA-256 fingerprint with the one that <code>runnel certificate</code> prints on the machine of the server. Only if both are the same, nobody in the network has replaced the certificate. The device shows the fingerprint among the details of the downloaded certificate. On this page it is:</p>
-<p><code>{{.Fingerprint}}</code></p>
+<p><code>{{range bytesOf .Fingerprint}}{{.}}<wbr>{{end}}</code></p>
 {{range .Steps}}<h2>{{.System}}</h2>
 <ol>{{range .Lines}}<li>{{.}}</li>{{end}}</ol>
 {{end}}<p>Then run <code>runnel login</code> on the machine of the server and scan the code that it prints.</p>
 </html>
 `))
+
+// fingerprintBytes splits a fingerprint into its bytes, each with its colon. A
+// phone is too narrow for the whole line.
+func fingerprintBytes(s string) []string { return strings.SplitAfter(s, ":") }
 
 func (n *Network) showCertificate(w http.ResponseWriter, _ *http.Request) error {
 	var text bytes.Buffer

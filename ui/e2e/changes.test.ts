@@ -172,13 +172,15 @@ describe.skipIf(skip || !git)("changes", () => {
     await page.getByRole("button", { name: "Changes", exact: true }).click();
     await panel().getByRole("button", { name: "Git", exact: true }).click();
     await panel().getByText("main", { exact: true }).waitFor();
+    await panel().getByText("Stage files to commit them here.").waitFor();
     await panel().getByRole("button", { name: "Stage greet.ts" }).click();
     const staged = panel().getByRole("region", { name: "Staged", exact: true });
     await staged.getByRole("button", { name: /^greet\.ts/ }).click();
     await expect.poll(async () => (await lines(staged)).length).toBe(9);
     await panel().getByRole("textbox", { name: "Commit message" }).fill("Greet politely");
     await look("changes-git");
-    await panel().getByRole("button", { name: "Commit 1 file" }).click();
+    await panel().getByRole("button", { name: "Commit 1 file" }).and(page.locator(":enabled")).waitFor();
+    await page.keyboard.press("Control+Enter");
     await panel()
       .getByText(/^Committed [0-9a-f]{7} to main/)
       .waitFor();

@@ -92,8 +92,19 @@ describe.skipIf(skip)("lists", () => {
     await field.fill("text first");
     await field.press("Enter");
     await desk.getByRole("button", { name: "Edit: text first" }).waitFor();
-    await desk.getByRole("button", { name: "Remove: text three" }).click();
-    await expect.poll(() => order(desk)).toEqual(["text first", "text two of two lines"]);
+    // A removed prompt can be put back where it was.
+    const rest = ["text first", "text two of two lines"];
+    const remove = desk.getByRole("button", { name: "Remove: text three" });
+    await remove.click();
+    await expect.poll(() => order(desk)).toEqual(rest);
+    await desk.getByRole("button", { name: "Undo" }).click();
+    await expect.poll(async () => (await order(desk))[0]?.slice(0, 10)).toBe("text three");
+    await desk.getByRole("button", { name: "Edit: text three" }).click();
+    expect(await field.inputValue()).toBe(texts[2]);
+    await field.press("Escape");
+    expect(await desk.getByRole("button", { name: "Undo" }).count()).toBe(0);
+    await remove.click();
+    await expect.poll(() => order(desk)).toEqual(rest);
 
     await desk.getByRole("button", { name: "Edit: text two" }).click(); // on the desk, while the phone starts it
     await desk.getByRole("button", { name: "Stop" }).click();

@@ -183,7 +183,7 @@ describe.skipIf(skip)("the page's origin", () => {
     await Promise.all(squatters.splice(0).map(leave));
     await server.start();
     await expect.poll(() => prompt.inputValue()).toBe("a secret draft");
-    await page.getByText("Another program answers").waitFor({ state: "detached" });
+    await page.getByText("Another program is running").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Send" }).click();
     await page.locator("[data-row]").filter({ hasText: "a secret draft" }).waitFor();
   });

@@ -81,6 +81,9 @@ it.skipIf(skip || addresses.length === 0)("works on a phone in the local network
     await devices.getByText("My phone").waitFor();
     expect(server.command("devices", "list")).toContain("My phone");
     await devices.getByRole("button", { name: "Log out My phone" }).tap();
+    await devices.getByText("needs a new link").waitFor();
+    await expectAccessible(page);
+    await devices.getByRole("button", { name: "Log out this browser" }).tap();
     await page.getByText("runnel login").first().waitFor();
     await page.locator("[data-session]").waitFor({ state: "detached" });
     expectQuiet(watch);

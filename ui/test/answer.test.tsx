@@ -310,3 +310,35 @@ describe("questions", () => {
     });
   });
 });
+
+describe("a denial", () => {
+  it("goes with its reason, by the button beside it or any other that denies", async () => {
+    const write = (text: string) => {
+      const input = host.querySelector("input[aria-label='Reason for the denial']") as HTMLInputElement;
+      act(() => {
+        Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")?.set?.call(input, text);
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+      });
+      return input;
+    };
+    await show({ kind: "tool", arguments: { command: "rm -rf build" } });
+    await press("Deny with a reason");
+    await press("Deny with this reason"); // there is none yet
+    expect(asked).toEqual([]);
+    const input = write(" not here ");
+    await act(async () => {
+      input.form?.requestSubmit(); // as Enter does
+      await vi.advanceTimersByTimeAsync(50);
+    });
+    expect(asked[0]?.body).toEqual({ choice: "no", argumentsDigest: "d", reason: "not here" });
+    await press("Cancel");
+    expect(asked[1]?.body).toEqual({ choice: "stop", argumentsDigest: "d", reason: "not here" });
+    await press("Send");
+    expect(asked[2]?.body).toEqual({ choice: "yes", argumentsDigest: "d" });
+  });
+
+  it("has no reason if no choice denies", async () => {
+    await show({ kind: "tool", choices: [{ id: "yes", kind: "allow_once", label: "Allow once" }] });
+    expect(host.textContent).not.toContain("reason");
+  });
+});

@@ -58,6 +58,7 @@ describe("devices", () => {
     expect(rows()[0]).toContain("Safari on iPhone");
     expect(rows()[0]).not.toContain("this device");
     expect(rows()[1]).toContain("this device");
+    expect(rows()[0]).not.toMatch(/last used \d+[a-z]\b(?! ago)/);
   });
 
   it("can be logged out", async () => {
@@ -79,9 +80,21 @@ describe("devices", () => {
     expect(rows()[0]).toContain("Anna’s phone");
   });
 
+  it("ask before they log out this browser, which cannot come back by itself", async () => {
+    const confirm = () => [...box.querySelectorAll("button")].find((b) => b.textContent?.includes("browser"));
+    await act(async () => button("Log out Firefox on Linux")?.click());
+    expect(api.revokeDevice).not.toHaveBeenCalled();
+    expect(rows()[1]).toContain("needs a new link");
+    await act(async () => button("Log out Firefox on Linux")?.click()); // no, after all
+    expect(confirm()).toBeUndefined();
+    await act(async () => button("Log out Firefox on Linux")?.click());
+    await act(async () => confirm()?.click());
+    expect(api.revokeDevice).toHaveBeenCalledWith("2");
+  });
+
   it("show why something failed", async () => {
     vi.mocked(api.revokeDevice).mockRejectedValue(new Error("this credential lacks the scope admin"));
-    await act(async () => button("Log out Firefox on Linux")?.click());
+    await act(async () => button("Log out Safari on iPhone")?.click());
     expect(box.querySelector("[role=alert]")?.textContent).toContain("lacks the scope admin");
     expect(rows()).toHaveLength(2);
   });

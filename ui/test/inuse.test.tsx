@@ -13,7 +13,7 @@ import { parseStatus } from "../src/wire/parse";
 
 const requests: [string, unknown][] = [];
 vi.stubGlobal("fetch", async (path: string, init: RequestInit) => {
-  requests.push([path, JSON.parse(String(init.body))]);
+  requests.push([path, init.body === undefined ? undefined : JSON.parse(String(init.body))]);
   return new Response(JSON.stringify({ sessionId: "copy" }), { status: 200 });
 });
 
@@ -46,5 +46,5 @@ it("takes the conversation over, or forks it", async () => {
   expect(reloaded).toHaveBeenCalledOnce();
   await press("Fork");
   expect(requests[1]).toEqual(["/api/session/one/fork", {}]);
-  expect(location.search).toContain("copy");
+  await vi.waitFor(() => expect(location.search).toContain("copy"));
 });

@@ -1,5 +1,5 @@
-import { describe, expect, it } from "vitest";
-import { type Prompt, sendOnce } from "../src/model/unanswered";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { type Prompt, received, sendOnce } from "../src/model/unanswered";
 import { ApiError } from "../src/wire/error";
 
 const hello = { session: "s", content: "hello", queue: false, uploads: [] };
@@ -15,6 +15,8 @@ function server(...failures: number[]) {
   };
   return { got, send };
 }
+
+afterEach(() => void vi.unstubAllGlobals());
 
 describe("a prompt", () => {
   it("keeps its turn while it has no answer", async () => {
@@ -41,5 +43,38 @@ describe("a prompt", () => {
     expect(new Set(got.map((p) => p.turnId)).size).toBe(5);
     await sendOnce(hello, send);
     expect(got[5]?.turnId).toBe(got[1]?.turnId);
+  });
+
+  it("keeps its turn when the tab is reloaded before the answer", async () => {
+    const kept = new Map<string, string>();
+    vi.stubGlobal("sessionStorage", {
+      getItem: (key: string) => kept.get(key) ?? null,
+      setItem: (key: string, value: string) => kept.set(key, value),
+      removeItem: (key: string) => kept.delete(key),
+    });
+    const tab = async () => {
+      vi.resetModules(); // as a reload does
+      return import("../src/model/unanswered");
+    };
+    const { got, send } = server();
+    const never = async (p: Prompt) => {
+      got.push(p);
+      return new Promise<never>(() => {});
+    };
+    void (await tab()).sendOnce(hello, never);
+    await (await tab()).sendOnce(hello, send);
+    expect(got[1]).toEqual(got[0]);
+    await (await tab()).sendOnce(hello, send); // the same text as a new prompt
+    expect(got[2]?.turnId).not.toBe(got[0]?.turnId);
+  });
+
+  it("is forgotten once its turn is known to have arrived", async () => {
+    const { got, send } = server(0);
+    await expect(sendOnce({ ...hello, session: "u" }, send)).rejects.toThrow("no");
+    expect(received("u", () => false)).toBeUndefined();
+    expect(received("s", (turn) => turn === got[0]?.turnId)).toBeUndefined(); // of another session
+    expect(received("u", (turn) => turn === got[0]?.turnId)?.content).toBe("hello");
+    await sendOnce({ ...hello, session: "u" }, send);
+    expect(got[1]?.turnId).not.toBe(got[0]?.turnId);
   });
 });

@@ -1,26 +1,25 @@
-import { X } from "lucide-react";
 import { type MouseEvent, type ReactNode, useEffect, useState } from "react";
 import { closeOver, type Over, openOver, useOver } from "../model/over";
 import { go, type Route, useRoute } from "../model/routes";
-import { complain, useStore } from "../model/store";
+import { useStore } from "../model/store";
 import { groups } from "../sessions/groups";
 import { List } from "../sessions/List";
-import { plain } from "../text/visible";
 import { login } from "../wire/key";
 import { typing, useNow, useWide } from "./hooks";
 import { Keys } from "./Keys";
 import { Login } from "./Login";
 import { followNotices } from "./notify";
+import { Problem } from "./Problem";
 import { loadAhead, part } from "./parts";
 import { renewPush } from "./push";
 import { SessionShape } from "./shapes";
 import { useTab } from "./tab";
 import { startWorker } from "./worker";
 
-const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />);
+const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />, { view: true });
 const Audit = part(() => import("./Audit").then((m) => m.Audit));
 const Palette = part(() => import("./Palette").then((m) => m.Palette));
-const Start = part(() => import("../sessions/Start").then((m) => m.Start));
+const Start = part(() => import("../sessions/Start").then((m) => m.Start), null, { view: true });
 
 /**
  * Loads the script of the first view while the page is still starting. It comes
@@ -76,7 +75,6 @@ function Inside() {
           </div>
         )}
       </div>
-      <Problem />
       {over === "keys" && <Keys onClose={closeOver} />}
       {over === "audit" && <Audit onClose={closeOver} />}
       {over === "palette" && <Palette current={current} onClose={closeOver} />}
@@ -94,6 +92,7 @@ function Column({ alone, children }: { alone: boolean; children: ReactNode }) {
     <main id="main" className="min-h-0 w-full" aria-label="Sessions">
       <h1 className="sr-only">Sessions</h1>
       {children}
+      <Problem />
     </main>
   );
 }
@@ -144,22 +143,6 @@ function LinkBar() {
         : ever
           ? "Reconnecting. Missed events will follow."
           : "Connecting to the server."}
-    </div>
-  );
-}
-
-function Problem() {
-  const problem = useStore((s) => s.problem);
-  if (!problem) return null;
-  return (
-    <div
-      role="alert"
-      className="fixed inset-x-3 bottom-[max(12px,env(safe-area-inset-bottom))] z-10 mx-auto flex max-w-lg items-start gap-2 rounded-md border border-del bg-raised py-2 pr-1 pl-3 shadow-lg"
-    >
-      <p className="isolate-text min-w-0 flex-1 py-0.5">{plain(problem.text, 1000)}</p>
-      <button type="button" className="quiet" onClick={() => complain(undefined)} aria-label="Dismiss">
-        <X size={16} aria-hidden />
-      </button>
     </div>
   );
 }

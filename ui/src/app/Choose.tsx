@@ -24,7 +24,15 @@ interface Props {
  * search field if there are many choices.
  */
 export function Choose(p: Props) {
-  return p.choices.length > few ? <Long {...p} /> : <Short {...p} />;
+  if (p.choices.length > few) return <Long {...p} />;
+  if (!p.className) return <Short {...p} />;
+  // A select element with a look of its own does not show that it opens.
+  return (
+    <span className="relative inline-flex min-w-0 items-center">
+      <Short {...p} />
+      <ChevronDown size={14} aria-hidden className="pointer-events-none absolute right-1 text-muted" />
+    </span>
+  );
 }
 
 function Short({ label, value, choices, onChange, none, className, id, busy, invalid, describedBy }: Props) {

@@ -14,6 +14,7 @@ export function Devices({ onClose }: { onClose: () => void }) {
   const [devices, setDevices] = useState<Device[]>();
   const [own, setOwn] = useState<string>();
   const [renaming, setRenaming] = useState<string>();
+  const [leaving, setLeaving] = useState(false); // the user wants to log out this browser
   const [problem, setProblem] = useState<string>();
   const link = useStore((s) => s.link);
   const now = useNow(30_000);
@@ -87,16 +88,34 @@ export function Devices({ onClose }: { onClose: () => void }) {
                   type="button"
                   className="quiet shrink-0"
                   aria-label={`Log out ${plain(d.name, 100)}`}
-                  onClick={() => void attempt(() => api.revokeDevice(d.id))}
+                  aria-expanded={d.id === own ? leaving : undefined}
+                  onClick={() =>
+                    d.id === own ? setLeaving(!leaving) : void attempt(() => api.revokeDevice(d.id))
+                  }
                 >
                   Log out
+                </button>
+              </div>
+            )}
+            {d.id === own && leaving && (
+              <div className="my-1 flex flex-wrap items-center gap-2 text-sm">
+                <p className="min-w-48 flex-1">
+                  To come back, this browser needs a new link from{" "}
+                  <code className="font-mono">runnel login</code>.
+                </p>
+                <button
+                  type="button"
+                  className="button danger"
+                  onClick={() => void attempt(() => api.revokeDevice(d.id))}
+                >
+                  Log out this browser
                 </button>
               </div>
             )}
             <p className="text-xs text-muted">
               Logged in {absolute(d.createdAt)}, last used{" "}
               <time dateTime={d.lastUsedAt} title={absolute(d.lastUsedAt)}>
-                {ago(d.lastUsedAt, now)}
+                {since(d.lastUsedAt, now)}
               </time>
               {d.expiresAt && `, ends ${absolute(d.expiresAt)}`}
             </p>
@@ -106,6 +125,9 @@ export function Devices({ onClose }: { onClose: () => void }) {
     </Dialog>
   );
 }
+
+// "5m ago", "now", or a day.
+const since = (iso: string, now: number) => ago(iso, now).replace(/^\d+[a-z]$/, "$& ago");
 
 function Rename({ device, onDone }: { device: Device; onDone: (name: string) => void }) {
   const [name, setName] = useState(device.name);

@@ -19,6 +19,7 @@ import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { Dialog } from "./Dialog";
 import { News } from "./News";
+import { Problem } from "./Problem";
 import { part } from "./parts";
 import { SessionMenu } from "./SessionMenu";
 import { StreamShape } from "./shapes";
@@ -89,6 +90,7 @@ export function Session({ id, item }: { id: string; item?: string }) {
           ) : (
             <StreamShape />
           )}
+          <Problem />
           <ApprovalBar session={id} waiting={waiting} transcript={transcript} dir={dir} />
           {s && (
             // On a phone the approval fills the lower half, unless the user is
@@ -144,7 +146,7 @@ function Header({ s, side, onSide }: { s?: SessionStatus; side?: Side; onSide: (
         {s && (
           <p className="truncate text-xs text-muted" title={s.projectDir}>
             {plain(
-              [mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
+              [s.archived && "archived", mark && markLabel[mark], folderName(s.projectDir), agent, s.modelId]
                 .filter(Boolean)
                 .join(" · "),
             )}

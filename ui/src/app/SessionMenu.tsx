@@ -1,7 +1,7 @@
 import { Ellipsis } from "lucide-react";
 import { useEffect, useState } from "react";
 import { go } from "../model/routes";
-import { attempt, learn } from "../model/store";
+import { archive, attempt, learn } from "../model/store";
 import { bytes } from "../text/format";
 import { plain } from "../text/visible";
 import { api, type Deletion, type ExportFormat } from "../wire/http";
@@ -48,7 +48,7 @@ export function SessionMenu({ s }: { s: SessionStatus }) {
               disabled={!s.archived && s.activity !== "idle"}
               onClick={async () => {
                 close();
-                await attempt(async () => learn(await api.archive(s.sessionId, !s.archived)));
+                await archive(s.sessionId, !s.archived);
               }}
             >
               {s.archived ? "Take out of the archive" : "Archive"}
@@ -79,6 +79,9 @@ function Rename({ s, onDone }: { s: SessionStatus; onDone: () => void }) {
       <div className="mt-1 flex gap-2">
         <input
           id="title"
+          // On a phone, the keyboard would cover the other actions.
+          data-focus={matchMedia("(pointer: coarse)").matches ? undefined : true}
+          onFocus={(e) => e.target.select()}
           className="field min-w-0 flex-1"
           value={title}
           maxLength={200}

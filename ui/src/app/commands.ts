@@ -1,9 +1,8 @@
 // The actions of the command palette.
 
-import { save } from "../model/keep";
 import { openOver } from "../model/over";
 import { go } from "../model/routes";
-import { attempt, learn, useStore } from "../model/store";
+import { archive, attempt, fork, useStore } from "../model/store";
 import { folderName } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -101,7 +100,6 @@ function ofSession(s: SessionStatus): Command[] {
   const out: Command[] = [];
   const add = (when: boolean, c: Command) => when && out.push(c);
   const hold = (held: boolean) => () => attempt(() => api.holdQueue(id, held));
-  const archive = () => attempt(async () => learn(await api.archive(id, !s.archived)));
   const settings = "button[title='Agent settings']";
   const attach = "[aria-label='Attach files']";
   add(there("#composer"), { id: "write", name: "Write a prompt", key: "i", run: focus("composer") });
@@ -120,7 +118,7 @@ function ofSession(s: SessionStatus): Command[] {
   add(s.archived === true || s.activity === "idle", {
     id: "archive",
     name: s.archived ? "Take the session out of the archive" : "Archive the session",
-    run: archive,
+    run: () => archive(id, !s.archived),
   });
   add(s.state !== "dead", { id: "fork", name: "Fork the session", run: () => fork(id) });
   add(s.state !== "dead", {
@@ -129,15 +127,6 @@ function ofSession(s: SessionStatus): Command[] {
     run: press("button[aria-label='End session']"),
   });
   return out;
-}
-
-async function fork(id: string) {
-  await attempt(async () => {
-    const { sessionId, draft } = await api.fork(id);
-    if (draft) save(`draft.${sessionId}`, draft);
-    learn(await api.status(sessionId));
-    go({ at: "session", id: sessionId });
-  });
 }
 
 const most = 30; // sessions in the palette

@@ -3,7 +3,7 @@
 // later, when another program may use the server's address.
 
 import { type ComponentType, createElement, type ReactNode, useEffect, useState } from "react";
-import { useStore } from "../model/store";
+import { offerReload, useStore } from "../model/store";
 import { proof } from "../wire/proof";
 
 /** A component whose script is loaded separately. */
@@ -41,12 +41,15 @@ export async function script<T>(load: () => Promise<T>): Promise<T> {
 /**
  * Makes a part of the page, which shows `shape` until its script is loaded. If
  * the script cannot be loaded, the part tries again once the server responds.
- * If that fails, too, it reloads the page: a restarted server has new addresses
- * for all scripts.
+ * If that fails, too, the page must be reloaded: a restarted server has new
+ * addresses for all scripts. A part beside a composer only offers the reload,
+ * because it could cut off a prompt that the user is sending. A `view` fills
+ * the page, so there is no composer, and it reloads the page at once.
  */
 export function part<P extends object>(
   load: () => Promise<ComponentType<P>>,
   shape: ReactNode = null,
+  { view = false } = {},
 ): Part<P> {
   let loaded: ComponentType<P> | undefined;
   let loading: Promise<void> | undefined;
@@ -66,7 +69,7 @@ export function part<P extends object>(
       if (loaded) return setState("loaded");
       get()
         .catch(() => connected().then(() => get()))
-        .catch(renew)
+        .catch(view ? renew : offerReload)
         .then(
           () => setState("loaded"),
           () => setState("failed"),
@@ -113,11 +116,13 @@ function connected(): Promise<void> {
 
 function Failed() {
   return (
-    <div role="alert" className="m-auto p-6 text-center">
-      <p>A part of the page could not be loaded.</p>
-      <button type="button" className="button mt-3" onClick={() => location.reload()}>
-        Reload the page
-      </button>
-    </div>
+    <main id="main" className="m-auto p-6 text-center">
+      <div role="alert">
+        <h1>A part of the page could not be loaded.</h1>
+        <button type="button" className="button mt-3" onClick={() => location.reload()}>
+          Reload the page
+        </button>
+      </div>
+    </main>
   );
 }

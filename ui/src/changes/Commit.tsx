@@ -22,8 +22,13 @@ export function Commit({
   useEffect(() => save(key, message), [key, message]);
   const staged = st.files.filter((f) => f.staged).length;
   const obstacle = obstacleOf(st);
-  if (staged === 0 && message === "") return null;
+  if (staged === 0 && message === "")
+    return st.files.length === 0 ? null : (
+      <p className="shrink-0 border-t px-4 py-3 text-sm text-muted">Stage files to commit them here.</p>
+    );
+  const ready = !busy && staged > 0 && message.trim() !== "" && obstacle === undefined;
   const commit = async () => {
+    if (!ready) return;
     setBusy(true);
     let said: string | undefined;
     const ok = await attempt(async () => {
@@ -50,14 +55,15 @@ export function Commit({
         placeholder="Commit message"
         value={message}
         onChange={(e) => setMessage(e.target.value)}
+        onKeyDown={(e) => {
+          if (e.key !== "Enter" || !(e.ctrlKey || e.metaKey) || e.nativeEvent.isComposing) return;
+          e.preventDefault();
+          void commit();
+        }}
       />
       <div className="flex items-center gap-3">
         <p className="min-w-0 flex-1 text-xs text-muted">{obstacle ?? noteOf(st)}</p>
-        <button
-          type="submit"
-          className="button primary"
-          disabled={busy || staged === 0 || message.trim() === "" || obstacle !== undefined}
-        >
+        <button type="submit" className="button primary" disabled={!ready}>
           Commit {plural(staged, "file")}
         </button>
       </div>

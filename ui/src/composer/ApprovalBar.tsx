@@ -68,6 +68,7 @@ function One({
   const choices = ordered(a, choicesFor(a, form));
   const quick = a.kind === "question" && !form ? optionsAsChoices(a) : undefined;
   const bar = useRef<HTMLElement>(null);
+  const denial = choices.find(denies);
   const once = a.kind === "tool" && !changed ? a.choices.find((c) => c.kind === "allow_once") : undefined;
 
   const decide = async (c: Choice, updatedArguments: string | undefined, remember?: RuleFields) => {
@@ -142,15 +143,12 @@ function One({
       </section>
       <div className="mx-auto w-full max-w-[52rem] px-4 pt-1 pb-3 narrow:pb-[max(12px,env(safe-area-inset-bottom))]">
         {changed && extra !== "edit" && <p className="mb-2 text-sm text-accent">You edited the arguments.</p>}
-        {extra === "reason" && (
-          <input
-            className="field mb-2"
-            placeholder="Reason, sent to the agent"
-            aria-label="Reason for the denial"
-            value={reason}
-            // biome-ignore lint/a11y/noAutofocus: the user asked for this field
-            autoFocus
-            onChange={(e) => setReason(e.target.value)}
+        {extra === "reason" && denial && (
+          <Reason
+            text={reason}
+            onText={setReason}
+            disabled={busy || !ready}
+            onSend={() => decide(denial, undefined)}
           />
         )}
         {extra === "own" && quick?.own && (
@@ -173,7 +171,7 @@ function One({
             <button
               key={c.id}
               type="button"
-              className={`button text-left whitespace-normal ${i === 0 && c.kind === "allow_once" && (form || a.kind !== "question") ? "primary" : ""}`}
+              className={`button text-left whitespace-normal narrow:text-center ${i === 0 && c.kind === "allow_once" && (form || a.kind !== "question") ? "primary" : ""}`}
               data-choice={c.kind}
               aria-keyshortcuts={i < 9 ? String(i + 1) : undefined}
               disabled={busy || !ready || (!denies(c) && (bad || form?.ready === false))}
@@ -188,7 +186,7 @@ function One({
               <span className="isolate-text">{plain(c.label, 1000)}</span>
             </button>
           ))}
-          <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:ml-0 narrow:justify-between">
+          <span className="ml-auto flex flex-wrap narrow:col-span-2 narrow:-mx-1.5 narrow:gap-x-2">
             {a.argumentsEditable && !form && !quick && (
               <Toggle on={extra === "edit"} set={(on) => setExtra(on ? "edit" : "")}>
                 Edit
@@ -209,9 +207,11 @@ function One({
                 Always allow in this project…
               </Toggle>
             )}
-            <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>
-              Deny with a reason
-            </Toggle>
+            {denial && (
+              <Toggle on={extra === "reason"} set={(on) => setExtra(on ? "reason" : "")}>
+                Deny with a reason
+              </Toggle>
+            )}
             {a.why && (
               <Toggle on={extra === "why"} set={(on) => setExtra(on ? "why" : "")}>
                 Why am I asked?
@@ -284,6 +284,43 @@ const ordered = (a: Approval, choices: Choice[]): Choice[] =>
   a.kind === "question" ? choices : [...choices].sort((x, y) => rank[x.kind] - rank[y.kind]);
 
 const denies = (c: Choice) => c.kind === "deny" || c.kind === "deny_stop";
+
+/** The reason of a denial. It also goes with any other button that denies. */
+function Reason({
+  text,
+  onText,
+  disabled,
+  onSend,
+}: {
+  text: string;
+  onText: (text: string) => void;
+  disabled: boolean;
+  onSend: () => void;
+}) {
+  const ready = !disabled && text.trim() !== "";
+  return (
+    <form
+      className="mb-2 flex gap-2 narrow:flex-col"
+      onSubmit={(e) => {
+        e.preventDefault();
+        if (ready) onSend();
+      }}
+    >
+      <input
+        className="field min-w-0 flex-1 narrow:flex-none"
+        placeholder="Reason, sent to the agent"
+        aria-label="Reason for the denial"
+        value={text}
+        // biome-ignore lint/a11y/noAutofocus: the user asked for this field
+        autoFocus
+        onChange={(e) => onText(e.target.value)}
+      />
+      <button type="submit" className="button shrink-0" disabled={!ready}>
+        Deny with this reason
+      </button>
+    </form>
+  );
+}
 
 function OwnWords({ disabled, onSend }: { disabled: boolean; onSend: (text: string) => void }) {
   const [text, setText] = useState("");

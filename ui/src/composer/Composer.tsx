@@ -2,7 +2,8 @@ import { ArrowUp, ListPlus, Square } from "lucide-react";
 import { useEffect, useState } from "react";
 import { removeComments, useComments, withComments } from "../model/comments";
 import { load, save } from "../model/keep";
-import { attempt, complain, sendPrompt } from "../model/store";
+import { attempt, complain, sendPrompt, useStore } from "../model/store";
+import { received } from "../model/unanswered";
 import { api } from "../wire/http";
 import type { SessionStatus } from "../wire/types";
 import { CommentList } from "./CommentList";
@@ -38,7 +39,7 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     setBusy(true);
     let warnings: string[] = [];
     const ok = await attempt(async () => {
-      warnings = await sendPrompt(id, content, queue, uploads);
+      ({ warnings } = await sendPrompt(id, content, queue, uploads));
     });
     setBusy(false);
     if (!ok) return document.getElementById("composer")?.focus();
@@ -51,6 +52,18 @@ export function Composer({ s, onReload }: { s: SessionStatus; onReload: () => vo
     setText(rest);
   };
   const stop = () => attempt(() => api.cancel(id));
+
+  // A prompt whose response was lost may have arrived. Then it must not stay in
+  // the field, as if it were not sent.
+  const turns = useStore((st) => st.transcripts.get(id)?.index);
+  useEffect(() => {
+    if (busy) return;
+    const sent = received(id, (turn) => turns?.has(turn) || s.queue?.some((p) => p.turnId === turn) || false);
+    if (sent?.content !== withComments(text.trim(), comments)) return;
+    setText("");
+    removeComments(id, comments);
+    for (const f of files) if (f.uploadId && sent.uploads.includes(f.uploadId)) remove(f.key);
+  }, [id, busy, turns, s.queue, text, comments, files, remove]);
 
   useEffect(() => {
     if (!runs) return setArmed(false);

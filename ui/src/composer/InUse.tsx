@@ -1,6 +1,5 @@
 import { useState } from "react";
-import { go } from "../model/routes";
-import { attempt } from "../model/store";
+import { attempt, fork } from "../model/store";
 import { api } from "../wire/http";
 import type { SessionStatus, Writer } from "../wire/types";
 
@@ -41,9 +40,11 @@ export function InUse({ s, writer, onReload }: { s: SessionStatus; writer: Write
           className="button"
           disabled={busy}
           title="Continue in a copy of this session"
-          onClick={() =>
-            void choose(async () => go({ at: "session", id: (await api.fork(s.sessionId)).sessionId }))
-          }
+          onClick={async () => {
+            setBusy(true);
+            if (await fork(s.sessionId)) onReload();
+            setBusy(false);
+          }}
         >
           Fork
         </button>

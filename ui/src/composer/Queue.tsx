@@ -1,6 +1,6 @@
 import { ArrowDown, ArrowUp, Pause, Play, X } from "lucide-react";
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
-import { attempt, sendPrompt } from "../model/store";
+import { attempt, sendPrompt, uploadsOf } from "../model/store";
 import { plural } from "../text/format";
 import { plain } from "../text/visible";
 import { api } from "../wire/http";
@@ -11,11 +11,20 @@ interface Edited {
   text: string;
 }
 
+/** A prompt that was removed, so that it can be queued again. */
+interface Removed {
+  text: string;
+  files: number;
+  uploads: readonly string[]; // none if it was sent from another browser
+  before: string; // turn id of the prompt below it, or ""
+}
+
 /** The prompts that wait, in the order in which they start. */
 export function Queue({ s }: { s: SessionStatus }) {
   const id = s.sessionId;
   const prompts = s.queue ?? [];
   const [edited, setEdited] = useState<Edited>();
+  const [removed, setRemoved] = useState<Removed>();
   const [busy, setBusy] = useState(false);
   const order = prompts.map((p) => p.turnId).join();
   const moved = useRef<{ turnId: string; order: string }>(undefined); // the last move, and the order before it
@@ -33,7 +42,9 @@ export function Queue({ s }: { s: SessionStatus }) {
   });
 
   const gone = edited && !prompts.some((p) => p.turnId === edited.turnId);
-  if (s.queued === 0 && !edited) return null;
+  // In a queue that runs and is empty, the prompt would start at once.
+  const undoable = s.activity !== "idle" || s.queueHeld ? removed : undefined;
+  if (s.queued === 0 && !edited && !undoable) return null;
 
   // The socket delivers the changed queue, and delivers changes in order: the
   // response to a request may be older than what the socket has delivered.
@@ -51,6 +62,20 @@ export function Queue({ s }: { s: SessionStatus }) {
     attempt(async () => {
       const whole = p.truncated ? await api.queuedPrompt(id, p.turnId) : p;
       if (whole) setEdited({ turnId: p.turnId, text: whole.text });
+    });
+  const remove = (p: QueuedPrompt, before: string) =>
+    change(async () => {
+      const whole = p.truncated ? await api.queuedPrompt(id, p.turnId) : p;
+      await api.removeQueued(id, p.turnId);
+      const uploads = uploadsOf(p.turnId);
+      setRemoved({ text: whole?.text ?? p.text, files: p.files.length, uploads, before });
+    });
+  const undo = (r: Removed) =>
+    change(async () => {
+      const { turnId } = await sendPrompt(id, r.text, true, r.uploads);
+      setRemoved(undefined);
+      // The prompt below may have started meanwhile.
+      if (r.before) await api.editQueued(id, turnId, { before: r.before }).catch(() => undefined);
     });
   const save = async (e: Edited) => {
     if (await change(() => api.editQueued(id, e.turnId, { content: e.text }))) setEdited(undefined);
@@ -133,7 +158,7 @@ export function Queue({ s }: { s: SessionStatus }) {
                       aria-label={`Remove: ${nameOf(p)}`}
                       title="Remove from the queue"
                       disabled={busy}
-                      onClick={() => void change(() => api.removeQueued(id, p.turnId))}
+                      onClick={() => void remove(p, prompts[i + 1]?.turnId ?? "")}
                     >
                       <X size={14} aria-hidden />
                     </button>
@@ -143,8 +168,24 @@ export function Queue({ s }: { s: SessionStatus }) {
             ))}
           </ol>
         )}
+        {undoable && <Undo removed={undoable} busy={busy} onUndo={() => void undo(undoable)} />}
       </div>
     </section>
+  );
+}
+
+/** Offers to queue a removed prompt again. */
+function Undo({ removed: r, busy, onUndo }: { removed: Removed; busy: boolean; onUndo: () => void }) {
+  const bare = r.files > 0 && r.uploads.length === 0;
+  return (
+    <div className="flex min-h-9 items-center text-sm text-muted">
+      <p role="status" className="isolate-text min-w-0 flex-1 truncate">
+        Removed: {plain(r.text, 240)}
+      </p>
+      <button type="button" className="quiet shrink-0 text-accent" disabled={busy} onClick={onUndo}>
+        {bare ? "Undo without the files" : "Undo"}
+      </button>
+    </div>
   );
 }
 

@@ -124,7 +124,7 @@ export function PillRow({
             choices={x.choices}
             none={none?.(x)}
             busy={isBusy(changes[x.key])}
-            className={`quiet field-sizing-content max-w-56 appearance-none truncate ${isBusy(changes[x.key]) ? "progress" : ""}`}
+            className={`quiet field-sizing-content max-w-56 appearance-none truncate pr-5 ${isBusy(changes[x.key]) ? "progress" : ""}`}
             onChange={(v) => onChange(x, v)}
           />
         ))}

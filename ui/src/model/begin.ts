@@ -35,7 +35,7 @@ export async function begin(
   const is = JSON.stringify(b);
   const id = waiting?.is === is ? waiting.id : await create(b, is);
   waiting = { is, id };
-  const warnings = await sendPrompt(id, content, false, uploads);
+  const { warnings } = await sendPrompt(id, content, false, uploads);
   waiting = undefined;
   return { id, warnings };
 }

@@ -3,11 +3,12 @@
 
 import { create } from "zustand";
 import { base } from "../wire/base";
-import { ApiError, api } from "../wire/http";
+import { ApiError, api, type Sent } from "../wire/http";
 import { proof, proofHolds } from "../wire/proof";
 import { Link, type LinkStatus } from "../wire/socket";
 import type { Agent, Frame, Project, SessionStatus } from "../wire/types";
 import { load, save } from "./keep";
+import { go } from "./routes";
 import { empty, prepend, reduce, resumeFrom, type Transcript } from "./transcript";
 import { sendOnce } from "./unanswered";
 
@@ -26,8 +27,16 @@ export interface State {
   opened: ReadonlySet<string>; // keys of expanded elements
   agents?: Agent[];
   projects?: Project[];
-  problem?: { text: string; at: number; unreachable?: boolean }; // error of the last action or load
+  problem?: Problem; // error of the last action or load, or news of it
   sent: number; // number of prompts sent from this tab
+}
+
+export interface Problem {
+  text: string;
+  at: number;
+  unreachable?: boolean; // removed once the server responds
+  good?: boolean; // no error
+  action?: { name: string; run: () => void };
 }
 
 export const useStore = create<State>(() => ({
@@ -395,25 +404,22 @@ export function toggle(key: string, to?: boolean) {
 
 const remembered = 50; // number of prompts whose uploads this browser remembers
 
-/**
- * Sends a prompt, and scrolls to the end, where it will appear. Returns the
- * warnings of the server.
- */
+/** Sends a prompt, and scrolls to the end, where it will appear. */
 export async function sendPrompt(
   id: string,
   content: string,
   queue: boolean,
   uploads: readonly string[] = [],
-): Promise<string[]> {
+): Promise<Sent> {
   set((s) => ({ sent: s.sent + 1 }));
-  const { turnId, warnings } = await sendOnce({ session: id, content, queue, uploads }, (p) =>
+  const sent = await sendOnce({ session: id, content, queue, uploads }, (p) =>
     api.send(p.session, p.content, p.queue, p.uploads, p.turnId),
   );
-  if (turnId && uploads.length > 0) {
+  if (sent.turnId && uploads.length > 0) {
     const kept = Object.entries(load<Record<string, readonly string[]>>("uploads", {}));
-    save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [turnId, uploads]]));
+    save("uploads", Object.fromEntries([...kept.slice(1 - remembered), [sent.turnId, uploads]]));
   }
-  return warnings;
+  return sent;
 }
 
 /**
@@ -425,6 +431,48 @@ export const uploadsOf = (turnId: string): readonly string[] =>
 
 export function complain(text: string | undefined) {
   set({ problem: text ? { text, at: Date.now() } : undefined });
+}
+
+/**
+ * Says that a part of the page needs a reload, and lets the user choose the
+ * moment. The promise never settles: the part is not shown before.
+ */
+export function offerReload(): Promise<never> {
+  const text = "The server was restarted. Reload the page to see this part; drafts are kept.";
+  set({ problem: { text, at: Date.now(), action: { name: "Reload", run: () => location.reload() } } });
+  return new Promise(() => {});
+}
+
+const newsTime = 10_000; // ms
+
+/** Says for 10 s what was done, and offers a further action. */
+export function say(text: string, name: string, run: () => void) {
+  const problem = { text, at: Date.now(), good: true, action: { name, run } };
+  set({ problem });
+  setTimeout(() => get().problem === problem && complain(undefined), newsTime);
+}
+
+/** Moves a session into the archive, or out of it. */
+export async function archive(id: string, archived: boolean) {
+  if (!(await attempt(async () => learn(await api.archive(id, archived))))) return;
+  if (archived) say("The session is in the archive.", "Undo", () => void archive(id, false));
+}
+
+/**
+ * Forks a session after one of its turns, or after the last one, and opens the
+ * fork. Both have the same title, so a notice says which of them is open.
+ * Resolves to false after an error, which is shown.
+ */
+export async function fork(id: string, turn?: string): Promise<boolean> {
+  const done = await attempt(async () => {
+    const { sessionId, draft } = await api.fork(id, turn);
+    if (draft) save(`draft.${sessionId}`, draft);
+    await tell(sessionId);
+    go({ at: "session", id: sessionId });
+  });
+  const back = () => go({ at: "session", id });
+  if (done) say("This is a copy. The original session stays as it is.", "Open the original", back);
+  return done;
 }
 
 const askAgain = 3000; // ms between two checks whether the server responds

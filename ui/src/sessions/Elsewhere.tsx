@@ -52,7 +52,7 @@ export function Elsewhere({ filter, now }: { filter: string; now: number }) {
           if (!open) void load();
         }}
       >
-        <MonitorDown size={14} aria-hidden /> Elsewhere
+        <MonitorDown size={14} aria-hidden /> Started elsewhere
       </button>
       {open && (
         <>

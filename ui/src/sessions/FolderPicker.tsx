@@ -198,7 +198,9 @@ export function FolderPicker({
           {problem && current
             ? plain(problem.replace(/^path: /, ""), 300)
             : rows.length === 0 && current
-              ? "No folder matches."
+              ? text === ""
+                ? "No folders are known yet. Type a path, or browse:"
+                : "No folder matches."
               : folders?.more && isPath(text)
                 ? "There are more. Type on to find them."
                 : ""}

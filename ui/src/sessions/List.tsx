@@ -63,7 +63,7 @@ export function List({ current }: { current?: string }) {
       aria-label="Sessions"
       className="flex h-full min-h-0 flex-col bg-panel pt-[env(safe-area-inset-top)]"
     >
-      <div className="flex items-center px-3 pt-3 pb-2">
+      <div className="flex items-center pt-3 pr-2 pb-2 pl-3">
         <span className="mr-auto flex shrink-0 items-center gap-2 text-lg font-semibold tracking-tight">
           <img src="icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
@@ -79,7 +79,12 @@ export function List({ current }: { current?: string }) {
         >
           <kbd>?</kbd>
         </button>
-        <button type="button" className="button" onClick={() => go({ at: "new" })} title="New session (n)">
+        <button
+          type="button"
+          className="button px-2.5"
+          onClick={() => go({ at: "new" })}
+          title="New session (n)"
+        >
           <Plus size={14} aria-hidden /> New
         </button>
       </div>

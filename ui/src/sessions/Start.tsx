@@ -2,6 +2,7 @@ import { ArrowUp, ChevronDown, Ellipsis, Folder, List as ListIcon, Play, Refresh
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Command } from "../app/Copy";
 import { Dialog } from "../app/Dialog";
+import { Problem } from "../app/Problem";
 import { Field } from "../composer/Field";
 import { useFiles } from "../composer/files";
 import { PillRow } from "../composer/Settings";
@@ -137,11 +138,19 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
     go({ at: "session", id });
   };
 
-  const example = async (prompt: string) => {
-    if (dir === "") return setOpen("folder");
-    const id = await run(prompt, []);
+  // An example needs a folder, too. It starts once there is one.
+  const [example, setExample] = useState<string>();
+  const startExample = useRef(() => {});
+  startExample.current = async () => {
+    if (example === undefined) return;
+    const id = await run(example, []);
+    setExample(undefined);
     if (id) go({ at: "session", id });
   };
+  const chosen = example !== undefined && dir !== "";
+  useEffect(() => {
+    if (chosen) startExample.current();
+  }, [chosen]);
 
   return (
     <main id="main" className="flex min-h-0 flex-1 flex-col" aria-label="New session">
@@ -153,8 +162,11 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
               agents={c.agents}
               agent={agent}
               able={able}
-              busy={busy}
-              onExample={(p) => void example(p)}
+              busy={busy && example !== undefined}
+              onExample={(p) => {
+                setExample(p);
+                if (dir === "") setOpen("folder");
+              }}
             />
           ) : (
             <>
@@ -164,6 +176,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
           )}
         </div>
       </div>
+      <Problem />
       <form
         className="shrink-0 border-t bg-bg pb-[max(8px,env(safe-area-inset-bottom))]"
         aria-label="Prompt"
@@ -175,7 +188,7 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
         }}
       >
         <div className="mx-auto w-full max-w-[52rem] px-4 pt-3">
-          {problem && <Problem e={problem} agent={agent} />}
+          {problem && <Refusal e={problem} agent={agent} />}
           <Field
             text={text}
             onText={setText}
@@ -225,7 +238,10 @@ export function Start({ first, write }: { first: boolean; write: boolean }) {
         <FolderPicker
           value={dir}
           projects={c.projects}
-          onClose={() => setOpen(undefined)}
+          onClose={() => {
+            setOpen(undefined);
+            setExample(undefined);
+          }}
           onChoose={(d) => {
             setOpen(undefined);
             c.change({ dir: d });
@@ -392,7 +408,7 @@ function LookAgain() {
   );
 }
 
-function Problem({ e, agent }: { e: ApiError; agent?: Agent }) {
+function Refusal({ e, agent }: { e: ApiError; agent?: Agent }) {
   const text = (v: unknown) => (typeof v === "string" && v !== "" ? v : undefined);
   const command =
     text(e.details.install) ??

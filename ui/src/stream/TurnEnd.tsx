@@ -3,14 +3,11 @@ import { memo, useState } from "react";
 import { Dialog } from "../app/Dialog";
 import { part } from "../app/parts";
 import { byFile, countChanges } from "../model/diff";
-import { save } from "../model/keep";
-import { go } from "../model/routes";
-import { attempt, complain, learn, sendPrompt, uploadsOf, useStore } from "../model/store";
+import { attempt, complain, fork, sendPrompt, uploadsOf, useStore } from "../model/store";
 import type { Turn } from "../model/transcript";
 import { absolute, between, cost, count, duration, plural } from "../text/format";
 import { plain } from "../text/visible";
 import { faultLabel } from "../text/words";
-import { api } from "../wire/http";
 import type { AgentFile, Change } from "../wire/types";
 import { Counts } from "./Diff";
 
@@ -84,14 +81,9 @@ export const TurnEnd = memo(function TurnEnd({
 /** Continues after a turn in a session of its own. */
 function Fork({ session, turn }: { session: string; turn: string }) {
   const [busy, setBusy] = useState(false);
-  const fork = async () => {
+  const continueHere = async () => {
     setBusy(true);
-    await attempt(async () => {
-      const { sessionId, draft } = await api.fork(session, turn);
-      if (draft) save(`draft.${sessionId}`, draft);
-      learn(await api.status(sessionId));
-      go({ at: "session", id: sessionId });
-    });
+    await fork(session, turn);
     setBusy(false);
   };
   return (
@@ -99,7 +91,7 @@ function Fork({ session, turn }: { session: string; turn: string }) {
       type="button"
       className="quiet -my-1 ml-auto"
       disabled={busy}
-      onClick={fork}
+      onClick={continueHere}
       aria-label="Continue from here in a new session"
       title="Continue from here in a new session"
     >
@@ -121,7 +113,7 @@ function Failure({ turn, session }: { turn: Turn; session: string }) {
     setBusy(true);
     let warnings: string[] = [];
     const ok = await attempt(async () => {
-      warnings = await sendPrompt(session, text, false, uploads);
+      ({ warnings } = await sendPrompt(session, text, false, uploads));
     });
     if (ok && warnings.length > 0) complain(warnings.join("\n"));
     setBusy(false);
