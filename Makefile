@@ -110,10 +110,10 @@ SEQUENTIAL := ./event ./internal/agentdoc ./internal/archtest ./internal/crossch
 # The packages that make test runs both with and without the race detector: with
 # it, their tests repeat their work less often.
 TWICE := ./store/sqlite ./test/sim
-# Tests that make a simulated disk fail or lose power. make test runs them only
+# Tests of what is on disk after a failure or a deletion. make test runs them only
 # without the race detector: one goroutine at a time writes to that disk, so the
 # race detector finds nothing, and it makes these tests ten times as slow.
-DISKS := ^Test(PowerLoss|Flipped|Damaged|Torn|MissingEvent|FailingSystemCalls)
+DISKS := ^Test(PowerLoss|FlippedBit|DamagedEvent|DamagedCheckpoint|DamagedIndexIsReported|TornWriteAheadLog|MissingEvent|FailingSystemCalls|DeletedSessionLeavesNoBytes|JournalCut)
 # Tests that measure memory. The race detector takes memory of its own, so they
 # skip themselves with it, and make test runs them without it.
 MEMORY := ^Test(UnreadSubscriptionHoldsAtMost64KB|SupervisorNeedsLittleMemory)$$
@@ -132,7 +132,7 @@ vet:
 
 .PHONY: test
 test: ## run everything that a commit must pass; installs what that needs
-	@.ci/tiers test-vet+test-setup test-unit test-race test-agents+test-gate test-binary+test-hostile+test-ui,test-binary-tls
+	@.ci/tiers test-vet+test-setup test-unit,test-race,test-agents,test-binary,test-binary-tls+test-hostile+test-ui,test-gate
 
 # Installs and builds what the later targets of make test need. Each of those
 # targets also does that itself, for the case that it runs alone.
@@ -167,8 +167,8 @@ test-binary: build $(AGENTS_READY) $(CLIENT_READY)
 	@.ci/need bwrap || echo "the tests of sandboxes will be skipped"
 	@.ci/gotest RUNNEL_BIN=$(CURDIR)/bin/runnel -timeout 30m -count 1 -p 2 -parallel 4 -- $(filter-out ./test/hostile,$(BINARY))
 
-# Its tests run one after another, for most of the time that all others of
-# test-binary take, so they run beside those.
+# Its tests run one after another and wait for most of their time, as the page's
+# do, so they run beside the other targets.
 .PHONY: test-hostile
 test-hostile: build
 	@.ci/gotest -timeout 30m -count 1 -- ./test/hostile

@@ -304,11 +304,14 @@ func TestRuleOfAProjectDoesNotFollowALinkOutOfIt(t *testing.T) {
 
 func TestThereAreOnlySoManyRules(t *testing.T) {
 	d := newDisk(t)
+	for i := range maxRules - 1 {
+		if _, err := d.cat.AddRule(t.Context(), command(store.EffectAllow, fmt.Sprintf("git show %d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g := d.open(t)
 	defer closeIt(t, g)
-	for i := range maxRules {
-		addRule(t, g, command(store.EffectAllow, fmt.Sprintf("git show %d", i)))
-	}
+	addRule(t, g, command(store.EffectAllow, "git show the-last"))
 	_, err := g.Approvals().AddRule(t.Context(), command(store.EffectAllow, "git show one-more"))
 	wantCode(t, err, runnel.RateLimited)
 }

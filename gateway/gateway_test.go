@@ -357,8 +357,11 @@ func TestFirstOfTwoApproversWins(t *testing.T) {
 	g := d.open(t)
 	defer closeIt(t, g)
 	id := d.create(t, g)
-	races := 10_000
-	if testing.Short() {
+	races := 1000
+	switch {
+	case os.Getenv("RUNNEL_LONG") != "":
+		races = 10_000
+	case testing.Short():
 		races = 500
 	}
 	for range races {

@@ -362,7 +362,14 @@ func (p *peer) closed() websocket.StatusCode {
 	}
 }
 
-// burst returns a script of n words that are sent at once.
+// bulk returns a script of n bytes that are sent at once, in few events.
+func bulk(n int) string {
+	const word = 1000 // bytes
+	text, _ := json.Marshal(strings.Repeat(strings.Repeat("x", word-1)+" ", n/word))
+	return fmt.Sprintf(`{"steps":[{"text":%s}]}`, text)
+}
+
+// burst returns a script of n words that are sent at once, each in its own event.
 func burst(n int) string {
 	text, _ := json.Marshal(strings.Repeat("word ", n))
 	return fmt.Sprintf(`{"steps":[{"text":%s}]}`, text)

@@ -101,7 +101,7 @@ func TestConnectionOfHTTP2ThatReadsNothingIsClosed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveOver(t, 2)
 				id := s.create()
-				s.events(id, s.prompt(id, burst(200_000)))
+				s.events(id, s.prompt(id, bulk(1_000_000)))
 				c := s.stuckClient()
 				for range 3 {
 					c.get("/api/session/"+id+"/"+kind, s.token)
@@ -126,7 +126,7 @@ func TestRevokeEndsRequestsOfHTTP2ConnectionThatReadsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveOver(t, 2)
 		id := s.create()
-		s.events(id, s.prompt(id, burst(200_000)))
+		s.events(id, s.prompt(id, bulk(1_000_000)))
 		secret, end := s.doomed()
 		c := s.stuckClient()
 		c.get("/api/session/"+id+"/events", secret)
@@ -151,7 +151,7 @@ func TestUnreadAnswersOfHTTP2AreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveOver(t, 2, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = limit })
 				id := s.create()
-				s.events(id, s.prompt(id, burst(200_000))) // a megabyte
+				s.events(id, s.prompt(id, bulk(1_000_000)))
 				var conns []*stuckClient
 				for range clients {
 					c := s.stuckClient()

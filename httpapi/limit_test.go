@@ -77,7 +77,7 @@ func TestLimitOfExports(t *testing.T) {
 	timed(t, minute)
 	s := serve(t)
 	id := s.create()
-	s.events(id, s.prompt(id, burst(20000)))
+	s.events(id, s.prompt(id, bulk(1_000_000)))
 	first, second := s.get("/api/session/"+id+"/export?format=jsonl"), s.get("/api/session/"+id+"/export?format=md")
 	third := s.get("/api/session/" + id + "/export?format=jsonl") // the other exports are not read
 	if first.StatusCode != 200 || second.StatusCode != 200 || third.StatusCode != 429 {

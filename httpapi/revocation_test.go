@@ -124,7 +124,7 @@ func TestRevokeEndsRequestsOfHTTP2(t *testing.T) {
 	timed(t, minute)
 	rg := newRig(t)
 	id := rg.create()
-	rg.events(id, rg.prompt(id, burst(100_000))) // more than a stream's window
+	rg.events(id, rg.prompt(id, bulk(1_000_000))) // more than a stream's window
 	ts := httptest.NewUnstartedServer(nil)
 	ts.Config, ts.EnableHTTP2 = rg.HTTPServer(), true
 	ts.StartTLS()

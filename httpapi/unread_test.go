@@ -22,7 +22,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = limit })
 				id := s.create()
-				large := burst(200_000) // a megabyte
+				large := bulk(1_000_000)
 				s.events(id, s.prompt(id, large))
 				var conns []net.Conn
 				for n := range clients {
@@ -64,7 +64,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 func TestAnswerIsCountedOnceAsUnread(t *testing.T) {
 	s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
 	id := s.create()
-	s.events(id, s.prompt(id, burst(200_000))) // a megabyte
+	s.events(id, s.prompt(id, bulk(1_000_000)))
 	for _, kind := range []string{"items", "items?before=0", "export?format=md"} {
 		s.do("GET", "/api/session/"+id+"/"+kind, "")
 		if got := s.do("GET", "/metrics", "").Body.String(); strings.Contains(got, `max-unread-mib`) {
@@ -81,7 +81,7 @@ func TestStrangersCannotCutAnswersOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, func(c *Config, _ *gateway.Config) { c.Limits.UnreadBytes = 3 << 19 })
 		id := s.create()
-		s.events(id, s.prompt(id, burst(200_000))) // a megabyte
+		s.events(id, s.prompt(id, bulk(1_000_000)))
 		var conns []net.Conn
 		for n := range 9 {
 			c, err := s.ln.dial(t.Context(), "", "")

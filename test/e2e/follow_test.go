@@ -178,6 +178,9 @@ func (s *server) equalsCopy(session, ref string, but ...string) {
 func TestTerminalIsFollowedAndTakenOver(t *testing.T) {
 	for name, source := range map[string]string{"claude-code": "registry", "codex": "descriptors", "claude-agent-acp": "registry", "codex-acp": "descriptors"} {
 		t.Run(name, func(t *testing.T) {
+			if name == "claude-agent-acp" && os.Getenv("RUNNEL_LONG") == "" {
+				t.Skip("the same agent as claude-code behind an adapter: RUNNEL_LONG=1")
+			}
 			t.Parallel()
 			owner, adapts := strings.CutSuffix(strings.Replace(name, "claude-agent", "claude-code", 1), "-acp")
 			agent, term := realagents.Find(t, owner), terminals[owner]

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -236,6 +237,9 @@ func TestHarnessTurn(t *testing.T) {
 		d.retried(play(step(realagents.ToolsetOf("claude-code").Ask("printf made-%s 42")), done))
 	})
 	providertest.Each(t, filepath.Join("..", ".."), []string{"codex", "opencode"}, func(t *testing.T, found providertest.Report) {
+		if found.Agent == "opencode" && os.Getenv("RUNNEL_LONG") == "" {
+			t.Skip("takes half a minute: RUNNEL_LONG=1")
+		}
 		t.Parallel()
 		s := serve(t, realagents.Find(t, found.Agent))
 		d := newHarness(s)

@@ -84,8 +84,8 @@ func (term terminal) prompt(s *server, agent realagents.Binary, id, text string)
 func TestLoadAgainAddsWhatWasSaidInATerminal(t *testing.T) {
 	for name, term := range terminals {
 		t.Run(name, func(t *testing.T) {
-			if term.long && os.Getenv("RUNNEL_LONG") == "" {
-				t.Skip("takes a minute: RUNNEL_LONG=1")
+			if (term.long || name == "claude-agent-acp") && os.Getenv("RUNNEL_LONG") == "" {
+				t.Skip("takes half a minute or more: RUNNEL_LONG=1")
 			}
 			t.Parallel()
 			s, agent := serve(t, realagents.Find(t, name)), realagents.Find(t, term.program)

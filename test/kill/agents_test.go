@@ -18,11 +18,15 @@ import (
 )
 
 // eachAgent runs a test with every agent except Claude Code, which the other
-// tests use. Each agent gets its own world with this reattach window.
-func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report)) {
+// tests use. Each agent gets its own world with this reattach window. The rare
+// agents need RUNNEL_LONG.
+func eachAgent(t *testing.T, window string, test func(t *testing.T, w *world, found providertest.Report), rare ...string) {
 	t.Helper()
 	t.Parallel()
 	providertest.Each(t, filepath.Join("..", ".."), realagents.Others(), func(t *testing.T, found providertest.Report) {
+		if !long() && slices.Contains(rare, found.Agent) {
+			t.Skip("takes long to start, and others take the same way: RUNNEL_LONG=1")
+		}
 		t.Parallel() // one agent waits up to a minute before it resumes
 		w := newWorldOf(t, found.Agent, window, filepath.Join(t.TempDir(), "data"))
 		w.start()
@@ -137,7 +141,7 @@ func TestTurnsOfEveryAgentCloseWithoutTakeover(t *testing.T) {
 			}
 			w.said(c, turn)
 		}
-	})
+	}, "opencode", "claude-agent-acp", "codex-acp")
 }
 
 // TestStopEndsTheProcessTreeOfEveryAgent has a tool of each agent start
@@ -170,7 +174,7 @@ func TestStopEndsTheProcessTreeOfEveryAgent(t *testing.T) {
 				break // only one of the two, at random
 			}
 		}
-	})
+	}, "claude-agent-acp", "codex-acp")
 }
 
 // zoo is a shell command that starts processes which outlive their shell, and
