@@ -143,6 +143,23 @@ func TestEgressIsRefusedInASandboxOfFiles(t *testing.T) {
 	}
 }
 
+// survives kills the server while a tool runs, and lets the tool continue with a
+// command under the next server.
+func (w *world) survives(session, command string) {
+	w.t.Helper()
+	c := w.Follow(session)
+	turn, release := w.blocked(c, command)
+	w.prog.Kill()
+	c.Leave()
+	w.start()
+	c = w.Follow(session)
+	defer c.Leave()
+	release()
+	if end := c.End(turn); !isDone(end) {
+		w.t.Errorf("the turn ended with %+v", end.Body)
+	}
+}
+
 // TestRealAgentInASandboxOfFiles drives real agents.
 func TestRealAgentInASandboxOfFiles(t *testing.T) {
 	if !long() {
@@ -178,6 +195,10 @@ func TestRealAgentInASandboxOfFiles(t *testing.T) {
 			w.tool(session, "echo resumed > resumed") // the conversation is among what the agent keeps
 			if _, err := os.Stat(filepath.Join(w.home.Project, "resumed")); err != nil {
 				t.Error(err)
+			}
+			w.survives(session, "cat "+secrets[0]+" > read")
+			if text, err := os.ReadFile(filepath.Join(w.home.Project, "read")); err != nil || len(text) > 0 {
+				t.Errorf("after the takeover, the tool read %q, %v", text, err)
 			}
 		})
 	}
