@@ -1,6 +1,7 @@
 package runnel
 
 import (
+	"slices"
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/egress"
@@ -15,23 +16,35 @@ const (
 	// SandboxOff lets the agent reach what its user can reach.
 	SandboxOff Sandbox = "off"
 
+	// SandboxFiles lets the agent reach the files of the project, its own state
+	// and the programs of the system. It limits neither the network nor unix
+	// sockets. It needs Linux with version 3 of Landlock.
+	SandboxFiles Sandbox = "files"
+
 	// SandboxProject lets the agent reach the project, its own state and the
 	// programs of the system, and the network only through Options.Egress. It
 	// needs Linux and bubblewrap.
 	SandboxProject Sandbox = "project"
 )
 
+// strictness are the sandboxes, the least strict first.
+var strictness = []Sandbox{SandboxOff, SandboxFiles, SandboxProject}
+
 // StricterSandbox returns the stricter of two sandboxes. A source of options can
 // only make the sandbox of another one stricter.
 func StricterSandbox(a, b Sandbox) Sandbox {
-	if a == "" || b == SandboxProject {
+	if a == "" || slices.Index(strictness, b) > slices.Index(strictness, a) {
 		return b
 	}
 	return a
 }
 
+// IsOn reports whether there is a sandbox.
+func (s Sandbox) IsOn() bool { return s == SandboxFiles || s == SandboxProject }
+
 // Egress says what programs in a sandbox can reach in the network, in addition
-// to the hosts that the agent itself needs. It has no effect without a sandbox.
+// to the hosts that the agent itself needs. It has no effect without a sandbox,
+// and is refused with SandboxFiles, which limits no network.
 type Egress struct {
 	Allow []string `json:"allow,omitempty"` // host names, *.domain, addresses and prefixes, each with an optional port; localhost with a port
 	Sets  []string `json:"sets,omitempty"`  // named sets of hosts: packages, git
@@ -63,12 +76,18 @@ func checkSandbox(c checked) error {
 		return nil
 	case !c.takesSandbox():
 		return lacks(c.agent, "sandbox")
-	case c.opt.Sandbox == SandboxProject:
-		return nil
-	case c.opt.Sandbox == "files":
-		return Fail(InvalidRequest, `sandbox: "files" is not built; want project, which also limits the network, or off`)
+	case c.opt.Sandbox.IsOn():
+		return c.opt.Sandbox.CheckEgress(c.opt.Egress)
 	}
-	return Fail(InvalidRequest, "sandbox: unknown value "+shown(string(c.opt.Sandbox))+"; want "+oneOf([]Sandbox{SandboxOff, SandboxProject}))
+	return Fail(InvalidRequest, "sandbox: unknown value "+shown(string(c.opt.Sandbox))+"; want "+oneOf(strictness))
+}
+
+// CheckEgress fails if a sandbox cannot enforce e.
+func (s Sandbox) CheckEgress(e Egress) error {
+	if s == SandboxFiles && !e.IsZero() {
+		return Fail(InvalidRequest, "egress: sandbox: files does not limit the network, so it cannot enforce this list; use sandbox: project, or leave egress out")
+	}
+	return nil
 }
 
 func checkEgress(c checked) error {

@@ -65,7 +65,7 @@ func (g *Gateway) enclosed(ctx context.Context, id, dir string) bool {
 		e.mu.Lock()
 		opt, folders := e.started, append([]string{e.rec.ProjectDir}, e.started.AddDirs...)
 		e.mu.Unlock()
-		if opt.Sandbox == runnel.SandboxProject && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, dir) || subpath.Within(dir, f) }) {
+		if opt.Sandbox.IsOn() && slices.ContainsFunc(folders, func(f string) bool { return subpath.Within(f, dir) || subpath.Within(dir, f) }) {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func (g *Gateway) enclosed(ctx context.Context, id, dir string) bool {
 		return true
 	}
 	res, err := g.opener.resolveRecord(rec)
-	return err != nil || res.Sandbox == runnel.SandboxProject
+	return err != nil || res.Sandbox.IsOn()
 }
 
 // Net returns the combined changes that the agent of a session reported, of one

@@ -44,7 +44,7 @@ func enums() map[reflect.Type][]any {
 	enum(out, runnel.ModeDefault, runnel.ModeAcceptEdits, runnel.ModePlan, runnel.ModeDontAsk, runnel.ModeBypass)
 	enum(out, runnel.ThinkingSummarized, runnel.ThinkingOmitted)
 	enum(out, runnel.KeysAgent, runnel.KeysBroker)
-	enum(out, runnel.SandboxOff, runnel.SandboxProject)
+	enum(out, runnel.SandboxOff, runnel.SandboxFiles, runnel.SandboxProject)
 	enum(out, runnel.AuthAgentLogin, runnel.AuthAPIKey)
 	enum(out, profile.FromTurn, profile.FromSession, profile.FromProfile, profile.FromProject, profile.FromEnvironment,
 		profile.FromGlobal, profile.FromAgent)

@@ -54,25 +54,28 @@ func checkKernel(ctx context.Context, d *diagnosis) {
 func checkSandbox(ctx context.Context, d *diagnosis) {
 	f := finding{Area: "sandbox", Name: "project", Status: fine, Detail: "sandbox: project works here (" + sandbox.Version(ctx) + ")"}
 	if err := sandbox.Check(ctx); err != nil {
-		f.Status, f.Detail = warning, err.Error()
-		if e, ok := errors.AsType[*sandbox.Error](err); ok {
-			f.Detail, f.Fix = e.Why, e.Fix
-		}
-		f.Detail += "; runnel refuses to start an agent with sandbox: project"
+		refusedBy(&f, err)
 	}
 	d.add(f)
 	f = finding{Area: "sandbox", Name: "user namespaces", Status: fine, Detail: "this user may create them"}
 	if !hasUserNamespaces(ctx) {
-		f.Status, f.Detail, f.Fix = warning, "this user may not create them, so no sandbox can be made", sandbox.NamespaceFix
+		f.Status, f.Detail, f.Fix = warning, "this user may not create them, so sandbox: project does not work", sandbox.NamespaceFix
 	}
 	d.add(f)
-	f = finding{Area: "sandbox", Name: "files", Status: fine, Detail: "sandbox: files is not built"}
-	if abi := sandbox.Landlock(); abi > 0 {
-		f.Detail += fmt.Sprintf("; this kernel has version %d of Landlock, which it would need", abi)
-	} else {
-		f.Detail += "; this kernel lacks Landlock, which it would need"
+	f = finding{Area: "sandbox", Name: "files", Status: fine, Detail: fmt.Sprintf("sandbox: files works here (Landlock version %d); it limits neither the network nor unix sockets", sandbox.Landlock())}
+	if err := sandbox.CheckFiles(); err != nil {
+		refusedBy(&f, err)
 	}
 	d.add(f)
+}
+
+// refusedBy changes the finding about a kind of sandbox that cannot be made.
+func refusedBy(f *finding, err error) {
+	f.Status, f.Detail = warning, err.Error()
+	if e, ok := errors.AsType[*sandbox.Error](err); ok {
+		f.Detail, f.Fix = e.Why, e.Fix
+	}
+	f.Detail += "; runnel refuses to start an agent with sandbox: " + f.Name
 }
 
 // debugsOnlyChildren reports whether Yama restricts ptrace, so that a process

@@ -100,7 +100,7 @@ func guardedBy(c config) (protected []string) {
 // sandboxFlags adds the flags of a sandbox.
 func (f *runFlags) sandboxFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.sandbox, "sandbox", "", "what the agent can reach, a `MODE`: off, or project for the project, its own state and the hosts of --egress; default: from the configuration file, or else off")
+	fl.StringVar(&f.sandbox, "sandbox", "", "what the agent can reach, a `MODE`: off, files to limit files only, or project for the project, its own state and the hosts of --egress; default: from the configuration file, or else off")
 	fl.StringSliceVar(&f.egress, "egress", nil, "with --sandbox project: a `HOST` that programs can reach, such as example.com, *.example.com:8443 or localhost:5432; repeatable")
 	fl.StringSliceVar(&f.egressSets, "egress-set", nil, fmt.Sprintf("with --sandbox project: a `SET` of hosts that programs can reach: %s or %s; repeatable", egress.Sets()[0], egress.Sets()[1]))
 }

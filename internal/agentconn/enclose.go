@@ -35,6 +35,7 @@ type Enclosure struct {
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
 	Hosts   []string // hosts that it needs itself
 	Env     []string // further variables, such as those that disable telemetry and updates
+	Temp    []string // variables that name its directory for temporary files, besides TMPDIR
 }
 
 // surroundings are what this process serves to one agent: the proxy of its
@@ -64,6 +65,7 @@ const (
 	keptFile  = "egress.json" // in that directory: kept
 	socketDir = "s"           // in that directory: the part that is in the sandbox
 	copyDir   = "c"           // in that directory: copies of files, which are in the sandbox in their place
+	ownDir    = "o"           // in that directory: the agent's home directory and temporary files in a sandbox of files
 )
 
 // boxDir returns the directory of an agent with surroundings, or "" if the agent
@@ -76,21 +78,26 @@ func boxDir(t runnel.Takeover) string {
 }
 
 // surround prepares what the agent of cmd needs of this process. It returns nil if
-// the agent needs nothing. In a sandbox it starts the proxy, and replaces cmd by
-// the command that runs the agent there. The caller starts the broker once the
+// the agent needs nothing. In a sandbox it replaces cmd by the command that runs
+// the agent there, and starts the proxy if the sandbox needs one. The caller starts the broker once the
 // agent runs; until then connections wait.
 func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (*surroundings, error) {
 	s := &surroundings{dir: boxDir(opt.Takeover), left: make(chan struct{}), gone: make(chan struct{})}
-	if opt.Sandbox != runnel.SandboxProject && cmd.Broker == nil {
+	if !opt.Sandbox.IsOn() && cmd.Broker == nil {
 		if s.dir != "" {
 			_ = os.RemoveAll(s.dir) // of an earlier agent, which must not look like that of this one
 		}
 		return nil, nil
 	}
 	var k kept
+	if opt.Sandbox.IsOn() {
+		if err := canEnclose(ctx, cmd, agent, opt); err != nil {
+			return nil, err
+		}
+	}
 	if opt.Sandbox == runnel.SandboxProject {
 		var err error
-		if k.Policy, err = enclosedPolicy(ctx, cmd, agent, opt); err != nil {
+		if k.Policy, err = enclosedPolicy(cmd, opt); err != nil {
 			return nil, err
 		}
 		k.Secret = rand.Text()
@@ -98,7 +105,7 @@ func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options
 	if cmd.Broker != nil {
 		k.Broker = cmd.Broker.kept()
 	}
-	err := s.create(k)
+	err := s.create(k, opt.Sandbox)
 	if err == nil {
 		err = s.serveProxy(k, opt)
 	}
@@ -106,7 +113,7 @@ func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options
 		s.end()
 		return nil, runnel.Fail(runnel.SessionCreateFailed, "what the agent needs of runnel cannot be prepared; see the server's log", err)
 	}
-	if opt.Sandbox == runnel.SandboxProject {
+	if opt.Sandbox.IsOn() {
 		if err := s.rewrite(cmd, k, opt); err != nil {
 			s.end()
 			return nil, err
@@ -115,24 +122,37 @@ func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options
 	return s, nil
 }
 
-// enclosedPolicy returns what the agent may reach from its sandbox. It fails if
-// no sandbox can be made. With a broker, the agent reaches its model only
-// through the broker: at the API itself it could use an account of another
-// owner.
-func enclosedPolicy(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (p egress.Policy, err error) {
+// canEnclose fails if the sandbox cannot be made.
+func canEnclose(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) error {
 	if cmd.Enclosure == nil {
-		return p, runnel.Fail(runnel.UnsupportedCapability, "sandbox: "+agent.Name+" does not support this option; leave it out")
+		return runnel.Fail(runnel.UnsupportedCapability, "sandbox: "+agent.Name+" does not support this option; leave it out")
 	}
 	if !supervisor.Enabled() {
-		return p, cannotEnclose(&sandbox.Error{Why: "sandbox: project needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
+		return cannotEnclose(&sandbox.Error{Why: "sandbox: " + string(opt.Sandbox) + " needs Linux 5.4 or newer, and a program whose main calls supervise.Main"})
+	}
+	if opt.Sandbox == runnel.SandboxFiles {
+		if err := opt.Sandbox.CheckEgress(opt.Egress); err != nil {
+			return err
+		}
+		if err := sandbox.CheckFiles(); err != nil {
+			return cannotEnclose(err)
+		}
+		return nil
 	}
 	dir, err := startDir(opt)
 	if err != nil {
-		return p, err
+		return err
 	}
 	if err := sandbox.Check(ctx, append([]string{dir}, opt.AddDirs...)...); err != nil {
-		return p, cannotEnclose(err)
+		return cannotEnclose(err)
 	}
+	return nil
+}
+
+// enclosedPolicy returns what the agent may reach from its sandbox. With a
+// broker, the agent reaches its model only through the broker: at the API itself
+// it could use an account of another owner.
+func enclosedPolicy(cmd *Command, opt runnel.Options) (p egress.Policy, err error) {
 	hosts := cmd.Enclosure.Hosts
 	if cmd.Broker != nil {
 		hosts = nil
@@ -185,12 +205,20 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 		Copies: cmd.Enclosure.Copies, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
 		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
+		Own: filepath.Join(e.dir, ownDir), TempVars: cmd.Enclosure.Temp,
 	}
-	path, args, env, err := box.Command()
+	command := box.Command
+	if opt.Sandbox == runnel.SandboxFiles {
+		command = box.Confined
+	}
+	path, args, env, err := command()
 	if err != nil {
 		return cannotEnclose(err)
 	}
-	cmd.Path, cmd.Args, cmd.Env = path, args, append(env, bridge.SecretVariable+"="+k.Secret)
+	if k.Secret != "" {
+		env = append(env, bridge.SecretVariable+"="+k.Secret)
+	}
+	cmd.Path, cmd.Args, cmd.Env = path, args, env
 	return nil
 }
 
@@ -204,9 +232,9 @@ func overridden(env, by []string) []string {
 }
 
 // create creates the directory, without what an earlier agent left there.
-func (e *surroundings) create(k kept) (err error) {
+func (e *surroundings) create(k kept, box runnel.Sandbox) (err error) {
 	switch {
-	case e.dir == "" && k.Secret == "":
+	case e.dir == "" && !box.IsOn():
 		return nil // nobody takes over
 	case e.dir == "":
 		if e.dir, err = os.MkdirTemp("", "runnel-*"+boxSuffix); err != nil {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/runnel-dev/runnel/internal/bridge"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
@@ -39,23 +37,14 @@ const (
 // the agent's state, and missing settings of repositories. It fails with an
 // *Error or an *ExposedError if the sandbox cannot be made.
 func (b Box) Command() (path string, args, env []string, err error) {
-	g, err := b.guard()
+	g, dirs, err := b.check()
 	if err != nil {
 		return "", nil, nil, err
-	}
-	dirs := []string{real(b.Dir)}
-	for _, dir := range b.Dirs {
-		dirs = append(dirs, real(dir))
-	}
-	for _, dir := range dirs {
-		if p := g.exposes(dir); p != "" {
-			return "", nil, nil, &ExposedError{dir, p}
-		}
 	}
 	if path, err = find(dirs); err != nil {
 		return "", nil, nil, err
 	}
-	m, err := b.mounts(dirs, g)
+	m, err := b.mounts(dirs, g, protectGit)
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -72,60 +61,6 @@ func (b Box) Command() (path string, args, env []string, err error) {
 	return path, args, environ(b.Env), nil
 }
 
-func (b Box) start() string {
-	if b.Start != "" {
-		return b.Start
-	}
-	return b.Dir
-}
-
-// mounts returns the paths in the sandbox. dirs are the directories of the
-// session.
-func (b Box) mounts(dirs []string, g guard) (*mounts, error) {
-	m := new(mounts)
-	m.system()
-	m.add(empty, "", g.homes[0])
-	m.also(b.variable("HOME"))
-	m.programs(b, g)
-	for _, dir := range b.Private {
-		m.add(empty, "", real(dir))
-	}
-	for _, dir := range b.State {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, &Error{Why: "the agent's directory " + dir + " cannot be created: " + err.Error()}
-		}
-		m.pin(writable, real(dir))
-	}
-	for _, file := range b.Files {
-		if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() {
-			m.pin(writable, real(file))
-		}
-	}
-	if err := m.copies(b.Copies, b.Scratch); err != nil {
-		return nil, err
-	}
-	for _, path := range b.Read {
-		m.show(real(path))
-	}
-	for _, dir := range dirs {
-		m.pin(writable, dir)
-	}
-	for _, dir := range dirs {
-		if err := m.repository(dir, g); err != nil {
-			return nil, err
-		}
-	}
-	for _, dir := range append([]string{b.Dir}, b.Dirs...) {
-		m.also(dir)
-	}
-	if b.Start != "" {
-		m.show(real(b.Start))
-		m.also(b.Start)
-	}
-	m.hideProtected(g)
-	return m, nil
-}
-
 // environ returns the environment of programs in a sandbox: they reach the
 // network through the bridge, and have directories for temporary files of their
 // own.
@@ -136,16 +71,7 @@ func environ(env []string) []string {
 		"http_proxy=" + proxy, "https_proxy=" + proxy, "all_proxy=" + proxy, "no_proxy=localhost,127.0.0.1,::1",
 		"NODE_USE_ENV_PROXY=1", "TMPDIR=/tmp",
 	}
-	replaced := []string{"XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DOCKER_HOST"}
-	for _, e := range set {
-		name, _, _ := strings.Cut(e, "=")
-		replaced = append(replaced, name)
-	}
-	out := slices.DeleteFunc(slices.Clone(env), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return slices.Contains(replaced, name)
-	})
-	return append(out, set...)
+	return override(without(env, outside), set)
 }
 
 // find returns the path of bubblewrap, which must not be in one of the session's
@@ -238,13 +164,4 @@ func Version(ctx context.Context) string {
 	defer cancel()
 	out, _ := exec.CommandContext(ctx, path, "--version").Output()
 	return strings.TrimSpace(string(out))
-}
-
-// Landlock returns the version of Landlock that the kernel offers, or 0.
-func Landlock() int {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(version)
 }

@@ -17,24 +17,25 @@ import (
 
 // repository adds the mounts for the repository in a writable directory. The
 // directory .git is mounted on its own, so it cannot be moved away and replaced.
-func (m *mounts) repository(dir string, g guard) error {
+// With openGit, it adds only the git directory of a linked worktree.
+func (m *mounts) repository(dir string, g guard, rule gitRule) error {
 	path := filepath.Join(dir, ".git")
 	info, err := os.Lstat(path)
 	switch {
 	case err != nil: // no repository
 		return nil
 	case info.Mode()&fs.ModeSymlink != 0:
-		if m.over(real(path)).kind == writable {
+		if rule == protectGit && m.over(real(path)).kind == writable {
 			return &Error{Why: path + " is a link, so a sandbox cannot make the settings of the repository read-only", Fix: "Replace the link by what it names."}
 		}
 	case info.IsDir():
 		m.pin(writable, path)
-		return m.gitDir(path)
+		return m.gitDir(path, rule)
 	case info.Mode().IsRegular():
 		m.pin(readable, path)
 		if common := linkedTo(path); common != "" && g.exposes(common) == "" {
 			m.pin(writable, common)
-			return m.gitDir(common)
+			return m.gitDir(common, rule)
 		}
 	}
 	return nil
@@ -47,7 +48,10 @@ const maxModules = 20_000
 // gitDir makes the settings and hooks of a git directory, and those of its
 // submodules and worktrees, read-only. It creates the ones that are missing,
 // empty, as git itself does.
-func (m *mounts) gitDir(dir string) error {
+func (m *mounts) gitDir(dir string, rule gitRule) error {
+	if rule == openGit {
+		return nil
+	}
 	if err := m.gitSettings(dir); err != nil {
 		return err
 	}

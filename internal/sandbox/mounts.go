@@ -75,13 +75,19 @@ func (m *mounts) over(path string) (found mount) {
 	return found
 }
 
-// args returns the arguments of bubblewrap.
-func (m *mounts) args() (out []string) {
+// byDepth returns the mounts in an order in which a directory comes before what
+// is in it.
+func (m *mounts) byDepth() []mount {
 	sorted := slices.Clone(m.list)
 	slices.SortStableFunc(sorted, func(a, b mount) int {
 		return cmp.Compare(strings.Count(a.path, "/"), strings.Count(b.path, "/"))
 	})
-	for _, e := range sorted {
+	return sorted
+}
+
+// args returns the arguments of bubblewrap.
+func (m *mounts) args() (out []string) {
+	for _, e := range m.byDepth() {
 		if e.kind == empty {
 			out = append(out, string(e.kind), e.path)
 			continue

@@ -17,11 +17,15 @@ func (m *mounts) pins() (out []bridge.Pin, err error) {
 		}
 		p, err := examine(e.path)
 		if err != nil {
-			return nil, &Error{Why: e.path + " was replaced while the sandbox was being made: " + err.Error(), Fix: "Start the session again."}
+			return nil, replaced(e.path, err)
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+func replaced(path string, err error) *Error {
+	return &Error{Why: path + " was replaced while the sandbox was being made: " + err.Error(), Fix: "Start the session again."}
 }
 
 // examine walks an absolute path from the root without following links.

@@ -1,10 +1,11 @@
 // Package sandbox encloses an agent and every process that it starts: it makes
 // the bubblewrap command that runs the agent's command with namespaces of its
 // own, in which only the project, the agent's own state and the programs of the
-// system exist.
+// system exist. The first process in such a sandbox is package bridge, which
+// connects it to the egress proxy.
 //
-// The first process in a sandbox is package bridge, which connects it to the
-// egress proxy.
+// For a sandbox that limits files only, it makes the command of package confine,
+// which allows access to the same paths by Landlock.
 package sandbox
 
 import (
@@ -50,6 +51,12 @@ type Box struct {
 	Env     []string // its environment, "K=V"
 	Start   string   // its working directory. Default: Dir
 
+	// Own is a directory for the agent's private home directory and its
+	// temporary files, which Confined creates. Command does not need it.
+	Own      string
+	TempVars []string // variables, besides TMPDIR and the like, that name the directory for temporary files
+
+	// Socket and Ports are for Command.
 	Socket string // directory with the proxy's socket, which is called SocketName
 	Ports  []int  // loopback ports of the machine that the policy allows
 }

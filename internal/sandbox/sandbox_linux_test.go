@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/internal/bridge"
+	"github.com/runnel-dev/runnel/internal/confine"
 	"github.com/runnel-dev/runnel/internal/proc"
 )
 
 // TestMain lets this test program be the bridge of a sandbox.
 func TestMain(m *testing.M) {
 	bridge.Main()
+	confine.Main()
 	if len(os.Args) > 1 && os.Args[1] == keyRole {
 		printKey()
 		os.Exit(0)
@@ -36,7 +38,14 @@ type world struct{ home, project, socket string }
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	if err := Check(t.Context()); err != nil {
+	return newWorldFor(t, Check(t.Context()))
+}
+
+// newWorldFor is newWorld for a sandbox that cannot be made because of err, or
+// can if err is nil.
+func newWorldFor(t *testing.T, err error) world {
+	t.Helper()
+	if err != nil {
 		if testing.Short() { // make check needs only Go
 			t.Skip(err)
 		}
@@ -71,7 +80,13 @@ func run(t *testing.T, b Box) (string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.Start(t.Context(), proc.Command{Path: path, Args: args, Env: env, Dir: b.Dir, Boxed: true})
+	return output(t, proc.Command{Path: path, Args: args, Env: env, Dir: b.Dir, Boxed: true})
+}
+
+// output runs a command and returns what it prints and its exit code.
+func output(t *testing.T, c proc.Command) (string, int) {
+	t.Helper()
+	p, err := proc.Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

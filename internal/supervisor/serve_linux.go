@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runnel-dev/runnel/internal/bridge"
+	"github.com/runnel-dev/runnel/internal/confine"
 	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/procinfo"
 )
@@ -28,6 +29,7 @@ var supported = sync.OnceValue(proc.CanBeSubreaper)
 // once and enables supervisors for agents.
 func Main() {
 	bridge.Main()
+	confine.Main()
 	if _, ok := procinfo.SupervisedSession(os.Args); ok {
 		os.Exit(serve())
 	}

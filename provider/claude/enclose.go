@@ -44,6 +44,7 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},
+		Temp:    []string{"CLAUDE_CODE_TMPDIR"},
 		Env:     []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
 	}
 }

@@ -403,8 +403,8 @@ func (c *conn) SetConfig(_ context.Context, id, value string) error {
 	if err := checkOption(id, value, c.opt.AllowBypass); err != nil {
 		return err
 	}
-	if id == optionSandbox && c.opt.Sandbox == runnel.SandboxProject {
-		return errTwoSandboxes()
+	if id == optionSandbox && c.opt.Sandbox.IsOn() {
+		return errTwoSandboxes(c.opt.Sandbox)
 	}
 	switch id {
 	case optionModel:

@@ -15,7 +15,7 @@ const external = "external"
 // agent's read-only sandbox, plan mode asks before each command that is not
 // known to read only.
 func (m mode) enclosed(box runnel.Sandbox) mode {
-	if box != runnel.SandboxProject {
+	if !box.IsOn() {
 		return m
 	}
 	if m.sandbox != fullAccess {
@@ -57,6 +57,6 @@ var quiet = []string{"-c", "analytics.enabled=false", "-c", "check_for_update_on
 
 // errTwoSandboxes returns the error for Codex's own setting in a sandbox of
 // Runnel.
-func errTwoSandboxes() error {
-	return runnel.Fail(runnel.InvalidRequest, "config."+optionSandbox+": Codex's own sandbox does not work in sandbox: project; leave it out")
+func errTwoSandboxes(box runnel.Sandbox) error {
+	return runnel.Fail(runnel.InvalidRequest, "config."+optionSandbox+": Codex's own sandbox does not work in sandbox: "+string(box)+"; leave it out")
 }

@@ -105,7 +105,7 @@ func (p *Provider) open(ctx context.Context, opt runnel.Options, method string) 
 		pinGit(ctx, params, env, opt)
 	}
 	args, opt.Tap = append(args, login.args()...), login.tap(opt.Tap)
-	if opt.Sandbox == runnel.SandboxProject {
+	if opt.Sandbox.IsOn() {
 		args = append(args, quiet...)
 	}
 	tr := newTranslator()
@@ -178,8 +178,8 @@ func threadParams(opt runnel.Options, method string) (map[string]any, error) {
 		params["threadId"], params["excludeTurns"] = opt.Resume, true
 	}
 	for id, value := range opt.Config {
-		if id == optionSandbox && opt.Sandbox == runnel.SandboxProject {
-			return nil, errTwoSandboxes()
+		if id == optionSandbox && opt.Sandbox.IsOn() {
+			return nil, errTwoSandboxes(opt.Sandbox)
 		}
 		if err := applyOption(params, config, id, value, opt.AllowBypass); err != nil {
 			return nil, err

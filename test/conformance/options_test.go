@@ -538,8 +538,7 @@ func invalidOptions() table {
 		{"budget", `{"minutes":-1}`, "budget.minutes: -1 is not a positive number of at most 527040"},
 		{"turnBudget", `{"tokens":-1}`, "turnBudget.tokens: -1 is not a positive number of at most 1000000000000"},
 		{"keys", `"server"`, `keys: unknown value "server"; want agent or broker`},
-		{"sandbox", `"files"`, `sandbox: "files" is not built; want project, which also limits the network, or off`},
-		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off or project`},
+		{"sandbox", `"all"`, `sandbox: unknown value "all"; want off, files or project`},
 		{"egress", `{"allow":["https://example.com"]}`, `egress.allow.0: "https://example.com": is not a host name; want such as example.com, *.example.com, example.com:8443, 10.0.0.0/8 or localhost:8080, without https://`},
 		{"egress", `{"allow":["localhost"]}`, `egress.allow.0: "localhost": write the port of this machine as a number, such as localhost:8080`},
 		{"egress", `{"sets":["all"]}`, `egress.sets.0: unknown set "all"; want git or packages`},
@@ -558,7 +557,8 @@ func invalidOptions() table {
 			}
 		}})
 	}
-	tab.rows = append(tab.rows, row{cells: []string{"any option", "an invalid value in a file", "the same message, after the name of the file and the line"}, test: "httpapi.TestInvalidOptionOfASourceNamesItAndTheLine"},
+	tab.rows = append(tab.rows, row{cells: []string{"`egress`", "any value, with `sandbox: files` of the same or of another source", "egress: sandbox: files does not limit the network, so it cannot enforce this list; use sandbox: project, or leave egress out"}, test: "test/guardrails.TestEgressIsRefusedInASandboxOfFiles"},
+		row{cells: []string{"any option", "an invalid value in a file", "the same message, after the name of the file and the line"}, test: "httpapi.TestInvalidOptionOfASourceNamesItAndTheLine"},
 		row{cells: []string{"any option", "an invalid value in a request", "the same message, on every route that takes options"}, test: "httpapi.TestEveryRouteRefusesOptionsAlike"})
 	return tab
 }

@@ -24,8 +24,15 @@ import (
 
 // TestMain lets this test program be the attacker.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == attackRole {
-		os.Exit(attack())
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case attackRole:
+			os.Exit(attack())
+		case filesRole:
+			os.Exit(attackFiles())
+		case oldKernelRole:
+			os.Exit(onOldKernel(os.Args[2:]))
+		}
 	}
 	flag.Parse()
 	if testing.Short() { // the cache of test results does not notice changes of the built program

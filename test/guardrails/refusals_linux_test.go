@@ -30,8 +30,7 @@ func TestSandboxIsRefusedNotIgnored(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"files", map[string]any{"sandbox": "files"}, http.StatusBadRequest, `sandbox: "files" is not built`},
-		{"unknown", map[string]any{"sandbox": "none"}, http.StatusBadRequest, "want off or project"},
+		{"unknown", map[string]any{"sandbox": "none"}, http.StatusBadRequest, "want off, files or project"},
 		{"ask", project(map[string]any{"egress": map[string]any{"mode": "ask"}}), http.StatusBadRequest, `"mode": unknown field`},
 		{"entry", project(map[string]any{"egress": map[string]any{"allow": []string{"good.example.com", "https://example.com"}}}), http.StatusBadRequest, "egress.allow.1"},
 		{"set", project(map[string]any{"egress": map[string]any{"sets": []string{"all"}}}), http.StatusBadRequest, "git or packages"},

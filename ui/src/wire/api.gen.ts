@@ -3202,7 +3202,7 @@ export interface components {
             delegation?: "governed" | "agent";
             /** @description Names of tools that the agent does not get, at most 100. Default: none. */
             disallowedTools?: string[];
-            /** @description What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing. */
+            /** @description What programs in a sandbox can reach in the network, besides the agent's own hosts. Refused with sandbox files, which does not limit the network. Needs the scope approve. Default: nothing. */
             egress?: components["schemas"]["Egress"];
             /** @description Who holds the agent's API key. The strictest value of all sources counts. Default: agent. */
             keys?: components["schemas"]["Keys"];
@@ -3994,10 +3994,10 @@ export interface components {
             rules: components["schemas"]["Rule"][];
         };
         /**
-         * @description What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+         * @description What the agent and the processes that it starts can reach. off: what the server's user can reach. files: of the files, only the project, the agent's own state and the programs of the system; the network and unix sockets are not limited; needs Linux with Landlock. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
          * @enum {string}
          */
-        Sandbox: "off" | "project";
+        Sandbox: "off" | "files" | "project";
         /**
          * @description What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
          * @enum {string}

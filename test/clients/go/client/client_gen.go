@@ -1679,6 +1679,7 @@ func (e RuleKind) Valid() bool {
 
 // Defines values for Sandbox.
 const (
+	SandboxFiles   Sandbox = "files"
 	SandboxOff     Sandbox = "off"
 	SandboxProject Sandbox = "project"
 )
@@ -1686,6 +1687,8 @@ const (
 // Valid indicates whether the value is a known member of the Sandbox enum.
 func (e Sandbox) Valid() bool {
 	switch e {
+	case SandboxFiles:
+		return true
 	case SandboxOff:
 		return true
 	case SandboxProject:
@@ -4380,7 +4383,7 @@ type Options struct {
 	// DisallowedTools Names of tools that the agent does not get, at most 100. Default: none.
 	DisallowedTools *[]string `json:"disallowedTools,omitempty"`
 
-	// Egress What programs in a sandbox can reach in the network, besides the agent's own hosts. Needs the scope approve. Default: nothing.
+	// Egress What programs in a sandbox can reach in the network, besides the agent's own hosts. Refused with sandbox files, which does not limit the network. Needs the scope approve. Default: nothing.
 	Egress *Egress `json:"egress,omitempty"`
 
 	// Keys Who holds the agent's API key. The strictest value of all sources counts. Default: agent.
@@ -4407,7 +4410,7 @@ type Options struct {
 	// ReasoningEffort Reasoning effort. Its values depend on the agent. Default: the agent's.
 	ReasoningEffort *string `json:"reasoningEffort,omitempty"`
 
-	// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+	// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. files: of the files, only the project, the agent's own state and the programs of the system; the network and unix sockets are not limited; needs Linux with Landlock. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
 	Sandbox            *Sandbox    `json:"sandbox,omitempty"`
 	SubagentGovernance *Governance `json:"subagentGovernance,omitempty"`
 
@@ -5299,7 +5302,7 @@ type RulesAnswer struct {
 	Rules []Rule `json:"rules"`
 }
 
-// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
+// Sandbox What the agent and the processes that it starts can reach. off: what the server's user can reach. files: of the files, only the project, the agent's own state and the programs of the system; the network and unix sockets are not limited; needs Linux with Landlock. project: the project, the agent's own state, the programs of the system, and the network only through egress; needs Linux and bubblewrap. The strictest value of all sources counts. Default: off.
 type Sandbox string
 
 // Scope What a credential permits. read: read sessions and their events. send: create, prompt, cancel, end and delete sessions. approve: answer approvals, manage rules, and choose options that let an agent act without asking. admin: manage credentials, and capture the raw lines of agents. No scope includes another.
