@@ -19,7 +19,7 @@ import (
 func auditPlace(c config, key *seal.Key) audit.Place {
 	id := sha256.Sum256([]byte(resolved(c.Data)))
 	return audit.Place{
-		Dir:    filepath.Join(c.Data, "audit"),
+		Dir:    filepath.Join(c.Data, auditName),
 		Head:   filepath.Join(filepath.Dir(c.KeyFile), "audit", hex.EncodeToString(id[:8])+".head"),
 		Secret: key.Text(),
 	}
