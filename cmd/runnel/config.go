@@ -73,9 +73,10 @@ type config struct {
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
 
-	agents  map[string]all.Agent // from the configuration file
-	options []profile.Source     // from the file and the environment; see optionSources
-	file    string               // path of the configuration file
+	agents      map[string]all.Agent // from the configuration file
+	options     []profile.Source     // from the file and the environment; see optionSources
+	agentLimits agentLimits          // from the configuration file
+	file        string               // path of the configuration file
 }
 
 const (
@@ -151,6 +152,9 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 	if c.options, err = optionSources(file, k.Get(agentsKey)); err != nil {
 		return c, err
 	}
+	if c.agentLimits, err = limitsOf(k.Get(limitsKey), k.Get(agentsKey)); err != nil {
+		return c, badFile(file.path, err)
+	}
 	c.file = file.path
 	// posflag adds the flags of the command line, and the defaults of the
 	// settings that k lacks. settings() covers flags of serve that this command
@@ -198,7 +202,7 @@ func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err err
 		return file, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
 	}
 	for name := range k.Raw() {
-		if name != agentsKey && name != optionsKey && known.Lookup(name) == nil || name == "config" {
+		if name != agentsKey && name != optionsKey && name != limitsKey && known.Lookup(name) == nil || name == "config" {
 			return file, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists the settings", termtext.Clean(path), termtext.Clean(name))
 		}
 	}

@@ -46,6 +46,8 @@ file.
 
 ` + optionsHelp + `
 
+` + limitsHelp + `
+
 By default, the server listens on this machine only: on 127.0.0.1 and, if the
 machine has IPv6, on [::1]. Browsers open the page at a random host name that no
 other program has used, such as http://RANDOM.localhost:7317. Programs use
@@ -68,6 +70,9 @@ start the server.`,
 				return err
 			}
 			if err := a.useAgents(c.file, c.agents); err != nil {
+				return err
+			}
+			if err := a.useLimits(c.file, c.agentLimits); err != nil {
 				return err
 			}
 			if err := a.useOptions(c.file, c.options); err != nil {
@@ -94,6 +99,9 @@ const waitingTime = 3 * time.Second
 // serve runs the server until a signal stops it.
 func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := refuseAgent(c.Data); err != nil {
+		return err
+	}
+	if err := a.enableLimits(); err != nil { // before anything starts a process
 		return err
 	}
 	log := a.logger(c)

@@ -58,7 +58,7 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	held := cmd.Broker.held()
 	defer held.Close()
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held,
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Limits: proc.Limits(opt.Limits), Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held,
 	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
 		if box != nil {
@@ -135,6 +135,8 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 		return notInstalled(agent, err)
 	case start.Reason == proc.BadDir:
 		return badDir(err)
+	case start.Reason == proc.Unlimited:
+		return runnel.Fail(runnel.SessionCreateFailed, failed+": "+start.Err.Error(), err)
 	case start.Reason == proc.NoResources:
 		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. Stop other programs, and try again.", err)
 	}
