@@ -10,6 +10,7 @@ import (
 
 	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/seal"
 )
 
@@ -72,7 +73,7 @@ func (c config) guards(address string) string {
 	for _, s := range []struct {
 		on   bool
 		name string
-	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}, {c.LAN, "lan"}} {
+	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}, {c.LAN, "lan"}, {c.MCPWrites, gateway.MCPWritesSetting}} {
 		if s.on {
 			parts = append(parts, s.name)
 		}

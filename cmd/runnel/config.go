@@ -65,6 +65,7 @@ type config struct {
 	ListConversations bool `koanf:"list-conversations"`
 	Search            bool `koanf:"search"`
 	KeepUnknown       int  `koanf:"keep-unknown"`
+	MCPWrites         bool `koanf:"mcp-writes"`
 
 	Push string `koanf:"push"`
 
@@ -127,6 +128,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	fl.Bool("search", true, "keep a full-text index of all sessions, so that they can be searched; false: delete the index")
 	fl.Int("keep-unknown", 0, "keep the first `N` messages of each type that runnel does not know, without known secrets, for 'runnel doctor --protocol'; at most 20; 0: none")
+	fl.Bool(gateway.MCPWritesSetting, false, "let clients with the scope admin add MCP servers to the configurations of agents, and remove them: programs that agents then start")
 	fl.String("push", pushOn, "notes to browsers through their push services: `on`, if somebody switches them on in the page; off; or loopback, which accepts a push service on this machine, for tests")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")

@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/proc"
@@ -175,6 +177,36 @@ func Output(ctx context.Context, path string, env []string, mark string, args ..
 	}
 	_, waitErr := p.Wait(context.WithoutCancel(ctx))
 	return buf.Bytes(), errors.Join(err, waitErr, ctx.Err())
+}
+
+// configureTime bounds the time that a command of an agent may take to change
+// the agent's configuration.
+const configureTime = 30 * time.Second
+
+// Configure runs a command that changes the configuration of an agent, as
+// [Output] does. It fails with AGENT_ERROR if the command fails. The error has no
+// text of the command, which could contain secrets. try is the command that a
+// user can run to see that text.
+func Configure(ctx context.Context, agent Agent, path string, env []string, mark, try string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, configureTime)
+	defer cancel()
+	p, err := Ask(ctx, path, env, mark, args...)
+	if err != nil {
+		return startFault(ctx, agent, err)
+	}
+	defer p.Stop(context.WithoutCancel(ctx), proc.Now)
+	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
+	defer stop()
+	p.CloseInput()
+	_, _ = io.Copy(io.Discard, p.Stdout())
+	st, err := p.Wait(context.WithoutCancel(ctx))
+	switch {
+	case ctx.Err() != nil:
+		return runnel.Fail(runnel.Timeout, agent.Name+" did not change its configuration in time. Try it in a terminal: "+try, ctx.Err())
+	case err != nil || st.Code != 0:
+		return runnel.Fail(runnel.AgentError, agent.Name+" did not change its configuration (exit code "+strconv.Itoa(st.Code)+"). Try it in a terminal: "+try, err)
+	}
+	return nil
 }
 
 // Ask starts a program that is asked about itself and not for a session. It
