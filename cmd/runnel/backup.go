@@ -19,8 +19,8 @@ func (a *app) backupCommand() *cobra.Command {
 sessions, events, queued prompts, rules, and hashes of the credentials. If the
 name of FILE ends in .tar, the file is an archive that also contains the
 uploaded files, the images of prompts and the audit log; with any other name, it
-is a copy of the database alone. The server can keep running. The backup contains everything
-that the server acknowledged before the command started.
+is a copy of the database alone. The server can keep running. The backup
+contains everything that the server acknowledged before the command started.
 
 'runnel restore' makes a data directory from a backup.
 

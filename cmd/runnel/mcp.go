@@ -13,7 +13,7 @@ import (
 func (a *app) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "List, add and remove the MCP servers in the configuration of an agent",
+		Short: "List, add and remove the MCP servers of an agent",
 		Long: `List, add and remove MCP servers in the user's configuration of an agent on this
 machine. The commands start no MCP server and do not read the configuration of
 projects. They print no arguments, no values of variables and headers, and no
