@@ -20,14 +20,14 @@ type MCPLister interface {
 // values that can be secrets: no arguments, values of variables or headers, and
 // no path or query of a URL.
 type MCPServer struct {
-	Name      string   `json:"name"`
-	Transport string   `json:"transport"`         // stdio, http or sse
-	Enabled   bool     `json:"enabled"`           // whether the agent starts it
-	Command   string   `json:"command,omitempty"` // the program of a stdio server
-	Arguments int      `json:"arguments"`         // number of arguments of Command
-	URL       string   `json:"url,omitempty"`     // scheme and host
-	Env       []string `json:"env"`               // names of variables, sorted
-	Headers   []string `json:"headers"`           // names of headers, sorted
+	Name      string   `json:"name" doc:"Name of the MCP server in the agent's configuration."`
+	Transport string   `json:"transport" doc:"How the agent reaches it: stdio, http or sse."`
+	Enabled   bool     `json:"enabled" doc:"Whether the agent starts it."`
+	Command   string   `json:"command,omitempty" doc:"Program of a stdio server."`
+	Arguments int      `json:"arguments" doc:"Number of arguments of the program. The arguments themselves can be secrets."`
+	URL       string   `json:"url,omitempty" doc:"Scheme and host. The rest of the URL can be secret."`
+	Env       []string `json:"env" doc:"Names of environment variables, sorted."`
+	Headers   []string `json:"headers" doc:"Names of headers, sorted."`
 }
 
 // maxMCPName bounds the name of an MCP server, in bytes.

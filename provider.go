@@ -15,7 +15,7 @@ import (
 // [StoredReader],
 // [Discoverer], [Summarizer], [Sharer], [Finder], [Translator], [Forker],
 // [Preparer], [Accepter], [Prober], [OptionTaker], [LoginChecker],
-// [MCPLister] and [ConnPrototype] are found by type assertion, and
+// [MCPLister], [MCPEditor], [Limiter] and [ConnPrototype] are found by type assertion, and
 // [Capabilities] is computed from them.
 type Provider interface {
 	// Name is the provider's stable name, such as "claude-code".
@@ -360,6 +360,7 @@ type Options struct {
 	Env                   []string                   `json:"-"` // "K=V", over the provider's own. The parent's is passed by allow-list only
 	EndWithContext        bool                       `json:"-"` // a Run ends with the context of its Start. Default: it does not
 	OneTurn               bool                       `json:"-"` // the agent has one turn and no background tasks after it. A Run sets it
+	Limits                Limits                     `json:"-"` // of the agent and all processes that it starts; set by a provider with [Limiter.WithLimits]. Default: none
 	Protected             []string                   `json:"-"` // absolute paths that no sandbox contains, in addition to those of Runnel's own list. Default: none
 	RefusedPorts          []int                      `json:"-"` // ports of this machine that no sandbox reaches, whatever Egress allows. Default: none
 	Reached               func(EgressAttempt)        `json:"-"` // called with each attempt to reach the network from a sandbox, from any goroutine; it must not block. Default: none
@@ -496,4 +497,5 @@ type ExitStatus struct {
 	Code       int    `json:"exitCode"`            // -1 if a signal ended it
 	Signal     string `json:"signal,omitzero"`     // such as "SIGKILL"
 	StdoutHeld bool   `json:"stdoutHeld,omitzero"` // a process that the agent started kept its output open
+	Limit      string `json:"limit,omitzero"`      // the limit of the configuration that the agent had reached, such as limits.memoryMiB
 }

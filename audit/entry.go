@@ -38,9 +38,11 @@ const (
 	SessionCreated Action = "session_created"
 	SessionChanged Action = "session_settings_changed" // settings with which an agent acts without asking
 	SessionDeleted Action = "session_deleted"
-	CaptureChanged Action = "capture_changed" // whether raw output of an agent is kept
-	KeyBrokered    Action = "key_brokered"    // a broker began to hold the API key of a session's agent
-	Refusal        Action = "request_refused" // for want of a credential or a scope
+	CaptureChanged Action = "capture_changed"    // whether raw output of an agent is kept
+	MCPAdded       Action = "mcp_server_added"   // to the configuration of an agent
+	MCPRemoved     Action = "mcp_server_removed" // from the configuration of an agent
+	KeyBrokered    Action = "key_brokered"       // a broker began to hold the API key of a session's agent
+	Refusal        Action = "request_refused"    // for want of a credential or a scope
 
 	Damaged Action = "audit_damaged" // the log was found damaged; the chain goes on after the last known entry
 	Dropped Action = "audit_dropped" // the oldest entries were removed, because the log was too large
@@ -50,7 +52,7 @@ const (
 func Actions() []Action {
 	return []Action{
 		Started, Stopped, Login, LoginCode, Logout, TokenCreated, Renamed, Revoked, Decision, RuleAdded, RuleRemoved,
-		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, KeyBrokered, Refusal, Damaged, Dropped,
+		SessionCreated, SessionChanged, SessionDeleted, CaptureChanged, MCPAdded, MCPRemoved, KeyBrokered, Refusal, Damaged, Dropped,
 	}
 }
 

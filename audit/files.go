@@ -51,6 +51,22 @@ func filesOf(dir string) (firsts []uint64, err error) {
 	return firsts, err
 }
 
+// IsFile reports whether name can be the name of a file of a log.
+func IsFile(name string) bool {
+	_, ok := firstOf(name)
+	return ok
+}
+
+// Files returns the names of the files of the log in dir, oldest entries first. A
+// running server may append entries to the last one, and remove the first ones.
+func Files(dir string) (names []string, err error) {
+	firsts, err := filesOf(dir)
+	for _, first := range firsts {
+		names = append(names, nameOf(first))
+	}
+	return names, err
+}
+
 // lines calls each with every line of a file, without its line break, until
 // each returns false. The slice is valid during the call. whole is false for a
 // last line without line break. A line that is too long to be an entry is passed

@@ -56,19 +56,21 @@
 //     session appends the events.
 //  5. recordWriter.writing: held from reading a record until it is in the
 //     catalogue.
-//  6. the session: most of its methods wait until no other goroutine acts for
+//  6. Gateway.mcpWrites: held while a command of an agent changes the MCP servers
+//     of the agent.
+//  7. the session: most of its methods wait until no other goroutine acts for
 //     it. Meanwhile the session calls the functions of its runnel.Config, such
 //     as entry.recorded, in the goroutine of its caller or of its agent. They
 //     take only the locks below.
-//  7. sessions.mu: the open sessions, entry.users and the state of the queue's
+//  8. sessions.mu: the open sessions, entry.users and the state of the queue's
 //     goroutines.
-//  8. entry.mu: held briefly.
-//  9. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, feed.mu,
+//  9. entry.mu: held briefly.
+//  10. capture.mu, checkpoints.mu, deletionHook.mu, egressRecords.mu, feed.mu,
 //     follows.mu, governor.mu, hiddenList.mu, limiter.mu, recordWriter.mu, roster.mu,
 //     rulebook.mu, tally.mu, tapFilter.mu, unknowns.mu and writers.mu: no other
 //     lock is taken while one of them is held.
 //
-// Only the locks 1 to 5 are held during a call to a session, the log, the
+// Only the locks 1 to 6 are held during a call to a session, the log, the
 // catalogue or an agent.
 //
 // The locks of once.Requests, conversations.Index, prewarm.Pool and

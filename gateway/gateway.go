@@ -76,6 +76,10 @@ type Config struct {
 	// Default: none, and the file is deleted.
 	KeepUnknown int
 
+	// MCPWrites permits changes of the MCP servers in the configurations of
+	// agents; see [MCPOf]. Default: they can only be listed.
+	MCPWrites bool
+
 	Limits Limits // Default: none
 
 	Retention RetentionPolicy // which sessions are deleted, once an hour. Default: none
@@ -160,6 +164,7 @@ type Gateway struct {
 	git         *changes.Git
 	writers     *writers
 	follows     *follows
+	mcpWrites   sync.Mutex // serializes changes of the agents' MCP servers
 
 	ctx  context.Context // of the gateway's goroutines
 	stop context.CancelFunc

@@ -36,7 +36,7 @@ func (a *app) agentsHelp() string {
       apiKeyFile: /home/me/key   # mode 0600; default: the agent's variable`
 }
 
-// knowAgents applies the agents, the options and the trusted folders of the
+// knowAgents applies the agents, the options, the limits and the trusted folders of the
 // configuration file. Commands that need no server call it.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	file, k, err := readSettings(fl)
@@ -54,7 +54,14 @@ func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	limits, err := limitsOf(k.Get(limitsKey), k.Get(agentsKey))
+	if err != nil {
+		return badFile(file.path, err)
+	}
 	if err := a.useAgents(file.path, agents); err != nil {
+		return err
+	}
+	if err := a.useLimits(file.path, limits); err != nil {
 		return err
 	}
 	return a.useOptions(file.path, options)
@@ -169,6 +176,7 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 			return nil, fmt.Errorf("%s: its settings are missing; 'runnel serve --help' shows an example", key)
 		}
 		var a all.Agent
+		sections := 0 // number of fields that do not concern the program
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			var err error
 			at, value := key+"."+field, fields[field]
@@ -189,17 +197,18 @@ func agentsOf(raw any) (map[string]all.Agent, error) {
 				a.Key.Auth = runnel.Auth(auth)
 			case "apiKeyFile":
 				a.KeyFile, err = wantPath(at, value)
-			case optionsKey:
-				continue // read by optionSources
+			case optionsKey, limitsKey:
+				sections++
+				continue // read by optionSources and limitsOf
 			default:
-				err = fmt.Errorf("%s: unknown; want protocol, command, path, env, auth, apiKeyFile, displayName or options", at)
+				err = fmt.Errorf("%s: unknown; want protocol, command, path, env, auth, apiKeyFile, displayName, options or limits", at)
 			}
 			if err != nil {
 				return nil, err
 			}
 		}
-		if _, ok := fields[optionsKey]; ok && len(fields) == 1 {
-			continue // only options: the agent itself is unchanged
+		if sections > 0 && len(fields) == sections {
+			continue // the agent itself is unchanged
 		}
 		out[name] = a
 	}

@@ -25,6 +25,7 @@ type app struct {
 	providers []runnel.Provider
 	trusted   []string         // trusted folders of the configuration: their own settings may run code
 	options   []profile.Source // defaults of sessions; see optionSources
+	limits    runnel.Limits    // those that an agent of the configuration has; see enableLimits
 	issued    *redact.Redactor // redacts credentials that this program created
 	secrets   *redact.Redactor // also redacts what issued redacts; used for all that is printed or logged
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/nofollow"
 	"github.com/runnel-dev/runnel/internal/termtext"
@@ -27,6 +28,7 @@ import (
 const (
 	databaseName = "runnel.db"
 	uploadsName  = "uploads"
+	auditName    = "audit" // folder of the audit log, in the data directory too
 )
 
 // archived reports whether a backup of this name is an archive. Any other name
@@ -34,7 +36,7 @@ const (
 func archived(file string) bool { return strings.EqualFold(filepath.Ext(file), ".tar") }
 
 // archive writes a backup of the data directory into a new file: the database,
-// the uploads and the pictures. A failed backup leaves no file.
+// the uploads, the pictures and the audit log. A failed backup leaves no file.
 func archive(ctx context.Context, data, file string) (err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return fmt.Errorf("%s already exists; choose another name", termtext.Clean(file))
@@ -60,6 +62,9 @@ func archive(ctx context.Context, data, file string) (err error) {
 	}
 	if err == nil {
 		err = addPictures(ctx, w, filepath.Join(data, gateway.PicturesFolder))
+	}
+	if err == nil {
+		err = addAudit(w, filepath.Join(data, auditName))
 	}
 	if err == nil {
 		if err = addFile(w, filepath.Join(data, gateway.HiddenFile), gateway.HiddenFile); errors.Is(err, fs.ErrNotExist) {
@@ -172,6 +177,21 @@ func addPictures(ctx context.Context, w *tar.Writer, dir string) error {
 	})
 }
 
+// addAudit adds the audit log. A file that the server removes meanwhile is left
+// out. The last file may end with a part of an entry, which a server removes.
+func addAudit(w *tar.Writer, dir string) error {
+	names, err := audit.Files(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := addFile(w, filepath.Join(dir, name), path.Join(auditName, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 func uploadID(name string) bool {
 	id, err := uuid.Parse(name)
 	return err == nil && id.String() == name
@@ -247,7 +267,8 @@ func unpack(ctx context.Context, root *os.Root, file string) error {
 		upload := len(parts) == 3 && parts[0] == uploadsName && uploadID(parts[1]) && filepath.IsLocal(parts[2]) && parts[2] == filepath.Base(parts[2])
 		below, picture := strings.CutPrefix(h.Name, gateway.PicturesFolder+"/")
 		picture = picture && pictures.IsFile(below)
-		if h.Typeflag != tar.TypeReg || h.Name != databaseName && h.Name != gateway.HiddenFile && !upload && !picture {
+		entries := len(parts) == 2 && parts[0] == auditName && audit.IsFile(parts[1])
+		if h.Typeflag != tar.TypeReg || h.Name != databaseName && h.Name != gateway.HiddenFile && !upload && !picture && !entries {
 			return fmt.Errorf("it contains %s, which no backup of runnel contains", termtext.Clean(h.Name))
 		}
 		if upload {
@@ -255,7 +276,7 @@ func unpack(ctx context.Context, root *os.Root, file string) error {
 				return err
 			}
 		}
-		if picture {
+		if picture || entries {
 			if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(h.Name)), 0o700); err != nil {
 				return err
 			}

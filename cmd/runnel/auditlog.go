@@ -10,6 +10,7 @@ import (
 
 	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
+	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/seal"
 )
 
@@ -19,7 +20,7 @@ import (
 func auditPlace(c config, key *seal.Key) audit.Place {
 	id := sha256.Sum256([]byte(resolved(c.Data)))
 	return audit.Place{
-		Dir:    filepath.Join(c.Data, "audit"),
+		Dir:    filepath.Join(c.Data, auditName),
 		Head:   filepath.Join(filepath.Dir(c.KeyFile), "audit", hex.EncodeToString(id[:8])+".head"),
 		Secret: key.Text(),
 	}
@@ -72,7 +73,7 @@ func (c config) guards(address string) string {
 	for _, s := range []struct {
 		on   bool
 		name string
-	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}, {c.LAN, "lan"}} {
+	}{{c.AllowBypass, "allow-bypass"}, {c.Proxied, "proxied"}, {c.TLSCert != "", "TLS"}, {c.LAN, "lan"}, {c.MCPWrites, gateway.MCPWritesSetting}} {
 		if s.on {
 			parts = append(parts, s.name)
 		}

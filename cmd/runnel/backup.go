@@ -18,9 +18,9 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: `Copy the data directory into a new file that only you can read. It contains the
 sessions, events, queued prompts, rules, and hashes of the credentials. If the
 name of FILE ends in .tar, the file is an archive that also contains the
-uploaded files and the images of prompts; with any other name, it is a copy of
-the database alone. The server can keep running. The backup contains everything
-that the server acknowledged before the command started.
+uploaded files, the images of prompts and the audit log; with any other name, it
+is a copy of the database alone. The server can keep running. The backup
+contains everything that the server acknowledged before the command started.
 
 'runnel restore' makes a data directory from a backup.
 
@@ -79,7 +79,9 @@ func (a *app) restoreCommand() *cobra.Command {
 data of a server, stop the server and move its data directory away first.
 
 Sessions that have MCP servers also need the key of the original server: the
-file of 'runnel serve --key-file', which no backup contains.`,
+file of 'runnel serve --key-file', which no backup contains. So does the audit
+log, for 'runnel audit --verify'. The next server records in it that the log may
+lack entries, because the record of its last entry is in no backup.`,
 		Example: `  runnel restore /backups/runnel-2026-11-21.tar --data restored
   runnel serve --data restored`,
 		Args: exactly(1, "the path of the backup is needed"),

@@ -65,6 +65,7 @@ type config struct {
 	ListConversations bool `koanf:"list-conversations"`
 	Search            bool `koanf:"search"`
 	KeepUnknown       int  `koanf:"keep-unknown"`
+	MCPWrites         bool `koanf:"mcp-writes"`
 
 	Push string `koanf:"push"`
 
@@ -73,9 +74,10 @@ type config struct {
 	LogLevel  string `koanf:"log-level"`
 	LogFormat string `koanf:"log-format"`
 
-	agents  map[string]all.Agent // from the configuration file
-	options []profile.Source     // from the file and the environment; see optionSources
-	file    string               // path of the configuration file
+	agents      map[string]all.Agent // from the configuration file
+	options     []profile.Source     // from the file and the environment; see optionSources
+	agentLimits agentLimits          // from the configuration file
+	file        string               // path of the configuration file
 }
 
 const (
@@ -126,6 +128,7 @@ func serveFlags(fl *pflag.FlagSet) {
 	fl.Bool("list-conversations", true, "list the conversations that agents have stored outside of runnel; false: keep no index of them")
 	fl.Bool("search", true, "keep a full-text index of all sessions, so that they can be searched; false: delete the index")
 	fl.Int("keep-unknown", 0, "keep the first `N` messages of each type that runnel does not know, without known secrets, for 'runnel doctor --protocol'; at most 20; 0: none")
+	fl.Bool(gateway.MCPWritesSetting, false, "let clients with the scope admin add MCP servers to the configurations of agents, and remove them: programs that agents then start")
 	fl.String("push", pushOn, "notes to browsers through their push services: `on`, if somebody switches them on in the page; off; or loopback, which accepts a push service on this machine, for tests")
 	limitFlags(fl)
 	fl.String("log-level", "warn", "`LEVEL`: debug, info, warn or error")
@@ -150,6 +153,9 @@ func loadConfig(fl *pflag.FlagSet) (config, error) {
 	}
 	if c.options, err = optionSources(file, k.Get(agentsKey)); err != nil {
 		return c, err
+	}
+	if c.agentLimits, err = limitsOf(k.Get(limitsKey), k.Get(agentsKey)); err != nil {
+		return c, badFile(file.path, err)
 	}
 	c.file = file.path
 	// posflag adds the flags of the command line, and the defaults of the
@@ -198,7 +204,7 @@ func readSettings(fl *pflag.FlagSet) (file settingsFile, k *koanf.Koanf, err err
 		return file, nil, usage("the configuration %s cannot be read: %s", termtext.Clean(path), oneLine(err.Error(), 300))
 	}
 	for name := range k.Raw() {
-		if name != agentsKey && name != optionsKey && known.Lookup(name) == nil || name == "config" {
+		if name != agentsKey && name != optionsKey && name != limitsKey && known.Lookup(name) == nil || name == "config" {
 			return file, nil, usage("the configuration %s has an unknown setting %q; 'runnel serve --help' lists the settings", termtext.Clean(path), termtext.Clean(name))
 		}
 	}

@@ -84,7 +84,7 @@ with less protection or fewer functions.`,
 		},
 	}
 	serveFlags(cmd.Flags())
-	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "retention-age", "retention-mib", "stream-family", "list-conversations", "search", "keep-unknown", "push", "log-level", "log-format", "cors-origins", trustedKey} {
+	for _, name := range []string{"allow-bypass", "approval-timeout", "stall-timeout", "idle-timeout", "reattach-window", "prewarm", "prewarm-age", "compact-after", "retention-age", "retention-mib", "stream-family", "list-conversations", "search", "keep-unknown", "mcp-writes", "push", "log-level", "log-format", "cors-origins", trustedKey} {
 		_ = cmd.Flags().MarkHidden(name) // accepted, so that a user can check a whole serve command line
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
@@ -114,6 +114,9 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 		err = a.useAgents(c.file, c.agents)
 	}
 	if err == nil {
+		err = a.useLimits(c.file, c.agentLimits)
+	}
+	if err == nil {
 		err = a.useOptions(c.file, c.options)
 	}
 	a.checkAgents(ctx, d)
@@ -124,6 +127,7 @@ func (a *app) examine(cmd *cobra.Command) *diagnosis {
 		checkNetwork(ctx, d, c)
 		checkDisk(d, c.Data)
 	}
+	a.checkLimits(d)
 	checkKernel(ctx, d)
 	return d
 }

@@ -13,25 +13,27 @@ import (
 func (a *app) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "List the MCP servers in the configuration of an agent",
-		Long: `List the MCP servers in the user's configuration of an agent on this machine.
-The commands start no MCP server and change nothing. They do not read the
-configuration of projects. They print no arguments, no values of variables and
-headers, and no paths of URLs, because these can be secrets.
+		Short: "List, add and remove the MCP servers of an agent",
+		Long: `List, add and remove MCP servers in the user's configuration of an agent on this
+machine. The commands start no MCP server and do not read the configuration of
+projects. They print no arguments, no values of variables and headers, and no
+paths of URLs, because these can be secrets.
 
-Not every agent is supported. To add or remove a server, use the agent's own
-command line.`,
+'list' and 'get' read the configuration. 'add' and 'remove' need a running server
+whose setting mcp-writes is true. Not every agent is supported.`,
 		Example: `  runnel mcp list --agent ` + a.example() + `
-  runnel mcp get context7 --agent ` + a.example(),
+  runnel mcp get context7 --agent ` + a.example() + `
+  runnel mcp add context7 --agent ` + a.example() + ` -- npx -y @upstash/context7-mcp
+  runnel mcp remove context7 --agent ` + a.example(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unknown command %q; use list or get", termtext.Clean(args[0]))
+				return usage("unknown command %q; use list, get, add or remove", termtext.Clean(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.mcpList(), a.mcpGet())
+	cmd.AddCommand(a.mcpList(), a.mcpGet(), a.mcpAdd(), a.mcpRemove())
 	return cmd
 }
 

@@ -46,6 +46,8 @@ file.
 
 ` + optionsHelp + `
 
+` + limitsHelp + `
+
 By default, the server listens on this machine only: on 127.0.0.1 and, if the
 machine has IPv6, on [::1]. Browsers open the page at a random host name that no
 other program has used, such as http://RANDOM.localhost:7317. Programs use
@@ -68,6 +70,9 @@ start the server.`,
 				return err
 			}
 			if err := a.useAgents(c.file, c.agents); err != nil {
+				return err
+			}
+			if err := a.useLimits(c.file, c.agentLimits); err != nil {
 				return err
 			}
 			if err := a.useOptions(c.file, c.options); err != nil {
@@ -94,6 +99,9 @@ const waitingTime = 3 * time.Second
 // serve runs the server until a signal stops it.
 func (a *app) serve(ctx context.Context, c config) (err error) {
 	if err := refuseAgent(c.Data); err != nil {
+		return err
+	}
+	if err := a.enableLimits(); err != nil { // before anything starts a process
 		return err
 	}
 	log := a.logger(c)
@@ -151,7 +159,7 @@ func (a *app) serve(ctx context.Context, c config) (err error) {
 		ApprovalTimeout: c.ApprovalTimeout, StallTimeout: c.StallTimeout, IdleTimeout: c.IdleTimeout, ReattachWindow: c.ReattachWindow,
 		ProfilesDir: c.ProfilesDir, Profile: c.Profile, GovernedDelegation: c.GovernedDelegation,
 		Retention: gateway.RetentionPolicy{Age: c.RetentionAge, Bytes: int64(c.RetentionMiB) * mib},
-		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, KeepUnknown: c.KeepUnknown, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Audit: auditSink(trail, log), Logger: log,
+		Prewarm:   c.Prewarm, PrewarmAge: c.PrewarmAge, Conversations: c.ListConversations, Search: index, KeepUnknown: c.KeepUnknown, MCPWrites: c.MCPWrites, Sealer: sealer, Limits: c.Limits.ofGateway(), Options: a.options, Filter: a.filter, Audit: auditSink(trail, log), Logger: log,
 	})
 	if err != nil {
 		return err

@@ -188,6 +188,10 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 	switch {
 	case whole.Err() != nil:
 		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready before the request ended", whole.Err(), err)
+	case c.limitFault() != nil:
+		fault := c.limitFault()
+		fault.Code = runnel.SessionCreateFailed
+		return fault
 	case ctx.Err() != nil:
 		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready after "+c.starts.String()+". Try it in a terminal: "+c.agent.Try, ctx.Err(), err)
 	}
@@ -349,9 +353,13 @@ func (c *Conn) step() error {
 		c.mu.Lock()
 		c.ready = c.tr.Flush()
 		c.mu.Unlock()
-		if len(c.ready) == 0 {
-			return io.EOF
+		if len(c.ready) > 0 {
+			return nil
 		}
+		if fault := c.limitFault(); fault != nil {
+			return fault
+		}
+		return io.EOF
 	case err != nil:
 		return runnel.Fail(runnel.ProcessCrash, c.agent.Name+"'s output cannot be read", err)
 	case c.lines.Torn() && !json.Valid(line): // the agent exited in the middle of a line
@@ -434,7 +442,35 @@ func (c *Conn) ExitStatus() (runnel.ExitStatus, bool) {
 	if err != nil {
 		return runnel.ExitStatus{}, false
 	}
-	return runnel.ExitStatus{Code: st.Code, Signal: st.Signal, StdoutHeld: st.StdoutHeld}, true
+	return c.exitStatus(st), true
+}
+
+func (c *Conn) exitStatus(st proc.ExitStatus) runnel.ExitStatus {
+	return runnel.ExitStatus{Code: st.Code, Signal: st.Signal, StdoutHeld: st.StdoutHeld, Limit: c.process.Limits().Reached(st).Limit}
+}
+
+// limitFault returns the error of an agent that ended because it reached one of
+// its limits, and nil for every other agent. It waits for the exit of the agent
+// for the drain period.
+func (c *Conn) limitFault() *runnel.Error {
+	limits := c.process.Limits()
+	if limits == (proc.Limits{}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	st, err := c.process.Wait(ctx)
+	if err != nil {
+		return nil
+	}
+	reached := limits.Reached(st)
+	if reached.Limit == "" {
+		return nil
+	}
+	fault := runnel.Fail(runnel.ProcessCrash, c.agent.Name+" ended after it and its processes had reached their "+reached.Text+
+		". Raise the limit in the server's configuration, or send again to resume the conversation.")
+	fault.Details = c.exitStatus(st)
+	return fault
 }
 
 // Process returns the agent's process.

@@ -91,7 +91,7 @@ func TestChangedFileOpensNoBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &surroundings{dir: boxDir(opt.Takeover)}
-	if err := s.create(kept{Broker: b.kept()}); err != nil {
+	if err := s.create(kept{Broker: b.kept()}, runnel.SandboxOff); err != nil {
 		t.Fatal(err)
 	}
 	call := func() {

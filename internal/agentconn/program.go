@@ -13,6 +13,8 @@ type Program struct {
 	Env     []string // "K=V", further variables of the agent's environment
 
 	Source runnel.KeySource // source of the API key
+
+	Limits runnel.Limits // of the agent of each session
 }
 
 // With returns a copy of the program with command in place of its command,
@@ -29,6 +31,13 @@ func (p Program) With(command, env []string) Program {
 // key.
 func (p Program) WithKey(source runnel.KeySource) Program {
 	p.Source = source
+	return p
+}
+
+// WithLimits returns a copy of the program with limits for the agent of each
+// session.
+func (p Program) WithLimits(l runnel.Limits) Program {
+	p.Limits = l
 	return p
 }
 
@@ -52,9 +61,9 @@ func (p Program) Find(opt runnel.Options, usual string, agent Agent) (path strin
 }
 
 // Configured returns the options with the program's environment before their
-// own.
+// own, and with the program's limits.
 func (p Program) Configured(opt runnel.Options) runnel.Options {
-	opt.Env = slices.Concat(p.Env, opt.Env)
+	opt.Env, opt.Limits = slices.Concat(p.Env, opt.Env), p.Limits
 	return opt
 }
 

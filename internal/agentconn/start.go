@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/internal/proc"
@@ -58,7 +60,7 @@ func Start(ctx context.Context, cmd Command, agent Agent, tr Translator, opt run
 	held := cmd.Broker.held()
 	defer held.Close()
 	process, err := supervisor.Start(ctx, proc.Command{
-		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held, Note: box.noted(),
+		Path: cmd.Path, Args: cmd.Args, Dir: cmp.Or(cmd.dir, opt.Dir), Env: cmd.Env, Mark: cmd.Mark, Limits: proc.Limits(opt.Limits), Redact: redactor(cmd.Env), Boxed: opt.Sandbox == runnel.SandboxProject, Hold: held, Note: box.noted(),
 	}, supervisor.Takeover(opt.Takeover))
 	if err != nil {
 		if box != nil {
@@ -135,6 +137,8 @@ func startFault(ctx context.Context, agent Agent, err error) error {
 		return notInstalled(agent, err)
 	case start.Reason == proc.BadDir:
 		return badDir(err)
+	case start.Reason == proc.Unlimited:
+		return runnel.Fail(runnel.SessionCreateFailed, failed+": "+start.Err.Error(), err)
 	case start.Reason == proc.NoResources:
 		return runnel.Fail(runnel.Overloaded, failed+": "+string(start.Reason)+" on this machine. Stop other programs, and try again.", err)
 	}
@@ -173,6 +177,36 @@ func Output(ctx context.Context, path string, env []string, mark string, args ..
 	}
 	_, waitErr := p.Wait(context.WithoutCancel(ctx))
 	return buf.Bytes(), errors.Join(err, waitErr, ctx.Err())
+}
+
+// configureTime bounds the time that a command of an agent may take to change
+// the agent's configuration.
+const configureTime = 30 * time.Second
+
+// Configure runs a command that changes the configuration of an agent, as
+// [Output] does. It fails with AGENT_ERROR if the command fails. The error has no
+// text of the command, which could contain secrets. try is the command that a
+// user can run to see that text.
+func Configure(ctx context.Context, agent Agent, path string, env []string, mark, try string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, configureTime)
+	defer cancel()
+	p, err := Ask(ctx, path, env, mark, args...)
+	if err != nil {
+		return startFault(ctx, agent, err)
+	}
+	defer p.Stop(context.WithoutCancel(ctx), proc.Now)
+	stop := context.AfterFunc(ctx, func() { p.Stop(context.WithoutCancel(ctx), proc.Now) })
+	defer stop()
+	p.CloseInput()
+	_, _ = io.Copy(io.Discard, p.Stdout())
+	st, err := p.Wait(context.WithoutCancel(ctx))
+	switch {
+	case ctx.Err() != nil:
+		return runnel.Fail(runnel.Timeout, agent.Name+" did not change its configuration in time. Try it in a terminal: "+try, ctx.Err())
+	case err != nil || st.Code != 0:
+		return runnel.Fail(runnel.AgentError, agent.Name+" did not change its configuration (exit code "+strconv.Itoa(st.Code)+"). Try it in a terminal: "+try, err)
+	}
+	return nil
 }
 
 // Ask starts a program that is asked about itself and not for a session. It

@@ -27,27 +27,52 @@ type fence struct {
 // follows.
 const fencePrefix = "runnel-"
 
-// newFence creates a fence. It returns nil if that is impossible, or if c does
-// not ask for one.
-func newFence(c Command) *fence {
-	if !c.Fence {
-		return nil
+// newFence creates a fence with the limits of c. It returns nil if that is
+// impossible, or if c does not ask for one. The error is nil unless c has
+// limits.
+func newFence(c Command) (*fence, error) {
+	limited := c.Limits.any()
+	if !c.Fence && !limited {
+		return nil, nil
 	}
-	own, err := ownGroup()
-	if err != nil || unix.Access(filepath.Join(own, "cgroup.procs"), unix.W_OK) != nil {
-		return nil
+	f, err := makeFence()
+	if err == nil && limited {
+		if err = f.limit(c.Limits); err != nil {
+			f.close()
+		}
 	}
-	removeStale(own)
-	path := filepath.Join(own, fencePrefix+rand.Text())
+	switch {
+	case err == nil:
+		return f, nil
+	case limited:
+		return nil, err
+	}
+	return nil, nil
+}
+
+// makeFence creates a fence without limits.
+func makeFence() (*fence, error) {
+	group, err := groupOfFences()
+	if err == nil {
+		err = unix.Access(filepath.Join(group, "cgroup.procs"), unix.W_OK)
+	}
+	if err != nil {
+		return nil, refusedLimits(group, err)
+	}
+	removeStale(group)
+	path := filepath.Join(group, fencePrefix+rand.Text())
 	if err := os.Mkdir(path, 0o755); err != nil {
-		return nil
+		return nil, refusedLimits(group, err)
 	}
 	f, err := openFence(path)
-	if err == nil && unix.Faccessat(int(f.dir.Fd()), killFile, unix.W_OK, 0) != nil { // Linux before 5.14
-		f.close()
-		return nil
+	if err != nil {
+		return nil, refusedLimits(group, err)
 	}
-	return f
+	if unix.Faccessat(int(f.dir.Fd()), killFile, unix.W_OK, 0) != nil { // Linux before 5.14
+		f.close()
+		return nil, &LimitsError{"limits of agents need Linux 5.14 or newer", "remove limits from the configuration"}
+	}
+	return f, nil
 }
 
 // staleAfter is the age from which an empty fence counts as abandoned.
@@ -178,7 +203,7 @@ func endFence(path string) (clear bool) {
 
 // CanFence reports whether children can get fences here.
 func CanFence() bool {
-	f := newFence(Command{Fence: true})
+	f, _ := newFence(Command{Fence: true})
 	defer f.close()
 	return f != nil
 }

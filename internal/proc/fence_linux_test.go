@@ -45,7 +45,7 @@ func TestFence(t *testing.T) {
 // the tree of a child, has its own session, and has an empty environment.
 func TestFenceOfNobody(t *testing.T) {
 	wantFence(t)
-	f := newFence(Command{Fence: true})
+	f, _ := newFence(Command{Fence: true})
 	defer f.close()
 	cmd := exec.Command("/bin/sleep", "300")
 	cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
@@ -107,7 +107,8 @@ func TestGroupDir(t *testing.T) {
 // process is in the fence.
 func TestStaleFences(t *testing.T) {
 	wantFence(t)
-	used, empty := newFence(Command{Fence: true}), newFence(Command{Fence: true})
+	used, _ := newFence(Command{Fence: true})
+	empty, _ := newFence(Command{Fence: true})
 	defer used.close()
 	defer empty.close()
 	cmd := exec.Command("/bin/sleep", "300")

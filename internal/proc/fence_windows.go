@@ -12,11 +12,15 @@ import (
 // only handle, so its own end kills them as well.
 type fence struct{ job windows.Handle }
 
-// newFence creates a fence. It returns nil if the system refuses.
-func newFence(Command) *fence {
+// newFence creates a fence. It returns nil if the system refuses. It fails if c
+// has limits.
+func newFence(c Command) (*fence, error) {
+	if err := CheckLimits(c.Limits); err != nil {
+		return nil, err
+	}
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
@@ -24,9 +28,9 @@ func newFence(Command) *fence {
 		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits)))
 	if err != nil {
 		windows.CloseHandle(job)
-		return nil
+		return nil, nil
 	}
-	return &fence{job}
+	return &fence{job}, nil
 }
 
 // enclose makes the child start suspended; hold resumes it.
@@ -80,6 +84,8 @@ func resumeThread(id uint32) error {
 
 func (*fence) where() string { return "" }
 
+func (*fence) note(*ExitStatus) {}
+
 // kill kills all processes in the fence.
 func (f *fence) kill() {
 	if f != nil {
@@ -97,7 +103,7 @@ func endFence(string) (clear bool) { return true }
 
 // CanFence reports whether children can get fences here.
 func CanFence() bool {
-	f := newFence(Command{})
+	f, _ := newFence(Command{})
 	defer f.close()
 	return f != nil
 }

@@ -63,6 +63,11 @@ type Command struct {
 	// systems have none.
 	Fence bool
 
+	// Limits bound the child and all its descendants together. They need a
+	// fence, and EnableLimits before. If they cannot be enforced, Start fails
+	// with the reason Unlimited. Default: no limits.
+	Limits Limits
+
 	// If ShareStdout is true, this process does not read the child's stdout. The
 	// caller gives Process.StdoutFile to the processes that read it. Linux only.
 	ShareStdout bool
@@ -101,6 +106,9 @@ type ExitStatus struct {
 	StdoutHeld bool   // a descendant kept stdout open; its output after Linger is lost
 	StderrHeld bool   // the same for stderr
 	Leftover   int    // number of descendants that could not be killed
+
+	MemoryKills  int `json:",omitzero"` // number of processes of the child that the system killed at Limits.MemoryMiB
+	RefusedForks int `json:",omitzero"` // how often the system refused to start a process or thread at Limits.Processes
 }
 
 // Process is a running child. Its methods may be called from any goroutine, at
@@ -261,6 +269,7 @@ func (p *Process) wait() {
 	p.climbers.Wait()
 
 	p.reap()
+	p.tree.fence.note(&p.status)
 	p.tree.fence.close()
 	close(p.done)
 }

@@ -28,6 +28,7 @@ const (
 	BadFormat     Reason = "program is not one for this system, or its interpreter is missing"
 	BadDir        Reason = "working directory is missing or not accessible"
 	Refused       Reason = "command refused" // by check, before any start
+	Unlimited     Reason = "limits cannot be enforced"
 	NoResources   Reason = "no processes, memory or file descriptors left"
 	Failed        Reason = "program could not be started"
 )
@@ -122,9 +123,14 @@ func spawn(c Command) (*child, error) {
 	return &child{cmd: cmd, stdin: pipes[0].write, stdout: pipes[1].read, stderr: pipes[2].read, mark: mark, fence: fence}, nil
 }
 
-// fenced starts the command in a fence, or without one if that fails.
+// fenced starts the command in a fence. If that fails, it starts the command
+// without one, unless the command has limits.
 func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
-	if f := newFence(c); f != nil {
+	f, err := newFence(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f != nil {
 		cmd := command()
 		f.enclose(cmd.SysProcAttr)
 		err := cmd.Start()
@@ -136,6 +142,9 @@ func fenced(c Command, command func() *exec.Cmd) (*exec.Cmd, *fence, error) {
 			_ = cmd.Wait()
 		}
 		f.close()
+		if c.Limits.any() {
+			return nil, nil, err
+		}
 	}
 	cmd := command()
 	return cmd, nil, cmd.Start()
@@ -184,6 +193,9 @@ func checkWindows(path string) error {
 // reasonOf classifies an error of a start. It checks the file system again,
 // because one error number has several causes.
 func reasonOf(c Command, err error) (Reason, error) {
+	if _, ok := errors.AsType[*LimitsError](err); ok {
+		return Unlimited, err
+	}
 	if c.Dir != "" && !usableDir(c.Dir) {
 		return BadDir, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/runnel-dev/runnel"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/internal/agentconn"
+	"github.com/runnel-dev/runnel/internal/proc"
 	"github.com/runnel-dev/runnel/internal/supervisor"
 )
 
@@ -71,6 +72,8 @@ type silentAgent struct {
 }
 
 func (silentAgent) Stdout() io.Reader { return strings.NewReader("") }
+
+func (silentAgent) Limits() proc.Limits { return proc.Limits{} }
 
 func (m silentAgent) Send([]byte, int64) error { *m.sent++; return nil }
 

@@ -81,7 +81,7 @@ func takeOver(c *net.UnixConn, r Record, redact func([]byte) []byte) (*child, *B
 	}
 	ch := newChild(proc.Command{Redact: redact}, c, out)
 	ch.supervisor, ch.pid, ch.mark, ch.fence, ch.kept = r.Supervisor, w.Pid, w.Mark, w.Fence, true
-	ch.sent, ch.taken = w.Sent, w.Sent
+	ch.sent, ch.taken, ch.limits = w.Sent, w.Sent, w.Limits
 	ch.run()
 	return ch, b, nil
 }

@@ -28,6 +28,7 @@ type child struct {
 	pid        int // process id of the agent
 	mark       string
 	fence      string
+	limits     proc.Limits
 	kept       bool // the supervisor can be found again
 	redact     func([]byte) []byte
 	control    *net.UnixConn
@@ -108,6 +109,7 @@ func launch(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 		out, err = openOutput(files, g.Keeps, 0, 0)
 	}
 	ch := newChild(c, control, out)
+	ch.limits = c.Limits
 	ch.supervisor, ch.reaped = self, reaped
 	ch.pid, ch.mark, ch.fence, ch.kept = w.Pid, w.Mark, w.Fence, w.Kept
 	if stop() && err == nil && w.Failed == nil {
@@ -251,6 +253,9 @@ func (ch *child) sweep() (left int, err error) {
 	}
 	return proc.Leftovers{Mark: ch.mark, Fence: ch.fence, Under: ch.supervisor, Orphans: proc.IsSubreaper()}.End()
 }
+
+// Limits implements [Agent].
+func (ch *child) Limits() proc.Limits { return ch.limits }
 
 // Pid implements [Agent].
 func (ch *child) Pid() int { return ch.pid }

@@ -22,7 +22,7 @@ func launch(ctx context.Context, c proc.Command, _ Takeover) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return direct{p}, nil
+	return direct{p, c.Limits}, nil
 }
 
 // Attach always returns ErrNone on this system.

@@ -54,6 +54,7 @@ type server struct {
 	trim   *trimmer
 	nonce  string
 	window time.Duration
+	limits proc.Limits
 	holds  bool   // heldFD is open
 	note   string // proc.Command.Note
 
@@ -169,7 +170,7 @@ func begin(g greeting) (*server, error) {
 	_ = countShown(int(socket.Fd())) // a server keeps the output only if this succeeds; see peeks
 	s := &server{
 		agent: agent, socket: socket, input: input, trim: newTrimmer(), nonce: g.Nonce, window: time.Duration(g.Start.Window),
-		holds: g.Start.Holds, note: c.Note, finished: make(chan struct{}), spool: spool,
+		limits: c.Limits, holds: g.Start.Holds, note: c.Note, finished: make(chan struct{}), spool: spool,
 	}
 	s.changed = sync.NewCond(&s.mu)
 	return s, nil

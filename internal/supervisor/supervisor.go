@@ -31,6 +31,7 @@ package supervisor
 import (
 	"context"
 	"io"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +83,9 @@ type Agent interface {
 	// that is impossible.
 	Detach() bool
 
+	// Limits returns the limits with which the agent was started.
+	Limits() proc.Limits
+
 	// Done returns a channel that is closed when the agent and its descendants
 	// have ended. It is not closed after Detach.
 	Done() <-chan struct{}
@@ -101,9 +105,12 @@ var enabled atomic.Bool // Main was called, so this program can be executed as a
 // Enabled reports whether agents get supervisors.
 func Enabled() bool { return enabled.Load() && supported() }
 
-// Start runs c, under a supervisor if supervisors are enabled. Errors are those
-// of proc.Start.
+// Start runs c, under a supervisor if supervisors are enabled. It enables the
+// limits of c. Errors are those of proc.Start.
 func Start(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
+	if err := proc.EnableLimits(c.Limits); err != nil {
+		return nil, &proc.StartError{Program: filepath.Base(c.Path), Reason: proc.Unlimited, Err: err}
+	}
 	if Enabled() {
 		return launch(ctx, c, k)
 	}
@@ -111,13 +118,17 @@ func Start(ctx context.Context, c proc.Command, k Takeover) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return direct{p}, nil
+	return direct{p, c.Limits}, nil
 }
 
 // direct is an agent without a supervisor.
-type direct struct{ *proc.Process }
+type direct struct {
+	*proc.Process
+	limits proc.Limits
+}
 
 func (d direct) Send(line []byte, _ int64) error { return d.Process.Send(line) }
 func (d direct) CloseInput()                     { d.Process.CloseStdin() }
 func (direct) Begin(Checkpoint, int64)           {}
 func (direct) Detach() bool                      { return false }
+func (d direct) Limits() proc.Limits             { return d.limits }

@@ -150,7 +150,7 @@ func (s *server) welcome(c *net.UnixConn, g greeting) error {
 		note = "" // the server that starts the agent has it
 	}
 	frame := appendJSON(nil, kindHello, welcome{
-		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Kept: s.window > 0,
+		Pid: s.agent.Pid(), Mark: s.agent.Mark(), Fence: s.agent.Fence(), Limits: s.limits, Kept: s.window > 0,
 		Whole: s.spool.whole(), Notes: s.spool.noted, End: s.spool.end, Sent: s.sent, Holds: holds, Note: note,
 	})
 	if n, _, err := c.WriteMsgUnix(frame, unix.UnixRights(files...), nil); err != nil || n != len(frame) {

@@ -66,6 +66,7 @@ type welcome struct {
 	Pid     int           `json:"pid,omitempty"` // process id of the agent
 	Mark    string        `json:"mark,omitempty"`
 	Fence   string        `json:"fence,omitempty"`
+	Limits  proc.Limits   `json:"limits,omitzero"`
 	Kept    bool          `json:"kept"`           // the supervisor can be found again
 	Whole   bool          `json:"whole"`          // the spool has everything since the last Begin
 	Notes   int64         `json:"notes"`          // position at which the notes end in their file

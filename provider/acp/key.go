@@ -28,7 +28,7 @@ func (p *provider) ChecksLogin() {}
 
 // WithKey implements [runnel.KeyTaker].
 func (p *provider) WithKey(source runnel.KeySource) runnel.Provider {
-	return newProvider(&provider{agent: p.agent, env: p.env, keys: source})
+	return newProvider(&provider{agent: p.agent, env: p.env, keys: source, limits: p.limits})
 }
 
 func (p *provider) credential() agentconn.Credential {

@@ -26,6 +26,8 @@ type provider struct {
 	env   []string // configured variables, "K=V"
 	keys  runnel.KeySource
 
+	limits runnel.Limits
+
 	knownCaps *knownCaps
 	own       *ownWrites
 }
@@ -99,7 +101,7 @@ func (p *provider) Prototype() runnel.Conn { return (*conn)(nil) }
 
 // WithProgram implements [runnel.Programmable].
 func (p *provider) WithProgram(command, env []string) runnel.Provider {
-	q := &provider{agent: p.agent, env: slices.Concat(p.env, env), keys: p.keys}
+	q := &provider{agent: p.agent, env: slices.Concat(p.env, env), keys: p.keys, limits: p.limits}
 	switch {
 	case len(command) == 1 && len(q.agent.Command) > 0: // keep the default arguments
 		q.agent.Command = append([]string{command[0]}, q.agent.Command[1:]...)
@@ -107,6 +109,11 @@ func (p *provider) WithProgram(command, env []string) runnel.Provider {
 		q.agent.Command = slices.Clone(command)
 	}
 	return newProvider(q)
+}
+
+// WithLimits implements [runnel.Limiter].
+func (p *provider) WithLimits(l runnel.Limits) runnel.Provider {
+	return newProvider(&provider{agent: p.agent, env: p.env, keys: p.keys, limits: l})
 }
 
 // Extra implements [runnel.Capable].
@@ -249,6 +256,7 @@ func (p *provider) start(ctx context.Context, opt runnel.Options) (*conn, error)
 	if f := p.agent.quirks().startup.noSubagents; f != nil && opt.Delegation == runnel.DelegateNever {
 		env = f(env)
 	}
+	opt.Limits = p.limits
 	c := &conn{tr: newTranslator(p.agent), bypass: opt.AllowBypass, dir: opt.Dir, own: p.own}
 	c.Conn, err = agentconn.Start(ctx, agentconn.Command{
 		Path: path, Args: args, Env: env, Mark: "ACP_" + proc.MarkSuffix, Elsewhere: true, Enclosure: p.agent.enclosure(env, opt.Dir), Broker: b,

@@ -21,6 +21,7 @@ type quirks struct {
 	live    liveQuirks
 	replay  replayQuirks
 	stored  storedQuirks
+	mcp     *mcpQuirks // nil: Runnel does not know where the agent keeps its MCP servers
 }
 
 // startupQuirks apply while an agent starts and opens a conversation. modes and

@@ -38,7 +38,8 @@ func gemini() *quirks {
 			wholeFiles: true, // recording edit
 			usage:      geminiUsage,
 		},
-		replay: replayQuirks{endsWithCommands: true},                                                                                                // recording resume
+		replay: replayQuirks{endsWithCommands: true}, // recording resume
+		mcp:    geminiMCP,
 		stored: storedQuirks{dir: geminiStored, pattern: "*/chats/session-*.jsonl", line: geminiLine, folder: geminiFolder, updates: geminiUpdates}, // testdata/gemini/stored
 	}
 }

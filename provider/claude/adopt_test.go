@@ -29,6 +29,7 @@ type silentAgent struct{ supervisor.Agent }
 
 func (silentAgent) Stdout() io.Reader        { return strings.NewReader("") }
 func (silentAgent) Send([]byte, int64) error { return nil }
+func (silentAgent) Limits() proc.Limits      { return proc.Limits{} }
 
 // The test adopts the agent of every recording. The events and the open
 // requests must be those of the live session.

@@ -2,11 +2,9 @@ package claude
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,30 +54,30 @@ func userConfig(env []string) string {
 // configuredMCP returns the user's MCP servers in the content of the agent's
 // configuration file.
 func configuredMCP(content []byte) ([]runnel.MCPServer, error) {
-	var config struct {
-		Servers map[string]struct {
-			Type    string                     `json:"type"`
-			Command string                     `json:"command"`
-			Args    []json.RawMessage          `json:"args"`
-			Env     map[string]json.RawMessage `json:"env"`
-			URL     string                     `json:"url"`
-			Headers map[string]json.RawMessage `json:"headers"`
-		} `json:"mcpServers"`
-	}
-	if json.Unmarshal(content, &config) != nil { // the error could quote the content
+	list, ok := agentconn.MCPServersIn(content)
+	if !ok {
 		return nil, runnel.Fail(runnel.AgentError, "Claude Code's configuration file is not valid. Try it in a terminal: claude mcp list")
 	}
-	list := []runnel.MCPServer{}
-	for _, name := range slices.Sorted(maps.Keys(config.Servers)) {
-		c := config.Servers[name]
-		s := runnel.MCPServer{
-			Name: name, Transport: c.Type, Enabled: true, Command: c.Command, Arguments: len(c.Args), URL: runnel.MCPAddress(c.URL),
-			Env: agentconn.Names(c.Env), Headers: agentconn.Names(c.Headers),
-		}
-		if s.Transport == "" {
-			s.Transport = "stdio"
-		}
-		list = append(list, s)
-	}
 	return list, nil
+}
+
+// AddMCP implements [runnel.MCPEditor].
+func (p *Provider) AddMCP(ctx context.Context, d runnel.MCPDefinition) error {
+	args := slices.Concat([]string{"mcp", "add", "-s", "user"}, agentconn.MCPVariables("-e", d.Env), []string{"--", d.Name, d.Command}, d.Args)
+	return p.configure(ctx, "claude mcp add", args)
+}
+
+// RemoveMCP implements [runnel.MCPEditor].
+func (p *Provider) RemoveMCP(ctx context.Context, name string) error {
+	return p.configure(ctx, "claude mcp remove", []string{"mcp", "remove", "-s", "user", "--", name})
+}
+
+// configure runs a command that changes the agent's configuration.
+func (p *Provider) configure(ctx context.Context, try string, args []string) error {
+	opt := p.program.Configured(runnel.Options{})
+	path, first, err := p.program.Find(opt, usualProgram, product)
+	if err != nil {
+		return err
+	}
+	return agentconn.Configure(ctx, product, path, environ(parentEnviron(), opt), mark, try, slices.Concat(first, args)...)
 }

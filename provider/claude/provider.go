@@ -68,6 +68,11 @@ func (p *Provider) WithKey(source runnel.KeySource) runnel.Provider {
 // parent returns the environment from which the agent's environment is made.
 func (p *Provider) parent() []string { return slices.Concat(parentEnviron(), p.program.Env) }
 
+// WithLimits implements [runnel.Limiter].
+func (p *Provider) WithLimits(l runnel.Limits) runnel.Provider {
+	return &Provider{p.program.WithLimits(l)}
+}
+
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
 

@@ -70,3 +70,26 @@ func configuredMCP(entries map[string]mcpEntry) []runnel.MCPServer {
 	}
 	return list
 }
+
+// AddMCP implements [runnel.MCPEditor].
+func (p *Provider) AddMCP(ctx context.Context, d runnel.MCPDefinition) error {
+	args := slices.Concat([]string{"mcp", "add", d.Name}, agentconn.MCPVariables("--env", d.Env), []string{"--", d.Command}, d.Args)
+	return p.configure(ctx, "codex mcp add", args)
+}
+
+// RemoveMCP implements [runnel.MCPEditor]. The command succeeds if there is no
+// such server (0.169.0).
+func (p *Provider) RemoveMCP(ctx context.Context, name string) error {
+	return p.configure(ctx, "codex mcp remove", []string{"mcp", "remove", "--", name})
+}
+
+// configure runs a command that changes the agent's configuration.
+func (p *Provider) configure(ctx context.Context, try string, args []string) error {
+	opt := p.program.Configured(runnel.Options{})
+	path, first, err := p.program.Find(opt, "codex", product)
+	if err != nil {
+		return err
+	}
+	path, managed := native(path)
+	return agentconn.Configure(ctx, product, path, append(p.askEnviron(opt), managed...), mark, try, slices.Concat(first, args)...)
+}

@@ -38,6 +38,11 @@ func (p *Provider) WithProgram(command, env []string) runnel.Provider {
 	return &Provider{p.program.With(command, env)}
 }
 
+// WithLimits implements [runnel.Limiter].
+func (p *Provider) WithLimits(l runnel.Limits) runnel.Provider {
+	return &Provider{p.program.WithLimits(l)}
+}
+
 // Name implements [runnel.Provider].
 func (*Provider) Name() string { return providerID }
 

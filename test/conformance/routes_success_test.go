@@ -173,6 +173,20 @@ var successes = map[string]func(t *testing.T, r *routes) answer{
 			object{"choice": "allow", "argumentsDigest": approval["argumentsDigest"], "remember": remember})
 	},
 
+	"addMCPServer": func(t *testing.T, r *routes) answer { return r.tickets(t) },
+	"listMCPServers": func(t *testing.T, r *routes) answer {
+		r.tickets(t).ok(t, http.StatusCreated)
+		return r.get(t, "/api/agents/claude-code/mcp")
+	},
+	"getMCPServer": func(t *testing.T, r *routes) answer {
+		r.tickets(t).ok(t, http.StatusCreated)
+		return r.get(t, "/api/agents/claude-code/mcp/tickets")
+	},
+	"removeMCPServer": func(t *testing.T, r *routes) answer {
+		r.tickets(t).ok(t, http.StatusCreated)
+		return r.do(t, http.MethodDelete, "/api/agents/claude-code/mcp/tickets", nil)
+	},
+
 	"listRules":  func(t *testing.T, r *routes) answer { r.rule(t); return r.get(t, "/api/rules") },
 	"createRule": func(t *testing.T, r *routes) answer { return r.rule(t) },
 	"explainRules": func(t *testing.T, r *routes) answer {
@@ -389,7 +403,7 @@ type boundAnswer struct {
 // session, by operationId.
 func boundAnswers() map[string]boundAnswer {
 	all := make(map[string]boundAnswer)
-	for _, id := range []string{"metrics", "listAudit", "verifyAudit", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders"} {
+	for _, id := range []string{"metrics", "listAudit", "verifyAudit", "createToken", "listTokens", "renameToken", "revokeToken", "createLoginCode", "previewRetention", "applyRetention", "listFolders", "listMCPServers", "getMCPServer", "addMCPServer", "removeMCPServer"} {
 		all[id] = boundAnswer{"403 FORBIDDEN", func(t *testing.T, r *routes, op operation, bound client) {
 			_, path, body := r.request(op, r.ended)
 			bound.do(t, op.method, path, body).fails(t, http.StatusForbidden, "FORBIDDEN")

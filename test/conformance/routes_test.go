@@ -77,7 +77,7 @@ type routes struct {
 
 func (r *routes) setup(t *testing.T) {
 	program, _ := agentFile(t, "answers")
-	r.configure(t, "agents:\n  claude-agent-acp:\n    path: "+program+"\n")
+	r.configure(t, "mcp-writes: true\nagents:\n  claude-agent-acp:\n    path: "+program+"\n  claude-code:\n    path: "+mcpEditor(t)+"\n")
 	r.Home = folder(t)
 	write(t, r.Home, ".config/runnel/profiles/reviewer.md", "---\ndescription: Reads\n---\nYou review.\n")
 	r.Args = append(r.Args, "--profiles-dir", r.Home+"/.config/runnel/profiles", "--push", "loopback")
@@ -90,6 +90,30 @@ func (r *routes) setup(t *testing.T) {
 		r.lacks[scope] = r.token(t, "", slices.Delete(slices.Clone(all), i, i+1)...)
 	}
 	r.bound = r.token(t, folder(t), "read", "send", "approve")
+}
+
+// mcpEditor returns the path of a program that has the commands of Claude Code
+// for MCP servers. Whatever it adds is the server tickets.
+func mcpEditor(t *testing.T) string {
+	t.Helper()
+	path := write(t, folder(t), "claude", `#!/bin/sh
+case "$1 $2" in
+"mcp add") echo '{"mcpServers": {"tickets": {"command": "/opt/tickets", "args": ["serve"]}}}' > "$HOME/.claude.json" ;;
+"mcp remove") echo '{}' > "$HOME/.claude.json" ;;
+*) exit 1 ;;
+esac
+`)
+	if err := os.Chmod(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// tickets adds the MCP server tickets.
+func (r *routes) tickets(t *testing.T) answer {
+	t.Helper()
+	r.do(t, http.MethodDelete, "/api/agents/claude-code/mcp/tickets", nil) // an earlier row may have added it
+	return r.post(t, "/api/agents/claude-code/mcp", object{"name": "tickets", "command": "/opt/tickets", "args": []string{"serve"}})
 }
 
 // pushSubscription is a request to subscribe. Its push service does not exist,
@@ -105,7 +129,7 @@ func (r *routes) request(op operation, session string) (c client, path string, b
 	if op.scope == "" {
 		c = r.asPage()
 	}
-	path = strings.NewReplacer("{approvalId}", "a1", "{turnId}", "t1", "{picture}", "p1", "{name}", "none").Replace(op.path)
+	path = strings.NewReplacer("{approvalId}", "a1", "{turnId}", "t1", "{picture}", "p1", "{name}", "none", "{cliType}", "claude-code").Replace(op.path)
 	id := session
 	switch {
 	case strings.HasPrefix(path, "/api/tokens/"):

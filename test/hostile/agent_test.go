@@ -31,6 +31,8 @@ type plan struct {
 	Pages    int           `json:"pages,omitzero"`    // number of messages of 4 KiB
 	Stderr   int           `json:"stderr,omitzero"`   // MiB to write to standard error
 	DieAt    int           `json:"dieAt,omitzero"`    // exit after this many bytes of the turn
+	Memory   int           `json:"memory,omitzero"`   // MiB of memory that the agent uses before it answers
+	Later    int           `json:"later,omitzero"`    // MiB of memory that the agent uses once its permission is answered
 	Print    string        `json:"print,omitzero"`    // variable whose value the agent prints at the end
 }
 
@@ -179,6 +181,7 @@ func (a *agent) turn(p plan, stop chan struct{}) {
 	a.mu.Unlock()
 	a.write(object{"type": "system", "subtype": "init", "session_id": a.session, "model": "hostile", "tools": []string{}, "permissionMode": "default", "claude_code_version": "2.1.329"})
 	a.flood(p.Stderr)
+	fill(p.Memory)
 	id := fmt.Sprintf("msg_%s_%d", a.session, a.turns)
 	stopped := a.text(id, p, stop)
 	if !stopped && (p.Ask || len(p.Tool) > 0) {
@@ -253,6 +256,16 @@ func (a *agent) flood(mib int) {
 	}
 }
 
+// filled keeps the memory of fill in use.
+var filled [][]byte
+
+// fill uses mib MiB of memory.
+func fill(mib int) {
+	for range mib {
+		filled = append(filled, bytes.Repeat([]byte{1}, 1<<20))
+	}
+}
+
 func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 	call := "toolu_" + id
 	input := object{"command": "hostile", "description": "Try"}
@@ -280,6 +293,7 @@ func (a *agent) tool(id string, p plan, stop chan struct{}) (stopped bool) {
 		}})
 		select {
 		case <-a.answers:
+			fill(p.Later)
 		case <-stop:
 			return true
 		}

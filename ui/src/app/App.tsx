@@ -18,6 +18,7 @@ import { startWorker } from "./worker";
 
 const Session = part(() => import("./Session").then((m) => m.Session), <SessionShape />, { view: true });
 const Audit = part(() => import("./Audit").then((m) => m.Audit));
+const McpServers = part(() => import("./McpServers").then((m) => m.McpServers));
 const Palette = part(() => import("./Palette").then((m) => m.Palette));
 const Start = part(() => import("../sessions/Start").then((m) => m.Start), null, { view: true });
 
@@ -77,6 +78,7 @@ function Inside() {
       </div>
       {over === "keys" && <Keys onClose={closeOver} />}
       {over === "audit" && <Audit onClose={closeOver} />}
+      {over === "mcp" && <McpServers onClose={closeOver} />}
       {over === "palette" && <Palette current={current} onClose={closeOver} />}
     </div>
   );

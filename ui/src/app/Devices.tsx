@@ -40,16 +40,26 @@ export function Devices({ onClose }: { onClose: () => void }) {
         <code className="font-mono">runnel login</code> on the server’s machine.
       </p>
       {admin && (
-        <button
-          type="button"
-          className="quiet mb-3 -ml-1.5 text-accent"
-          onClick={() => {
-            onClose();
-            openOver("audit");
-          }}
-        >
-          Open the audit log
-        </button>
+        <p className="mb-3 -ml-1.5 flex flex-wrap gap-x-2">
+          {(
+            [
+              ["audit", "Open the audit log"],
+              ["mcp", "MCP servers of agents"],
+            ] as const
+          ).map(([over, name]) => (
+            <button
+              key={over}
+              type="button"
+              className="quiet text-accent"
+              onClick={() => {
+                onClose();
+                openOver(over);
+              }}
+            >
+              {name}
+            </button>
+          ))}
+        </p>
       )}
       {problem && (
         <p role="alert" className="isolate-text mb-3 text-sm text-del">

@@ -2,7 +2,7 @@
 
 import { create } from "zustand";
 
-export type Over = "keys" | "palette" | "audit";
+export type Over = "keys" | "palette" | "audit" | "mcp";
 
 export const useOver = create<{ over?: Over }>(() => ({}));
 

@@ -10,6 +10,7 @@ import { type Device, parseDevices } from "./devices";
 import { ApiError } from "./error";
 import { parseCompletion, parseFile, parseFolders } from "./files";
 import { keepLogin, keyChanges, login } from "./key";
+import { type MCPDefinition, type MCPServers, parseMCPServers } from "./mcp";
 import {
   type ItemsPage,
   parseAgents,
@@ -151,6 +152,8 @@ const unexplained = (res: Response) =>
 const post = (path: string, body: unknown) => call("POST", path, JSON.stringify(body));
 const queued = (id: string, turnId: string) => `${session(id)}/queue/${encodeURIComponent(turnId)}`;
 const session = (id: string) => `/api/session/${encodeURIComponent(id)}`;
+
+const mcp = (cliType: string) => `/api/agents/${encodeURIComponent(cliType)}/mcp`;
 
 const query = (values: Record<string, string | number | undefined>) => {
   const p = new URLSearchParams();
@@ -411,5 +414,10 @@ export const api = {
     parseAudit(await call("GET", `/api/audit${query({ after, limit, wait })}`)),
   verifyAudit: async (): Promise<Verified> => parseVerified(await call("GET", "/api/audit/verify")),
   rules: async (): Promise<Rule[]> => parseRules(await call("GET", "/api/rules")),
+  mcpServers: async (cliType: string): Promise<MCPServers> =>
+    parseMCPServers(await call("GET", mcp(cliType))),
+  addMCPServer: (cliType: string, d: MCPDefinition) => post(mcp(cliType), d),
+  removeMCPServer: (cliType: string, name: string) =>
+    call("DELETE", `${mcp(cliType)}/${encodeURIComponent(name)}`),
   removeRule: (id: number) => call("DELETE", `/api/rules/${id}`),
 };

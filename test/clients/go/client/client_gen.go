@@ -30,6 +30,8 @@ const (
 	ActionLogin                  Action = "login"
 	ActionLoginCodeCreated       Action = "login_code_created"
 	ActionLogout                 Action = "logout"
+	ActionMcpServerAdded         Action = "mcp_server_added"
+	ActionMcpServerRemoved       Action = "mcp_server_removed"
 	ActionRequestRefused         Action = "request_refused"
 	ActionRuleAdded              Action = "rule_added"
 	ActionRuleRemoved            Action = "rule_removed"
@@ -63,6 +65,10 @@ func (e Action) Valid() bool {
 	case ActionLoginCodeCreated:
 		return true
 	case ActionLogout:
+		return true
+	case ActionMcpServerAdded:
+		return true
+	case ActionMcpServerRemoved:
 		return true
 	case ActionRequestRefused:
 		return true
@@ -4157,8 +4163,64 @@ type LoginRequest struct {
 	Code string `json:"code"`
 }
 
+// MCPDefinition defines model for MCPDefinition.
+type MCPDefinition struct {
+	// Args Arguments of the program, unchanged. At most 100.
+	Args *[]string `json:"args,omitempty"`
+
+	// Command Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it.
+	Command string `json:"command"`
+
+	// Env Environment variables of the program. At most 100. No response contains the values.
+	Env *map[string]string `json:"env,omitempty"`
+
+	// Name Name of the server: up to 64 letters, digits, dashes and underscores; the first is a letter or digit.
+	Name string `json:"name"`
+}
+
+// MCPServer defines model for MCPServer.
+type MCPServer struct {
+	// Arguments Number of arguments of the program. The arguments themselves can be secrets.
+	Arguments int64 `json:"arguments"`
+
+	// Command Program of a stdio server.
+	Command *string `json:"command,omitempty"`
+
+	// Enabled Whether the agent starts it.
+	Enabled bool `json:"enabled"`
+
+	// Env Names of environment variables, sorted.
+	Env []string `json:"env"`
+
+	// Headers Names of headers, sorted.
+	Headers []string `json:"headers"`
+
+	// Name Name of the MCP server in the agent's configuration.
+	Name string `json:"name"`
+
+	// Transport How the agent reaches it: stdio, http or sse.
+	Transport string `json:"transport"`
+
+	// Url Scheme and host. The rest of the URL can be secret.
+	Url *string `json:"url,omitempty"`
+}
+
 // Match Whether a rule matches a call.
 type Match string
+
+// McpAnswer defines model for McpAnswer.
+type McpAnswer struct {
+	// Servers The MCP servers in the user's configuration of the agent, sorted by name. They have no values that can be secrets.
+	Servers []MCPServer `json:"servers"`
+
+	// Writes true: the server's setting mcp-writes permits changes.
+	Writes bool `json:"writes"`
+}
+
+// McpServerAnswer defines model for McpServerAnswer.
+type McpServerAnswer struct {
+	Server MCPServer `json:"server"`
+}
 
 // MeAnswer defines model for MeAnswer.
 type MeAnswer struct {
@@ -6813,6 +6875,9 @@ type UsageParams struct {
 
 // UsageParamsBy defines parameters for Usage.
 type UsageParamsBy string
+
+// AddMCPServerJSONRequestBody defines body for AddMCPServer for application/json ContentType.
+type AddMCPServerJSONRequestBody = MCPDefinition
 
 // HarnessInterruptJSONRequestBody defines body for HarnessInterrupt for application/json ContentType.
 type HarnessInterruptJSONRequestBody = SessionRequest
@@ -9689,6 +9754,45 @@ type ClientInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListMCPServers List the MCP servers of an agent
+	//
+	// Requires the scope read. Returns the MCP servers in the user's configuration of the agent on the server's machine. Starts none of them, and does not read the configuration of projects.
+	//
+	// Corresponds with GET /api/agents/{cliType}/mcp (the `ListMCPServers` operationId).
+	ListMCPServers(ctx context.Context, cliType string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddMCPServerWithBody Add an MCP server to an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+	AddMCPServerWithBody(ctx context.Context, cliType string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AddMCPServer Add an MCP server to an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+	AddMCPServer(ctx context.Context, cliType string, body AddMCPServerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RemoveMCPServer Remove an MCP server of an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported.
+	//
+	// Corresponds with DELETE /api/agents/{cliType}/mcp/{name} (the `RemoveMCPServer` operationId).
+	RemoveMCPServer(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetMCPServer Get an MCP server of an agent
+	//
+	// Requires the scope read.
+	//
+	// Corresponds with GET /api/agents/{cliType}/mcp/{name} (the `GetMCPServer` operationId).
+	GetMCPServer(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAudit Read the audit log
 	//
 	// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
@@ -10620,6 +10724,95 @@ type ClientInterface interface {
 // Corresponds with GET /api/agents (the `ListAgents` operationId).
 func (c *Client) ListAgents(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAgentsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListMCPServers List the MCP servers of an agent
+//
+// Requires the scope read. Returns the MCP servers in the user's configuration of the agent on the server's machine. Starts none of them, and does not read the configuration of projects.
+//
+// Corresponds with GET /api/agents/{cliType}/mcp (the `ListMCPServers` operationId).
+func (c *Client) ListMCPServers(ctx context.Context, cliType string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListMCPServersRequest(c.Server, cliType)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddMCPServerWithBody Add an MCP server to an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+func (c *Client) AddMCPServerWithBody(ctx context.Context, cliType string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddMCPServerRequestWithBody(c.Server, cliType, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AddMCPServer Add an MCP server to an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+func (c *Client) AddMCPServer(ctx context.Context, cliType string, body AddMCPServerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAddMCPServerRequest(c.Server, cliType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RemoveMCPServer Remove an MCP server of an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported.
+//
+// Corresponds with DELETE /api/agents/{cliType}/mcp/{name} (the `RemoveMCPServer` operationId).
+func (c *Client) RemoveMCPServer(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRemoveMCPServerRequest(c.Server, cliType, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetMCPServer Get an MCP server of an agent
+//
+// Requires the scope read.
+//
+// Corresponds with GET /api/agents/{cliType}/mcp/{name} (the `GetMCPServer` operationId).
+func (c *Client) GetMCPServer(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetMCPServerRequest(c.Server, cliType, name)
 	if err != nil {
 		return nil, err
 	}
@@ -12727,6 +12920,169 @@ func NewListAgentsRequest(server string, params *ListAgentsParams) (*http.Reques
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListMCPServersRequest constructs an http.Request for the ListMCPServers method
+func NewListMCPServersRequest(server string, cliType string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cliType", cliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/agents/%s/mcp", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAddMCPServerRequest calls the generic AddMCPServer builder with application/json body
+func NewAddMCPServerRequest(server string, cliType string, body AddMCPServerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAddMCPServerRequestWithBody(server, cliType, "application/json", bodyReader)
+}
+
+// NewAddMCPServerRequestWithBody constructs an http.Request for the AddMCPServer method, with any body, and a specified content type
+func NewAddMCPServerRequestWithBody(server string, cliType string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cliType", cliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/agents/%s/mcp", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRemoveMCPServerRequest constructs an http.Request for the RemoveMCPServer method
+func NewRemoveMCPServerRequest(server string, cliType string, name string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cliType", cliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/agents/%s/mcp/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetMCPServerRequest constructs an http.Request for the GetMCPServer method
+func NewGetMCPServerRequest(server string, cliType string, name string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "cliType", cliType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/agents/%s/mcp/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -16905,6 +17261,51 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/agents (the `ListAgents` operationId).
 	ListAgentsWithResponse(ctx context.Context, params *ListAgentsParams, reqEditors ...RequestEditorFn) (*ListAgentsResponse, error)
 
+	// ListMCPServersWithResponse List the MCP servers of an agent
+	//
+	// Requires the scope read. Returns the MCP servers in the user's configuration of the agent on the server's machine. Starts none of them, and does not read the configuration of projects.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/agents/{cliType}/mcp (the `ListMCPServers` operationId).
+	ListMCPServersWithResponse(ctx context.Context, cliType string, reqEditors ...RequestEditorFn) (*ListMCPServersResponse, error)
+
+	// AddMCPServerWithBodyWithResponse Add an MCP server to an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+	AddMCPServerWithBodyWithResponse(ctx context.Context, cliType string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddMCPServerResponse, error)
+
+	// AddMCPServerWithResponse Add an MCP server to an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+	AddMCPServerWithResponse(ctx context.Context, cliType string, body AddMCPServerJSONRequestBody, reqEditors ...RequestEditorFn) (*AddMCPServerResponse, error)
+
+	// RemoveMCPServerWithResponse Remove an MCP server of an agent
+	//
+	// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/agents/{cliType}/mcp/{name} (the `RemoveMCPServer` operationId).
+	RemoveMCPServerWithResponse(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*RemoveMCPServerResponse, error)
+
+	// GetMCPServerWithResponse Get an MCP server of an agent
+	//
+	// Requires the scope read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/agents/{cliType}/mcp/{name} (the `GetMCPServer` operationId).
+	GetMCPServerWithResponse(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*GetMCPServerResponse, error)
+
 	// ListAuditWithResponse Read the audit log
 	//
 	// Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
@@ -18014,6 +18415,499 @@ func (r ListAgentsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAgentsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListMCPServersResponse429Headers the declared response headers of an HTTP 429 response for ListMCPServers
+type ListMCPServersResponse429Headers struct {
+	RetryAfter *int
+}
+
+type ListMCPServersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *McpAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ListMCPServersResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListMCPServersResponse) GetJSON200() *McpAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListMCPServersResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListMCPServersResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListMCPServersResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListMCPServersResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ListMCPServersResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r ListMCPServersResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r ListMCPServersResponse) GetJSON502() *Error {
+	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListMCPServersResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListMCPServersResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListMCPServersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListMCPServersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListMCPServersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListMCPServersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AddMCPServerResponse429Headers the declared response headers of an HTTP 429 response for AddMCPServer
+type AddMCPServerResponse429Headers struct {
+	RetryAfter *int
+}
+
+type AddMCPServerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *McpServerAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON408 the response for an HTTP 408 `application/json` response
+	JSON408 *Error
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *AddMCPServerResponse429Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AddMCPServerResponse) GetJSON201() *McpServerAnswer {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r AddMCPServerResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r AddMCPServerResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r AddMCPServerResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r AddMCPServerResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON408 returns the response for an HTTP 408 `application/json` response
+func (r AddMCPServerResponse) GetJSON408() *Error {
+	return r.JSON408
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r AddMCPServerResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r AddMCPServerResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r AddMCPServerResponse) GetJSON422() *Error {
+	return r.JSON422
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r AddMCPServerResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r AddMCPServerResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r AddMCPServerResponse) GetJSON502() *Error {
+	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r AddMCPServerResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r AddMCPServerResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r AddMCPServerResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AddMCPServerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AddMCPServerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AddMCPServerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AddMCPServerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RemoveMCPServerResponse429Headers the declared response headers of an HTTP 429 response for RemoveMCPServer
+type RemoveMCPServerResponse429Headers struct {
+	RetryAfter *int
+}
+
+type RemoveMCPServerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Done
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSON504 the response for an HTTP 504 `application/json` response
+	JSON504 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RemoveMCPServerResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON200() *Done {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON422() *Error {
+	return r.JSON422
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON502() *Error {
+	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSON504 returns the response for an HTTP 504 `application/json` response
+func (r RemoveMCPServerResponse) GetJSON504() *Error {
+	return r.JSON504
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RemoveMCPServerResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RemoveMCPServerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RemoveMCPServerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RemoveMCPServerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RemoveMCPServerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetMCPServerResponse429Headers the declared response headers of an HTTP 429 response for GetMCPServer
+type GetMCPServerResponse429Headers struct {
+	RetryAfter *int
+}
+
+type GetMCPServerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *McpServerAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Error
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Error
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Error
+	// JSON502 the response for an HTTP 502 `application/json` response
+	JSON502 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Error
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Error
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetMCPServerResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetMCPServerResponse) GetJSON200() *McpServerAnswer {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetMCPServerResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetMCPServerResponse) GetJSON401() *Error {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetMCPServerResponse) GetJSON403() *Error {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetMCPServerResponse) GetJSON404() *Error {
+	return r.JSON404
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetMCPServerResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetMCPServerResponse) GetJSON500() *Error {
+	return r.JSON500
+}
+
+// GetJSON502 returns the response for an HTTP 502 `application/json` response
+func (r GetMCPServerResponse) GetJSON502() *Error {
+	return r.JSON502
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetMCPServerResponse) GetJSON503() *Error {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetMCPServerResponse) GetJSONDefault() *Error {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetMCPServerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetMCPServerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetMCPServerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetMCPServerResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -27495,6 +28389,81 @@ func (c *ClientWithResponses) ListAgentsWithResponse(ctx context.Context, params
 	return ParseListAgentsResponse(rsp)
 }
 
+// ListMCPServersWithResponse List the MCP servers of an agent
+//
+// Requires the scope read. Returns the MCP servers in the user's configuration of the agent on the server's machine. Starts none of them, and does not read the configuration of projects.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/agents/{cliType}/mcp (the `ListMCPServers` operationId).
+func (c *ClientWithResponses) ListMCPServersWithResponse(ctx context.Context, cliType string, reqEditors ...RequestEditorFn) (*ListMCPServersResponse, error) {
+	rsp, err := c.ListMCPServers(ctx, cliType, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListMCPServersResponse(rsp)
+}
+
+// AddMCPServerWithBodyWithResponse Add an MCP server to an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+func (c *ClientWithResponses) AddMCPServerWithBodyWithResponse(ctx context.Context, cliType string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddMCPServerResponse, error) {
+	rsp, err := c.AddMCPServerWithBody(ctx, cliType, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddMCPServerResponse(rsp)
+}
+
+// AddMCPServerWithResponse Add an MCP server to an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported. While the command runs, other users of the machine may see the values of env in the list of processes.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/agents/{cliType}/mcp (the `AddMCPServer` operationId).
+func (c *ClientWithResponses) AddMCPServerWithResponse(ctx context.Context, cliType string, body AddMCPServerJSONRequestBody, reqEditors ...RequestEditorFn) (*AddMCPServerResponse, error) {
+	rsp, err := c.AddMCPServer(ctx, cliType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAddMCPServerResponse(rsp)
+}
+
+// RemoveMCPServerWithResponse Remove an MCP server of an agent
+//
+// Requires the scope admin. Runs the agent's own command line, without a shell. Needs the server's setting mcp-writes; otherwise the request fails with FORBIDDEN. Not every agent is supported.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/agents/{cliType}/mcp/{name} (the `RemoveMCPServer` operationId).
+func (c *ClientWithResponses) RemoveMCPServerWithResponse(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*RemoveMCPServerResponse, error) {
+	rsp, err := c.RemoveMCPServer(ctx, cliType, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRemoveMCPServerResponse(rsp)
+}
+
+// GetMCPServerWithResponse Get an MCP server of an agent
+//
+// Requires the scope read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/agents/{cliType}/mcp/{name} (the `GetMCPServer` operationId).
+func (c *ClientWithResponses) GetMCPServerWithResponse(ctx context.Context, cliType string, name string, reqEditors ...RequestEditorFn) (*GetMCPServerResponse, error) {
+	rsp, err := c.GetMCPServer(ctx, cliType, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetMCPServerResponse(rsp)
+}
+
 // ListAuditWithResponse Read the audit log
 //
 // Requires the scope admin. Returns who did what with credentials, approvals, rules and sessions. Except for decisions and refusals, an entry is written before the action, so it can be about an action that then failed. Nobody can change or remove an entry through the API.
@@ -29265,6 +30234,463 @@ func ParseListAgentsResponse(rsp *http.Response) (*ListAgentsResponse, error) {
 	switch {
 	case rsp.StatusCode == 429:
 		var headers ListAgentsResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListMCPServersResponse parses an HTTP response from a ListMCPServersWithResponse call
+func ParseListMCPServersResponse(rsp *http.Response) (*ListMCPServersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListMCPServersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest McpAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers ListMCPServersResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAddMCPServerResponse parses an HTTP response from a AddMCPServerWithResponse call
+func ParseAddMCPServerResponse(rsp *http.Response) (*AddMCPServerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AddMCPServerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest McpServerAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers AddMCPServerResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRemoveMCPServerResponse parses an HTTP response from a RemoveMCPServerWithResponse call
+func ParseRemoveMCPServerResponse(rsp *http.Response) (*RemoveMCPServerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RemoveMCPServerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Done
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON504 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RemoveMCPServerResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetMCPServerResponse parses an HTTP response from a GetMCPServerWithResponse call
+func ParseGetMCPServerResponse(rsp *http.Response) (*GetMCPServerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetMCPServerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest McpServerAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 502:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON502 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers GetMCPServerResponse429Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

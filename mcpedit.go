@@ -1,0 +1,154 @@
+package runnel
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An MCPEditor is an MCPLister that can add MCP servers to the user's
+// configuration of its agent, and remove them. It runs the agent's own command
+// line for that, without a shell. The functions [AddMCP] and [RemoveMCP] check
+// their arguments and the result. A caller must not edit the servers of one
+// agent from two goroutines at the same time.
+type MCPEditor interface {
+	MCPLister
+	AddMCP(ctx context.Context, d MCPDefinition) error
+	RemoveMCP(ctx context.Context, name string) error
+}
+
+// An MCPDefinition defines an MCP server that the agent starts as a program. It
+// can contain secrets, in the values of Env and in Args.
+type MCPDefinition struct {
+	Name    string            `json:"name" doc:"Name of the server: up to 64 letters, digits, dashes and underscores; the first is a letter or digit."`
+	Command string            `json:"command" doc:"Program that the agent starts, by its path or by its name in the agent's PATH. No shell runs it."`
+	Args    []string          `json:"args,omitempty" doc:"Arguments of the program, unchanged. At most 100."`
+	Env     map[string]string `json:"env,omitempty" doc:"Environment variables of the program. At most 100. No response contains the values."`
+}
+
+// Bounds of a definition.
+const (
+	maxMCPWords = 100     // arguments, and variables
+	maxMCPWord  = 8 << 10 // bytes of an argument or a value
+)
+
+var (
+	mcpAddName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+	mcpVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,199}$`)
+)
+
+// Check fails with INVALID_REQUEST if d cannot be added to any agent. The error
+// contains no value that can be a secret.
+func (d MCPDefinition) Check() error {
+	fits := func(s string) bool { return len(s) <= maxMCPWord && !strings.ContainsRune(s, 0) }
+	invalid := func(format string, args ...any) error { return Fail(InvalidRequest, fmt.Sprintf(format, args...)) }
+	if err := CheckMCPName(d.Name); err != nil {
+		return err
+	}
+	switch {
+	case !mcpAddName.MatchString(d.Name):
+		return invalid("name: want up to 64 letters, digits, dashes and underscores, the first a letter or digit")
+	case strings.TrimSpace(d.Command) == "":
+		return invalid("command: is empty; want the program of the MCP server")
+	case strings.HasPrefix(d.Command, "-"):
+		return invalid("command: must not begin with a dash")
+	case strings.Contains(d.Command, "://"):
+		return invalid("command: is a URL; only MCP servers that are programs can be added, so add this one with the agent's own command line")
+	case !fits(d.Command):
+		return invalid("command: is longer than %d bytes or contains a NUL character", maxMCPWord)
+	case len(d.Args) > maxMCPWords:
+		return invalid("args: %d are too many; at most %d are allowed", len(d.Args), maxMCPWords)
+	case len(d.Env) > maxMCPWords:
+		return invalid("env: %d variables are too many; at most %d are allowed", len(d.Env), maxMCPWords)
+	}
+	for i, arg := range d.Args {
+		if !fits(arg) {
+			return invalid("args.%d: is longer than %d bytes or contains a NUL character", i, maxMCPWord)
+		}
+	}
+	for name, value := range d.Env {
+		if !mcpVariable.MatchString(name) {
+			return invalid("env: a name of a variable is not valid; want letters, digits and _, such as API_KEY")
+		}
+		if !fits(value) {
+			return invalid("env.%s: is longer than %d bytes or contains a NUL character", name, maxMCPWord)
+		}
+	}
+	return nil
+}
+
+// editor returns p as an MCPEditor, or UNSUPPORTED_CAPABILITY.
+func editor(p Provider) (MCPEditor, error) {
+	e, ok := p.(MCPEditor)
+	if !ok {
+		return nil, Fail(UnsupportedCapability, "Runnel cannot change the MCP servers of "+DisplayName(p)+"; use the agent's own command line")
+	}
+	return e, nil
+}
+
+// AddMCP adds an MCP server to the user's configuration of p's agent and returns
+// it. It fails with INVALID_REQUEST if there is a server with this name.
+func AddMCP(ctx context.Context, p Provider, d MCPDefinition) (MCPServer, error) {
+	if err := d.Check(); err != nil {
+		return MCPServer{}, err
+	}
+	e, err := editor(p)
+	if err != nil {
+		return MCPServer{}, err
+	}
+	if _, there, err := findMCP(ctx, e, d.Name); err != nil || there {
+		if err == nil {
+			err = Fail(InvalidRequest, "name: "+DisplayName(p)+" has an MCP server "+shown(d.Name)+" already; remove it first, or choose another name")
+		}
+		return MCPServer{}, err
+	}
+	if err := e.AddMCP(ctx, d); err != nil {
+		return MCPServer{}, err
+	}
+	s, there, err := findMCP(ctx, e, d.Name)
+	if err != nil {
+		return s, err
+	}
+	if !there || s.Command != d.Command || s.Arguments != len(d.Args) || len(s.Env) != len(d.Env) {
+		return s, Fail(AgentError, DisplayName(p)+" did not store the MCP server "+shown(d.Name)+" as it was given. Check it with the agent's own command line.")
+	}
+	return s, nil
+}
+
+// RemoveMCP removes an MCP server from the user's configuration of p's agent. It
+// fails with INVALID_REQUEST if there is no such server.
+func RemoveMCP(ctx context.Context, p Provider, name string) error {
+	if err := CheckMCPName(name); err != nil {
+		return err
+	}
+	e, err := editor(p)
+	if err != nil {
+		return err
+	}
+	if _, err := GetMCP(ctx, p, name); err != nil {
+		return err
+	}
+	if err := e.RemoveMCP(ctx, name); err != nil {
+		return err
+	}
+	if _, there, err := findMCP(ctx, e, name); err != nil || there {
+		if err == nil {
+			err = Fail(AgentError, DisplayName(p)+" did not remove the MCP server "+shown(name)+". Remove it with the agent's own command line.")
+		}
+		return err
+	}
+	return nil
+}
+
+func findMCP(ctx context.Context, l MCPLister, name string) (MCPServer, bool, error) {
+	list, err := l.ListMCP(ctx)
+	if err != nil {
+		return MCPServer{}, false, err
+	}
+	if i := slices.IndexFunc(list, func(s MCPServer) bool { return s.Name == name }); i >= 0 {
+		return list[i], true, nil
+	}
+	return MCPServer{}, false, nil
+}
