@@ -114,7 +114,7 @@ func optionCases(t *testing.T) []optionCase {
 			func(o *runnel.Options) { o.Keys, o.Auth = runnel.KeysBroker, runnel.AuthAgentLogin },
 		}},
 		{"sandbox", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, nil, []func(*runnel.Options){
-			func(o *runnel.Options) { o.Sandbox = "files" },
+			func(o *runnel.Options) { o.Sandbox = "Project" },
 			func(o *runnel.Options) { o.Sandbox = "none" },
 		}},
 		{"egress", []string{"claude-code", "codex", "gemini", "qwen", "opencode"}, func(o *runnel.Options) { o.Egress.Allow = []string{"example.com"} }, []func(*runnel.Options){
