@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { EndFollower, scrolls } from "../src/stream/end";
+import { EndFollower, scrolls, scrollsUp } from "../src/stream/end";
 
 let end: EndFollower;
 beforeEach(() => {
@@ -26,6 +26,30 @@ describe("what is no scrolling of the reader's", () => {
     end.input(1);
     end.scrolled({ top: 900, left: 0 }, 10);
     expect(end.following).toBe(true);
+  });
+});
+
+describe("a smooth scroll up", () => {
+  it("is not ended before it begins: the page does not move the view meanwhile", () => {
+    end.input(1, true);
+    expect(end.pulls).toBe(false);
+    end.scrolled({ top: 1000, left: 0 }, 10); // text grew
+    expect(end.pulls).toBe(false);
+    end.scrolled({ top: 998, left: 22 }, 20);
+    expect(end.following).toBe(false);
+  });
+  it("that moves nothing stops nothing for long", () => {
+    end.input(1, true);
+    while (!end.pulls && end.shown());
+    expect(end.pulls).toBe(true);
+  });
+  it("ends with a scroll down or the wish for the end", () => {
+    end.input(1, true);
+    end.input(2);
+    expect(end.pulls).toBe(true);
+    end.input(3, true);
+    end.toEnd();
+    expect(end.pulls).toBe(true);
   });
 });
 
@@ -75,4 +99,7 @@ it("is followed again once the reader is back at it, or asks for it", () => {
 it("knows the keys that scroll", () => {
   expect(["PageUp", "ArrowUp", "Home", " "].every(scrolls)).toBe(true);
   expect(["1", "a", "Enter", "Escape"].some(scrolls)).toBe(false);
+  const up = (key: string, shiftKey = false) => scrollsUp({ key, shiftKey });
+  expect(["PageUp", "ArrowUp", "Home"].every((key) => up(key)) && up(" ", true)).toBe(true);
+  expect(["PageDown", "ArrowDown", "End", " ", "Tab"].some((key) => up(key))).toBe(false);
 });

@@ -15,7 +15,7 @@ import { type Row as RowData, Rows } from "../model/rows";
 import { loadOlder, useStore } from "../model/store";
 import { count, type Transcript } from "../model/transcript";
 import { plain } from "../text/visible";
-import { EndFollower, scrolls } from "./end";
+import { EndFollower, scrolls, scrollsUp } from "./end";
 import { useItem } from "./item";
 import { Row } from "./Row";
 
@@ -90,7 +90,7 @@ export function Stream({
     // cause a second layout.
     looking.current ||= requestAnimationFrame(look);
   };
-  useReader(scroller, end);
+  useReader(scroller, end, follow);
 
   // The user wants to see the beginning, whose entries may not be loaded yet.
   const toBeginning = useRef(false);
@@ -126,7 +126,7 @@ export function Stream({
     const c = column.current;
     if (!c || !scroller.current) return;
     const seen = new ResizeObserver(() => {
-      if (end.following) follow();
+      if (end.pulls) follow();
     });
     seen.observe(c);
     seen.observe(scroller.current); // the composer grew, or a keyboard opened
@@ -223,33 +223,37 @@ const placeOf = (el: HTMLElement) => ({
   left: el.scrollHeight - el.scrollTop - el.clientHeight,
 });
 
-// useReader reports the user's input that can scroll to the EndFollower.
-function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
+// useReader reports the user's input that can scroll to the EndFollower, and
+// calls follow once an input that could have left the end has not.
+function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower, follow: () => void) {
   useEffect(() => {
     const el = scroller.current;
     if (!el) return;
     const now = () => performance.now();
     let frame = 0;
     const shown = () => {
+      const waited = !end.pulls;
       frame = end.shown() ? requestAnimationFrame(shown) : 0;
+      if (waited && end.pulls) follow();
     };
-    const input = () => {
-      end.input(now());
+    const input = (up: boolean) => {
+      end.input(now(), up);
       frame ||= requestAnimationFrame(shown);
     };
+    const wheel = (e: WheelEvent) => input(e.deltaY < 0);
     const down = () => end.hold(true, now());
     const up = () => {
       end.hold(false, now());
       frame ||= requestAnimationFrame(shown);
     };
     const key = (e: KeyboardEvent) => {
-      if (scrolls(e.key) && !typing(e)) input();
+      if (scrolls(e.key) && !typing(e)) input(scrollsUp(e));
     };
     const moved = (e: PointerEvent) => {
       if (e.buttons === 0 && e.pointerType === "mouse") up(); // some browsers report no release of a scrollbar
     };
     const quiet = { passive: true } as const;
-    el.addEventListener("wheel", input, quiet);
+    el.addEventListener("wheel", wheel, quiet);
     el.addEventListener("pointerdown", down, quiet);
     el.addEventListener("touchstart", down, quiet);
     el.addEventListener("pointermove", moved, quiet);
@@ -259,7 +263,7 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
     window.addEventListener("keydown", key);
     return () => {
       cancelAnimationFrame(frame);
-      el.removeEventListener("wheel", input);
+      el.removeEventListener("wheel", wheel);
       el.removeEventListener("pointerdown", down);
       el.removeEventListener("touchstart", down);
       el.removeEventListener("pointermove", moved);
@@ -268,7 +272,7 @@ function useReader(scroller: RefObject<HTMLElement | null>, end: EndFollower) {
       window.removeEventListener("touchcancel", up);
       window.removeEventListener("keydown", key);
     };
-  }, [scroller, end]);
+  }, [scroller, end, follow]);
 }
 
 function useRows(t: Transcript): RowData[] {

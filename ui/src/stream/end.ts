@@ -10,6 +10,11 @@ export const near = 40;
 const effect = 800; // ms
 const effectFrames = 48;
 
+// How many frames a key or a wheel that scrolls up gets to move the view. If the
+// page followed the end in these frames, the browser would end a smooth scroll
+// before its first pixel.
+const startFrames = 12;
+
 /** The scroll position of the stream. */
 export interface Place {
   top: number;
@@ -20,21 +25,29 @@ export class EndFollower {
   following = true;
   private until = 0; // user input may move the view until this time
   private frames = 0; // and for this many more frames
+  private starting = 0; // frames in which a scroll up may begin
   private held = false; // a finger or a pressed button may move the view
   private top = 0;
 
+  /** Whether to move the view to the end now. */
+  get pulls(): boolean {
+    return this.following && this.starting === 0;
+  }
+
   /**
    * The user did something that can scroll, such as turn a wheel or press a
-   * key.
+   * key. `up` says that it can only scroll up.
    */
-  input(now: number) {
+  input(now: number, up = false) {
     this.until = now + effect;
     this.frames = effectFrames;
+    this.starting = up ? startFrames : 0;
   }
 
   /** A frame was shown. Returns whether to report the next frame, too. */
   shown(): boolean {
     this.frames = Math.max(0, this.frames - 1);
+    this.starting = Math.max(0, this.starting - 1);
     return this.frames > 0;
   }
 
@@ -49,6 +62,7 @@ export class EndFollower {
     this.following = true;
     this.until = 0;
     this.frames = 0;
+    this.starting = 0;
     this.held = false;
   }
 
@@ -78,3 +92,9 @@ const scrolling = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home",
 
 /** Whether a key can scroll the focused element. */
 export const scrolls = (key: string): boolean => scrolling.has(key);
+
+const upwards = new Set(["ArrowUp", "PageUp", "Home"]);
+
+/** Whether a key can scroll the focused element only up. */
+export const scrollsUp = ({ key, shiftKey }: { key: string; shiftKey: boolean }): boolean =>
+  upwards.has(key) || (key === " " && shiftKey);
