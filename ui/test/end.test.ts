@@ -43,6 +43,16 @@ describe("a smooth scroll up", () => {
     while (!end.pulls && end.shown());
     expect(end.pulls).toBe(true);
   });
+  it("is as safe under a finger or the scrollbar, and after it was let go", () => {
+    end.hold(true, 1);
+    expect(end.pulls).toBe(false);
+    while (end.shown());
+    expect(end.pulls).toBe(false);
+    end.hold(false, 5000);
+    expect(end.pulls).toBe(false);
+    while (!end.pulls && end.shown());
+    expect(end.pulls).toBe(true);
+  });
   it("ends with a scroll down or the wish for the end", () => {
     end.input(1, true);
     end.input(2);

@@ -10,9 +10,9 @@ export const near = 40;
 const effect = 800; // ms
 const effectFrames = 48;
 
-// How many frames a key or a wheel that scrolls up gets to move the view. If the
-// page followed the end in these frames, the browser would end a smooth scroll
-// before its first pixel.
+// How many frames a key, a wheel or a swipe gets to move the view up. If the page
+// followed the end in these frames, the browser would end a smooth scroll before
+// its first pixel.
 const startFrames = 12;
 
 /** The scroll position of the stream. */
@@ -29,14 +29,17 @@ export class EndFollower {
   private held = false; // a finger or a pressed button may move the view
   private top = 0;
 
-  /** Whether to move the view to the end now. */
+  /**
+   * Whether to move the view to the end now. Under a finger or a pressed button
+   * it stays, or the user could not drag it away.
+   */
   get pulls(): boolean {
-    return this.following && this.starting === 0;
+    return this.following && this.starting === 0 && !this.held;
   }
 
   /**
    * The user did something that can scroll, such as turn a wheel or press a
-   * key. `up` says that it can only scroll up.
+   * key. `up` says that the view may leave the end.
    */
   input(now: number, up = false) {
     this.until = now + effect;
@@ -53,7 +56,7 @@ export class EndFollower {
 
   /** A finger or mouse button was pressed on the scroller, or released. */
   hold(down: boolean, now: number) {
-    if (this.held && !down) this.input(now); // a swipe continues after the release
+    if (this.held && !down) this.input(now, true); // a swipe continues after the release
     this.held = down;
   }
 
