@@ -544,16 +544,20 @@ describe.skipIf(skip)("the page", () => {
   });
 
   it("is compressed, and draws its first view with small scripts", async () => {
-    let answers: Promise<{ path: string; bytes: number; coding: string }>[] = [];
+    let answers: Promise<{ path: string; bytes: number; body: number; coding: string }>[] = [];
     const measure = async (r: Request) => {
       const [size, res] = await Promise.all([r.sizes(), r.response()]);
       return {
         path: new URL(r.url()).pathname,
         bytes: size.responseHeadersSize + size.responseBodySize,
+        body: size.responseBodySize,
         coding: (await res?.headerValue("content-encoding")) ?? "none",
       };
     };
     const files = async (ending: RegExp) => (await Promise.all(answers)).filter((a) => ending.test(a.path));
+    // A smaller file fits into one packet, so the build compresses none.
+    const plain = (list: Awaited<ReturnType<typeof files>>) =>
+      list.filter((a) => a.coding !== "br" && a.body > 1024);
     const sum = (list: { bytes: number }[]) => list.reduce((n, a) => n + a.bytes, 0);
 
     await login();
@@ -565,7 +569,7 @@ describe.skipIf(skip)("the page", () => {
     await loadNothingAhead(page);
     await login();
     await page.waitForLoadState("networkidle");
-    expect(new Set((await files(/\.(js|css)$/)).map((a) => a.coding))).toEqual(new Set(["br"]));
+    expect(plain(await files(/\.(js|css)$/))).toEqual([]);
     expect(sum(await files(/\.js$/))).toBeLessThan(mostScript);
     const first = await files(/^(?!\/api\/)/); // answers of the API grow with agents and sessions
     expect(sum(first), JSON.stringify(first, null, 1)).toBeLessThan(mostBytes);
@@ -576,7 +580,7 @@ describe.skipIf(skip)("the page", () => {
     await ended();
     const scripts = await files(/\.js$/);
     expect(scripts.length).toBeGreaterThan(1);
-    expect(new Set(scripts.map((a) => a.coding))).toEqual(new Set(["br"]));
+    expect(plain(scripts)).toEqual([]);
     expect(sum(scripts), JSON.stringify(scripts, null, 1)).toBeLessThan(mostOfSession);
     expectQuiet(watch);
   });
