@@ -20,11 +20,6 @@ type LimitsError struct {
 
 func (e *LimitsError) Error() string { return e.Why + "; " + e.Fix }
 
-// errNoCgroups is the error on a system without cgroups.
-func errNoCgroups() *LimitsError {
-	return &LimitsError{"limits of agents need cgroups (version 2), which only Linux has", "remove limits from the configuration"}
-}
-
 // The names of limits in errors: the keys of the configuration.
 const (
 	memoryLimit    = "limits.memoryMiB"

@@ -10,5 +10,5 @@ func CheckLimits(l Limits) error {
 	if !l.any() {
 		return nil
 	}
-	return errNoCgroups()
+	return &LimitsError{"limits of agents need cgroups (version 2), which only Linux has", "remove limits from the configuration"}
 }
