@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"os"
@@ -333,6 +334,27 @@ func TestDeletedSessionLeavesNothingInTheJournal(t *testing.T) {
 	}
 	if err := s.DeleteSession(t.Context(), "s"); err != nil {
 		t.Fatal(err)
+	}
+	tidy(t, s)
+	if found := where(t, dir, "and then some"); found != nil {
+		t.Errorf("deleted, the session is still in %v", found)
+	}
+}
+
+// A checkpoint may come between the deletion of a session and the removal of its
+// rows. It copies these rows into the database file.
+func TestCheckpointBeforeTheSweepLeavesNothingOfADeletedSession(t *testing.T) {
+	dir := ownDir(t)
+	s := openTest(t, dir, small)
+	s.keeper.stop()
+	addDeltas(t, s, "s", 0, 12)
+	if err := s.DeleteSession(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	inWriter(t, s, func(*sql.Conn) error { s.writer.truncate = true; return nil })
+	inWriter(t, s, func(*sql.Conn) error { return nil }) // waits for the checkpoint
+	if len(where(t, dir, "and then some")) == 0 {
+		t.Fatal("the test finds nothing where there is something")
 	}
 	tidy(t, s)
 	if found := where(t, dir, "and then some"); found != nil {

@@ -249,6 +249,7 @@ func (s *Store) erase(ctx context.Context) (erased bool, err error) {
 func (s *Store) deleteAll(ctx context.Context, text string, log int64) error {
 	for n := int64(1); n > 0; {
 		err := s.chore(ctx, func(w *writer) error {
+			w.deleted.Store(true) // a checkpoint since the deletion may have copied the rows into the database file
 			res, err := w.conn.ExecContext(context.Background(), text, log, sliceEvents)
 			if err != nil {
 				return err
