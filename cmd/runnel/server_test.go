@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -51,9 +52,9 @@ var (
 
 // cmdServer starts and stops the script's server:
 //
-//	server start [FLAG…]
-//	server stop     stops it with SIGTERM; it must succeed
-//	server kill     kills it with SIGKILL
+//	server start [FLAG…]  serves $RUNNEL_DATA, or else data, and sets RUNNEL_DATA
+//	server stop           stops it with SIGTERM; it must succeed
+//	server kill           kills it with SIGKILL
 func cmdServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: server start|stop|kill")
@@ -82,7 +83,7 @@ func (s *server) start(ts *testscript.TestScript, flags []string) {
 	if s.cmd != nil {
 		ts.Fatalf("the server runs already")
 	}
-	data := ts.MkAbs("data")
+	data := ts.MkAbs(cmp.Or(ts.Getenv("RUNNEL_DATA"), "data"))
 	s.stderr.Reset()
 	s.cmd = exec.Command("runnel", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, flags...)...)
 	s.cmd.Dir = ts.MkAbs(".")
