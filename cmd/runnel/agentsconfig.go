@@ -36,8 +36,8 @@ func (a *app) agentsHelp() string {
       apiKeyFile: /home/me/key   # mode 0600; default: the agent's variable`
 }
 
-// knowAgents applies the agents, the options, the limits and the trusted folders of the
-// configuration file. Commands that need no server call it.
+// knowAgents applies the agents, the options, the limits and the trusted folders
+// of the configuration file. Commands that need no server call it.
 func (a *app) knowAgents(fl *pflag.FlagSet) error {
 	file, k, err := readSettings(fl)
 	if err != nil {

@@ -185,14 +185,14 @@ func (c *Conn) Handshake(ctx context.Context, negotiate func(next func() ([]byte
 		return nil
 	}
 	c.process.Stop(context.WithoutCancel(ctx), proc.Now)
-	switch {
-	case whole.Err() != nil:
+	if whole.Err() != nil {
 		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready before the request ended", whole.Err(), err)
-	case c.limitFault() != nil:
-		fault := c.limitFault()
+	}
+	if fault := c.limitFault(); fault != nil {
 		fault.Code = runnel.SessionCreateFailed
 		return fault
-	case ctx.Err() != nil:
+	}
+	if ctx.Err() != nil {
 		return runnel.Fail(runnel.Timeout, c.agent.Name+" was not ready after "+c.starts.String()+". Try it in a terminal: "+c.agent.Try, ctx.Err(), err)
 	}
 	return err

@@ -77,10 +77,10 @@ func boxDir(t runnel.Takeover) string {
 	return filepath.Join(t.Dir, t.Name+boxSuffix)
 }
 
-// surround prepares what the agent of cmd needs of this process. It returns nil if
-// the agent needs nothing. In a sandbox it replaces cmd by the command that runs
-// the agent there, and starts the proxy if the sandbox needs one. The caller starts the broker once the
-// agent runs; until then connections wait.
+// surround prepares what the agent of cmd needs of this process. It returns nil
+// if the agent needs nothing. In a sandbox it replaces cmd by the command that
+// runs the agent there, and starts the proxy if the sandbox needs one. The caller
+// starts the broker once the agent runs; until then connections wait.
 func surround(ctx context.Context, cmd *Command, agent Agent, opt runnel.Options) (*surroundings, error) {
 	s := &surroundings{dir: boxDir(opt.Takeover), left: make(chan struct{}), gone: make(chan struct{})}
 	if !opt.Sandbox.IsOn() && cmd.Broker == nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // TestTestsThatTheRaceTierSkipsRunElsewhere checks that make test runs every
-// test in some tier. The tier with the race detector skips the tests that DISKS
-// matches, in all of its packages. Only the packages of TWICE run without it,
-// too.
+// test in some tier. The tier with the race detector skips the tests whose names
+// DISKS matches, in all of its packages. Only the packages in TWICE also run
+// without the race detector.
 func TestTestsThatTheRaceTierSkipsRunElsewhere(t *testing.T) {
 	makefile := read(t, "Makefile")
 	var problems []string

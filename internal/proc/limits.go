@@ -32,8 +32,8 @@ type Reached struct {
 	Text  string // what happened, with the value of the limit
 }
 
-// Reached returns the limit that most likely ended a child with this status.
-// The child has ended itself with code 0 if no limit ended it.
+// Reached returns the limit that most likely ended a child with this status. No
+// limit ended a child whose exit code is 0.
 func (l Limits) Reached(st ExitStatus) Reached {
 	switch {
 	case st.Code == 0:

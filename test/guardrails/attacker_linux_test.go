@@ -39,15 +39,20 @@ const (
 	attackRole  = "play-attacker"
 )
 
+// readTargets reads the targets that the test has written for the attacker.
+func readTargets() (to targets, err error) {
+	data, err := os.ReadFile(targetsFile)
+	if err != nil {
+		return to, err
+	}
+	return to, json.Unmarshal(data, &to)
+}
+
 // attack tries everything in targets, and writes what succeeded to a report in
 // the project. An attack that must succeed, because the sandbox allows it, has a
 // name that begins with "allowed".
 func attack() int {
-	var to targets
-	data, err := os.ReadFile(targetsFile)
-	if err == nil {
-		err = json.Unmarshal(data, &to)
-	}
+	to, err := readTargets()
 	if err != nil {
 		fmt.Println(err)
 		return 1

@@ -24,11 +24,7 @@ const (
 // attackFiles tries everything in targets that a sandbox of files forbids, and
 // then works in the project. It writes what succeeded to a report there.
 func attackFiles() int {
-	var to targets
-	data, err := os.ReadFile(targetsFile)
-	if err == nil {
-		err = json.Unmarshal(data, &to)
-	}
+	to, err := readTargets()
 	if err != nil {
 		fmt.Println(err)
 		return 1
