@@ -329,8 +329,8 @@ func (f *fuzzer) collected() holding {
 		}
 	}
 	resident, _ := rss(f.cmd.Process.Pid)
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.cmd.Process.Pid)) // only root can list them, because the server hides itself
-	return holding{f.sample("go_memstats_heap_alloc_bytes"), float64(resident) * 1024, f.sample("go_goroutines"), float64(len(fds))}
+	fds, _ := descriptors(f.cmd.Process.Pid)
+	return holding{f.sample("go_memstats_heap_alloc_bytes"), float64(resident) * 1024, f.sample("go_goroutines"), fds}
 }
 
 // sample returns the value of one of the metrics.

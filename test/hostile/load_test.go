@@ -195,6 +195,9 @@ func TestTurnsLeakNothing(t *testing.T) {
 	if tries == 100 {
 		t.Error("not all is given back")
 	}
+	if after.databaseFDs > maxDatabaseFDs {
+		t.Error("more connections of SQLite than the pools may hold")
+	}
 	if n := zombies(w.cmd.Process.Pid); n > 0 {
 		t.Errorf("%d zombies", n)
 	}

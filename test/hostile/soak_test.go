@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,11 +39,17 @@ func soakTime(t *testing.T) time.Duration {
 	return 8 * time.Second
 }
 
-// sample is what a server holds at one time.
+// sample is what a server holds at one time. The descriptors of SQLite are
+// counted apart: a pool opens its next connection when all others happen to be
+// in use, and keeps it.
 type sample struct {
-	at                          time.Duration
-	fds, goroutines, rss, turns float64
+	at                                       time.Duration
+	fds, databaseFDs, goroutines, rss, turns float64
 }
+
+// maxDatabaseFDs is how many descriptors all pools of connections hold at most:
+// each connection has one of the database and one of its write-ahead log.
+const maxDatabaseFDs = 24
 
 // soak runs one turn a second, alternately in a few sessions. It replaces each
 // session after sessionTurns turns.
@@ -164,9 +171,25 @@ func (s *soak) killAgents() {
 // sample measures the server between two turns.
 func (s *soak) sample(at time.Duration) {
 	pid := s.w.cmd.Process.Pid
-	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // only root can list them, because the server hides itself
+	fds, databaseFDs := descriptors(pid)
 	resident, _ := rss(pid)
-	s.samples = append(s.samples, sample{at, float64(len(fds)), s.goroutines(), float64(resident), float64(s.turns)})
+	s.samples = append(s.samples, sample{at, fds, databaseFDs, s.goroutines(), float64(resident), float64(s.turns)})
+}
+
+// descriptors counts the open descriptors of a process: those of SQLite, and
+// all others. Only root can list them, because the server hides itself.
+func descriptors(pid int) (others, database float64) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, _ := os.ReadDir(dir)
+	for _, fd := range fds {
+		target, _ := os.Readlink(filepath.Join(dir, fd.Name()))
+		if ext, _, _ := strings.Cut(filepath.Ext(target), "-"); ext == ".db" {
+			database++
+		} else {
+			others++
+		}
+	}
+	return others, database
 }
 
 func (s *soak) goroutines() (n float64) {
@@ -208,6 +231,7 @@ func (s *soak) growth(after time.Duration) {
 		most float64 // allowed growth during the time of the samples
 	}{
 		{"fds", func(p sample) float64 { return p.fds }, 6},
+		{"fds of SQLite", func(p sample) float64 { return p.databaseFDs }, 6},
 		{"goroutines", func(p sample) float64 { return p.goroutines }, 12},
 		{"RSS in KiB", func(p sample) float64 { return p.rss }, 12 << 10},
 	} {
