@@ -344,6 +344,26 @@ func (s *Session) unlink() {
 	s.gone, s.link = s.link.closed, nil
 }
 
+// AwaitExit waits until the agent that the session stopped, or whose output
+// ended, has exited with all its descendants. It returns at once while an agent
+// runs, or if none ever ran.
+func (s *Session) AwaitExit(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	exited := s.gone
+	if s.link != nil && s.link.closing {
+		exited = s.link.closed
+	}
+	s.pass()
+	select {
+	case <-exited:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // startConn checks the options again and starts an agent. The options may have
 // been checked by another version of the server. Directories of AddDirs that
 // were removed since are not an error here; the agent itself may report them.

@@ -66,8 +66,19 @@ func (w *writers) owner(p runnel.Provider) runnel.Provider {
 func identity(w runnel.Writer) string { return fmt.Sprintf("%d %s", w.PID, w.Start) }
 
 // of returns the processes outside of the session that have its conversation
-// open, and that its user has not taken over.
+// open, and that its user has not taken over. If there are any, of waits for the
+// exit of the session's last agent and looks again: that agent's processes have
+// the conversation open until then, and may have lost the supervisor by which
+// they are recognised.
 func (w *writers) of(ctx context.Context, e *entry) []runnel.Writer {
+	list := w.now(ctx, e)
+	if len(list) == 0 || e.session.AwaitExit(ctx) != nil {
+		return list
+	}
+	return w.now(ctx, e)
+}
+
+func (w *writers) now(ctx context.Context, e *entry) []runnel.Writer {
 	rec, _ := e.snapshot()
 	f := w.finder(rec.CLIType)
 	if f == nil || rec.AgentSessionID == "" {

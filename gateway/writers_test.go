@@ -93,6 +93,47 @@ func TestOnlyOtherProcessesKeepPromptsOut(t *testing.T) {
 	})
 }
 
+// slowToEnd is the connection to an agent that takes a second to end, with a
+// process that is named as a writer until then: its supervisor was killed.
+type slowToEnd struct {
+	runnel.Conn
+	s *shared
+}
+
+func (c slowToEnd) Close() error {
+	time.Sleep(time.Second) //nolint:forbidigo // virtual time
+	c.s.set()
+	return c.Conn.Close()
+}
+
+// A crashed agent has its conversation open until it has ended completely. It is
+// no other process.
+func TestPromptAfterCrashWaitsForTheOldAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, p, id := newShared(t)
+		defer closeIt(t, g)
+		open := p.open
+		p.open = func(o runnel.Options) (runnel.Conn, error) {
+			conn, err := open(o)
+			return slowToEnd{conn, p}, err
+		}
+		if _, err := g.Send(t.Context(), id, Prompt{Text: `{"steps":[{"crash":true}]}`}); err != nil {
+			t.Fatal(err)
+		}
+		p.set(inTerminal(1)) // as it looks without its supervisor
+		for range 100 {      // until the turn has failed
+			if st, err := g.Status(t.Context(), id); err != nil || st.Activity == "idle" {
+				break
+			}
+			time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
+		}
+		if _, err := g.Send(t.Context(), id, Prompt{Text: "text"}); err != nil {
+			t.Errorf("a prompt after the crash: %v", err)
+		}
+		synctest.Wait()
+	})
+}
+
 func TestRecentChangeKeepsPromptsOutFor30Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, p, id := newShared(t)
