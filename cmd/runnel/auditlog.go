@@ -3,15 +3,19 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/runnel-dev/runnel/audit"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/internal/seal"
+	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
 // auditPlace returns where the audit log of a data directory is. The record of
@@ -82,4 +86,31 @@ func (c config) guards(address string) string {
 		parts = append(parts, "trusted-folders "+strings.Join(c.TrustedFolders, " "))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// withRecords works on the records of the data directory, and writes what it
+// changes to the audit log. The running server has locked the directory: then
+// withRecords calls remote with a connection to that server. Otherwise it opens
+// the directory and calls local.
+func (a *app) withRecords(cmd *cobra.Command, remote func(*admin) error, local func(*sqlite.Store, localAudit) error) error {
+	c, err := loadConfig(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	ad, err := connect(cmd.Context(), c)
+	if err == nil {
+		return remote(ad)
+	}
+	if !errors.Is(err, errNoServer) {
+		return err
+	}
+	st, err := openStore(cmd.Context(), c.Data)
+	if err != nil {
+		return err
+	}
+	l, err := a.openLocalAudit(c)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	return errors.Join(local(st, l), l.log.Close(), st.Close())
 }

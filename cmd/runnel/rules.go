@@ -16,6 +16,7 @@ import (
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/rules"
 	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
 // ruleRow is a rule as lists print it. It is also the input for adding a rule.
@@ -216,29 +217,11 @@ func (a *app) rulesRemove() *cobra.Command {
 	return cmd
 }
 
-// withRules calls f with the rules of the data directory. It uses the running
-// server, which has locked the directory, or opens the directory itself.
+// withRules calls f with the rules of the data directory.
 func (a *app) withRules(cmd *cobra.Command, f func(ruleKeeper) error) error {
-	c, err := loadConfig(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	ad, err := connect(cmd.Context(), c)
-	if err == nil {
-		return f(remoteRules{ad})
-	}
-	if !errors.Is(err, errNoServer) {
-		return err
-	}
-	st, err := openStore(cmd.Context(), c.Data)
-	if err != nil {
-		return err
-	}
-	l, err := a.openLocalAudit(c)
-	if err != nil {
-		return errors.Join(err, st.Close())
-	}
-	return errors.Join(f(localRules{st, l}), l.log.Close(), st.Close())
+	return a.withRecords(cmd,
+		func(ad *admin) error { return f(remoteRules{ad}) },
+		func(st *sqlite.Store, l localAudit) error { return f(localRules{st, l}) })
 }
 
 type remoteRules struct{ ad *admin }

@@ -17,6 +17,7 @@ import (
 	"github.com/runnel-dev/runnel/auth"
 	"github.com/runnel-dev/runnel/internal/termtext"
 	"github.com/runnel-dev/runnel/store"
+	"github.com/runnel-dev/runnel/store/sqlite"
 )
 
 // tokenRow is a credential as lists show it.
@@ -253,30 +254,11 @@ func when(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04")
 }
 
-// withKeyring calls f with the credentials of the data directory. It uses the
-// running server, which has locked the directory, or opens the directory
-// itself.
+// withKeyring calls f with the credentials of the data directory.
 func (a *app) withKeyring(cmd *cobra.Command, f func(keyring) error) error {
-	c, err := loadConfig(cmd.Flags())
-	if err != nil {
-		return err
-	}
-	ad, err := connect(cmd.Context(), c)
-	if err == nil {
-		return f(remoteKeyring{ad})
-	}
-	if !errors.Is(err, errNoServer) {
-		return err
-	}
-	st, err := openStore(cmd.Context(), c.Data)
-	if err != nil {
-		return err
-	}
-	l, err := a.openLocalAudit(c)
-	if err != nil {
-		return errors.Join(err, st.Close())
-	}
-	return errors.Join(f(localKeyring{auth.NewKeyring(st), l}), l.log.Close(), st.Close())
+	return a.withRecords(cmd,
+		func(ad *admin) error { return f(remoteKeyring{ad}) },
+		func(st *sqlite.Store, l localAudit) error { return f(localKeyring{auth.NewKeyring(st), l}) })
 }
 
 type remoteKeyring struct{ ad *admin }

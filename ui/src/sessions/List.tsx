@@ -3,13 +3,14 @@ import {
   Bell,
   ChevronRight,
   Command,
+  type LucideIcon,
   MonitorSmartphone,
   Moon,
   Plus,
   Sun,
   SunMoon,
 } from "lucide-react";
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { memo, type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { useNow } from "../app/hooks";
 import { part } from "../app/parts";
 import { rove, useRoving } from "../app/roving";
@@ -68,8 +69,8 @@ export function List({ current }: { current?: string }) {
           <img src="icon.svg" alt="" width={18} height={18} /> Runnel
         </span>
         <ThemeSwitch />
-        <Logins />
-        <Notices />
+        <Opener label="Devices" icon={MonitorSmartphone} dialog={Devices} />
+        <Opener label="Notifications" icon={Bell} dialog={Notifications} />
         <button
           type="button"
           className="quiet pointer-coarse:hidden"
@@ -277,38 +278,23 @@ function ListShape() {
   );
 }
 
-function Logins() {
+// A button that opens a dialog.
+function Opener({
+  label,
+  icon: Icon,
+  dialog: Dialog,
+}: {
+  label: string;
+  icon: LucideIcon;
+  dialog: (props: { onClose: () => void }) => ReactNode;
+}) {
   const [open, setOpen] = useState(false);
   return (
     <>
-      <button
-        type="button"
-        className="quiet"
-        onClick={() => setOpen(true)}
-        aria-label="Devices"
-        title="Devices"
-      >
-        <MonitorSmartphone size={15} aria-hidden />
+      <button type="button" className="quiet" onClick={() => setOpen(true)} aria-label={label} title={label}>
+        <Icon size={15} aria-hidden />
       </button>
-      {open && <Devices onClose={() => setOpen(false)} />}
-    </>
-  );
-}
-
-function Notices() {
-  const [open, setOpen] = useState(false);
-  return (
-    <>
-      <button
-        type="button"
-        className="quiet"
-        onClick={() => setOpen(true)}
-        aria-label="Notifications"
-        title="Notifications"
-      >
-        <Bell size={15} aria-hidden />
-      </button>
-      {open && <Notifications onClose={() => setOpen(false)} />}
+      {open && <Dialog onClose={() => setOpen(false)} />}
     </>
   );
 }
