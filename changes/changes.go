@@ -72,6 +72,7 @@ func New(env []string) *Git {
 type Folder struct {
 	Dir     string // canonical path
 	Trusted bool   // the settings and hooks of the repository may run programs
+	Closed  bool   // git may not read other repositories, because somebody who may not see them can write here or reads the result
 }
 
 // A State tells whether a folder can be examined.

@@ -130,7 +130,8 @@ func (r *repository) complete() (problem string) {
 			return path + " is a link. Runnel follows it in trusted folders only."
 		}
 	}
-	return ""
+	_, problem = r.outside()
+	return problem
 }
 
 // checkObjects fails if a link is among the folders of objects, because git would

@@ -23,6 +23,7 @@ type command struct {
 	most  int           // bytes of output that are returned; further ones are dropped
 	env   []string      // variables that override others
 	hooks bool          // the command runs hooks, so it gets no options that they would inherit
+	reads bool          // the command changes nothing
 }
 
 // A failure is the end of a git that reported an error.
@@ -38,7 +39,7 @@ var errCut = errors.New("git printed too much")
 
 // read runs git on the repository for a command that changes nothing.
 func (g *Git) read(ctx context.Context, r *repository, most int, args ...string) ([]byte, error) {
-	return g.within(ctx, r, command{args: args, time: readTime, most: most})
+	return g.within(ctx, r, command{args: args, time: readTime, most: most, reads: true})
 }
 
 // within runs git on the repository, in an untrusted folder with a private git
@@ -53,6 +54,17 @@ func (g *Git) within(ctx context.Context, r *repository, c command) ([]byte, err
 		c.args = append([]string{"-C", r.root}, c.args...)
 		return g.run(ctx, r, c)
 	}
+	if _, problem := r.outside(); problem != "" { // the repository may have changed since it was opened
+		return nil, failed(problem)
+	}
+	if r.folder.Closed && c.reads {
+		return r.unmoved(func() ([]byte, error) { return g.alone(ctx, r, c) })
+	}
+	return g.alone(ctx, r, c)
+}
+
+// alone runs git with a private git directory.
+func (g *Git) alone(ctx context.Context, r *repository, c command) ([]byte, error) {
 	p, err := g.isolate(ctx, r)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,8 @@ func (c Changes) Git() *changes.Git { return c.g.git }
 // Folder returns the folder of a session. It fails if the folder was replaced
 // by a link. The folder of a sandbox is not trusted, because programs in the
 // sandbox can write settings of git, which the server would follow outside of
-// it.
+// it. It is closed for the same reason, and so is every folder for a token for
+// one project.
 func (c Changes) Folder(ctx context.Context, ref string) (changes.Folder, error) {
 	st, err := c.g.Status(ctx, ref)
 	if err != nil {
@@ -53,8 +54,10 @@ func (c Changes) Folder(ctx context.Context, ref string) (changes.Folder, error)
 	if err := c.g.opener.projects.recheck(st.ProjectDir); err != nil {
 		return changes.Folder{}, err
 	}
-	trusted := c.g.opener.projects.trusts(st.ProjectDir) && !c.g.enclosed(ctx, st.SessionID, st.ProjectDir)
-	return changes.Folder{Dir: st.ProjectDir, Trusted: trusted}, nil
+	enclosed := c.g.enclosed(ctx, st.SessionID, st.ProjectDir)
+	return changes.Folder{
+		Dir: st.ProjectDir, Trusted: c.g.opener.projects.trusts(st.ProjectDir) && !enclosed, Closed: enclosed || onlyProject(ctx) != "",
+	}, nil
 }
 
 // enclosed reports whether the agent of a session runs in a sandbox, or that of

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/runnel-dev/runnel/auth"
+	"github.com/runnel-dev/runnel/changes"
 	"github.com/runnel-dev/runnel/event"
 	"github.com/runnel-dev/runnel/gateway"
 	"github.com/runnel-dev/runnel/httpapi/reply"
@@ -368,6 +369,33 @@ func (rg *rig) untilKept(session, id string) {
 		}
 		if rec.AgentSessionID == id {
 			return
+		}
+	}
+}
+
+// A token for one project sees no diff of a repository whose objects are those of
+// another one. Its agent may have written the list of them.
+func TestBoundTokenReadsNoObjectsOfOtherRepositories(t *testing.T) {
+	rg := gitRig(t)
+	mine, theirs := rg.dir, t.TempDir()
+	id, all, bound := rg.create(), rg.token, rg.bind(mine, "read")
+	rg.dir = theirs
+	rg.write("plans.txt", "a secret\n")
+	rg.git("init", "--quiet")
+	rg.git("add", ".")
+	rg.git("commit", "--quiet", "--message", "first")
+	commit := rg.git("rev-parse", "HEAD")
+	rg.dir = mine
+	rg.write(".git/objects/info/alternates", filepath.Join(theirs, ".git", "objects")+"\n")
+	rg.write(".git/refs/heads/main", commit+"\n")
+	at := "/api/session/" + id + "/git"
+	for token, want := range map[string]changes.State{all: changes.StateReady, bound: changes.StateRefused} {
+		rg.token = token
+		if st := call[changes.Status](rg, "GET", at, "", 200); st.State != want {
+			t.Errorf("got %s, want %s: %s", st.State, want, st.Problem)
+		}
+		if w := rg.do("GET", at+"/diff?path=plans.txt&side=staged", ""); strings.Contains(w.Body.String(), "a secret") != (token == all) {
+			t.Errorf("%s", w.Body)
 		}
 	}
 }

@@ -1,0 +1,136 @@
+package changes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shows reports whether the status or a diff of the folder contains a text.
+func (rg *rig) shows(text string) bool {
+	rg.t.Helper()
+	st, err := rg.git.Status(rg.t.Context(), rg.folder)
+	if err != nil {
+		return false
+	}
+	for _, f := range st.Files {
+		for _, side := range []Side{Staged, Unstaged} {
+			d, err := rg.git.Diff(rg.t.Context(), rg.folder, f.Path, side, 3)
+			if err == nil && strings.Contains(strings.Join(linesOf(d), "\n"), text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A sandbox may write everything below .git but the configuration and the hooks,
+// and an archive brings its own .git. Git of the server would follow what they
+// contain to the content of another repository. Somebody who may see only this
+// folder must not see that.
+func TestStatusShowsNothingOfAnotherRepository(t *testing.T) {
+	t.Parallel()
+	link := func(t *testing.T, to, path string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(path)
+		if err := os.Symlink(to, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared := func(t *testing.T, rg, other *rig, part string) {
+		link(t, filepath.Join(other.folder.Dir, part), filepath.Join(rg.folder.Dir, part))
+	}
+	alternates := func(rg, other *rig) {
+		rg.put(".git/objects/info/alternates", filepath.Join(other.folder.Dir, ".git/objects")+"\n")
+	}
+	for name, lead := range map[string]func(t *testing.T, rg, other *rig){
+		"a linked branch and its objects": func(t *testing.T, rg, other *rig) {
+			alternates(rg, other)
+			shared(t, rg, other, ".git/refs/heads/main")
+		},
+		"a known commit and its objects": func(t *testing.T, rg, other *rig) {
+			alternates(rg, other)
+			rg.put(".git/refs/heads/main", other.run("rev-parse", "HEAD")+"\n")
+		},
+		"linked packs": func(t *testing.T, rg, other *rig) {
+			other.run("repack", "-a", "-d", "--quiet")
+			rg.put(".git/refs/heads/main", other.run("rev-parse", "HEAD")+"\n")
+			if err := os.RemoveAll(filepath.Join(rg.folder.Dir, ".git/objects/pack")); err != nil {
+				t.Fatal(err)
+			}
+			shared(t, rg, other, ".git/objects/pack")
+		},
+		"linked files of packs": func(t *testing.T, rg, other *rig) {
+			other.run("repack", "-a", "-d", "--quiet")
+			rg.put(".git/refs/heads/main", other.run("rev-parse", "HEAD")+"\n")
+			packs, err := filepath.Glob(filepath.Join(other.folder.Dir, ".git/objects/pack/*"))
+			if err != nil || len(packs) == 0 {
+				t.Fatal(packs, err)
+			}
+			for _, p := range packs {
+				shared(t, rg, other, ".git/objects/pack/"+filepath.Base(p))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rg, other := newRig(t), newRig(t)
+			rg.folder.Closed = true
+			other.put("plans.txt", "a secret\n")
+			other.run("add", ".")
+			other.run("commit", "--quiet", "--message", "secret")
+			lead(t, rg, other)
+			if rg.shows("a secret") {
+				t.Error("a diff shows a file of another repository")
+			}
+			if st := rg.status(); st.State != StateRefused || st.Problem == "" {
+				t.Errorf("got %s: %s", st.State, st.Problem)
+			}
+			rg.folder.Closed = false
+			if !rg.shows("a secret") {
+				t.Error("the attack does not work on an open folder")
+			}
+		})
+	}
+}
+
+// While git reads, an agent replaces its objects by a link to those of another
+// repository, and puts them back before the server looks again.
+func TestStatusNoticesReplacedObjects(t *testing.T) {
+	t.Parallel()
+	rg, other := newRig(t), newRig(t)
+	other.put("plans.txt", "a secret\n")
+	other.run("add", ".")
+	other.run("commit", "--quiet", "--message", "secret")
+	rg.put(".git/refs/heads/main", other.run("rev-parse", "HEAD")+"\n")
+	rg.folder.Closed = true
+	objects := filepath.Join(rg.folder.Dir, ".git", "objects")
+	swap := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Error(err)
+		}
+	}
+	r, problem := findRepository(rg.folder)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	reads := 0
+	out, err := r.unmoved(func() ([]byte, error) {
+		reads++
+		swap(objects, objects+".own")
+		if err := os.Symlink(filepath.Join(other.folder.Dir, ".git", "objects"), objects); err != nil {
+			t.Error(err)
+		}
+		text := other.run("show", "HEAD:plans.txt") // what git would read
+		if err := os.Remove(objects); err != nil {
+			t.Error(err)
+		}
+		swap(objects+".own", objects)
+		return []byte(text), nil
+	})
+	if err == nil || len(out) > 0 || reads < 2 {
+		t.Errorf("got %q, %v after %d reads", out, err, reads)
+	}
+}
