@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,18 +182,22 @@ func (m *mounts) also(path string) {
 // maxCopy bounds a file of which an agent gets a copy, in bytes.
 const maxCopy = 64 << 20
 
-// copies puts a copy of each file in its place, if the file exists. scratch is
-// the directory for the copies.
-func (m *mounts) copies(files []string, scratch string) error {
-	for i, file := range files {
+// copies puts a copy of each file of Box.Copies in its place, if the file exists.
+func (m *mounts) copies(b Box) error {
+	for i, file := range b.Copies {
 		path := real(file)
 		data, err := nofollow.ReadSmall(path, maxCopy)
 		if errors.Is(err, nofollow.ErrUnreadable) || errors.Is(err, nofollow.ErrNotRegular) {
 			continue
 		}
-		to := filepath.Join(scratch, strconv.Itoa(i))
+		if err == nil && len(b.Without) > 0 {
+			if data = withoutMembers(data, b.Without); data == nil {
+				continue
+			}
+		}
+		to := filepath.Join(b.Scratch, strconv.Itoa(i))
 		if err == nil {
-			err = os.MkdirAll(scratch, 0o700)
+			err = os.MkdirAll(b.Scratch, 0o700)
 		}
 		if err == nil {
 			err = os.WriteFile(to, data, 0o600)
@@ -202,4 +208,21 @@ func (m *mounts) copies(files []string, scratch string) error {
 		m.add(writable, to, path)
 	}
 	return nil
+}
+
+// withoutMembers returns a JSON object without the named members, whatever the
+// case of their letters; nil if data is no JSON object.
+func withoutMembers(data []byte, names []string) []byte {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(data, &object) != nil || object == nil {
+		return nil
+	}
+	maps.DeleteFunc(object, func(name string, _ json.RawMessage) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+	})
+	out, err := json.Marshal(object)
+	if err != nil {
+		return nil
+	}
+	return out
 }

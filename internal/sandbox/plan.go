@@ -60,7 +60,7 @@ func (b Box) mounts(dirs []string, g guard, git gitRule) (*mounts, error) {
 			m.pin(writable, real(file))
 		}
 	}
-	if err := m.copies(b.Copies, b.Scratch); err != nil {
+	if err := m.copies(b); err != nil {
 		return nil, err
 	}
 	for _, path := range b.Read {

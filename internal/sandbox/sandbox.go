@@ -34,6 +34,10 @@ type Box struct {
 	Copies  []string
 	Scratch string
 
+	// Without are members that the copies lack, which are then JSON objects. A
+	// file that is none has no copy.
+	Without []string
+
 	// Read are files and directories of the agent that are readable, if they
 	// exist.
 	Read []string

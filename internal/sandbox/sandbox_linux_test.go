@@ -280,3 +280,21 @@ func TestSandboxEndsWithTheAgent(t *testing.T) {
 		t.Errorf("exit code %d, output %q", code, out) // run returns only when no process is left
 	}
 }
+
+// A broker has the key of an agent whose settings name another one.
+func TestCopiesLackMembers(t *testing.T) {
+	w := newWorldFor(t, CheckFiles())
+	for text, want := range map[string]string{
+		`{"a":1,"key":"secret","Key":"secret","key":"secret2"}`: `{"a":1}`,
+		`["secret"]`: "", `secret`: "", `null`: "",
+	} {
+		if err := os.WriteFile(filepath.Join(w.home, ".agent", "copied"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := w.confined(t, `cat $HOME/.agent/copied 2>/dev/null; cat `+w.home+`/.agent/copied 2>/dev/null`)
+		b.Copies, b.Without = []string{filepath.Join(w.home, ".agent", "copied")}, []string{"key"}
+		if out, _ := runConfined(t, b); out != want {
+			t.Errorf("%s: got %q, want %q", text, out, want)
+		}
+	}
+}

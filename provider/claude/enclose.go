@@ -41,6 +41,7 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 		State:   within(filepath.Join("projects", slug(dir)), filepath.Join("tasks", id), filepath.Join("file-history", id)),
 		Logins:  within(".credentials.json"),
 		Copies:  copies,
+		Keys:    []string{"primaryApiKey"}, // of a login with an account of the API
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},

@@ -112,6 +112,48 @@ func (w *world) search(options map[string]any, key string) (found []string) {
 	return found
 }
 
+// Claude Code stores the key of a login with an account of the API in
+// .claude.json, of which an agent in a sandbox has a copy.
+func TestBrokerKeepsLoginFromSandbox(t *testing.T) {
+	w := newKeyedWorld(t, realagents.Claude(t)[0], newKey())
+	login := newKey()
+	path := filepath.Join(w.home.Config, ".claude.json")
+	settings := map[string]any{}
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &settings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settings["primaryApiKey"], settings["kept"] = login, "kept-setting"
+	data, err := json.Marshal(settings)
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sandbox := range []string{"project", "files"} {
+		session, code, message := w.create(w.brokered(sandbox))
+		if code != http.StatusCreated {
+			t.Fatalf("%s: create: %d %s", sandbox, code, message)
+		}
+		log, _ := json.Marshal(w.tool(session, `rev "$CLAUDE_CONFIG_DIR/.claude.json"`)) // the log would lack the key itself
+		if !has(log, reversed("kept-setting")) {
+			t.Errorf("%s: the agent does not see its other settings", sandbox)
+		}
+		if has(log, reversed(login)) {
+			t.Errorf("%s: the agent can read the key of the login", sandbox)
+		}
+	}
+}
+
+// reversed returns a text in ASCII from its end to its beginning.
+func reversed(text string) string {
+	b := []byte(text)
+	slices.Reverse(b)
+	return string(b)
+}
+
 // reached checks that each request to the model has the key as its only
 // credential.
 func (w *world) reached(key string) {
