@@ -150,7 +150,7 @@ func (h Housekeeping) hide(ctx context.Context, id string, e *entry) error {
 	} else if err != nil {
 		return err
 	}
-	if p := h.g.opener.providers.Named(rec.CLIType); p != nil {
+	if p := h.g.opener.providers.Named(rec.CLIType); p != nil && !h.g.importer.isForeign(ctx, rec) {
 		h.g.hidden.set(h.g.writers.owner(p).Name(), rec.AgentSessionID, true)
 	}
 	return nil
@@ -241,7 +241,7 @@ func (h Housekeeping) transcript(ctx context.Context, id string) (*Transcript, e
 	p := h.g.opener.providers.Named(rec.CLIType)
 	_, finds := p.(runnel.Finder)
 	_, inFiles := p.(runnel.Summarizer)
-	if !finds && !inFiles {
+	if !finds && !inFiles || h.g.importer.isForeign(ctx, rec) {
 		return t, nil
 	}
 	searching, stop := context.WithTimeout(ctx, transcriptTime)

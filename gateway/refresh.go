@@ -29,6 +29,9 @@ func (m *importer) refresh(ctx context.Context, e *entry, file string) error {
 	if err != nil || n.isOurOwn() {
 		return err
 	}
+	if m.isForeign(ctx, rec) {
+		return ctx.Err()
+	}
 	c := runnel.Conversation{AgentSessionID: rec.AgentSessionID, Dir: rec.ProjectDir}
 	if file != "" {
 		if c, err = discover(ctx, from, rec.AgentSessionID, file); err != nil {

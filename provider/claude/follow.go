@@ -57,6 +57,9 @@ func (f *following) Next(ctx context.Context) ([]event.Event, error) {
 			return nil, err
 		}
 	}
+	if first {
+		f.names, files = linked(f.names, files)
+	}
 	sides, err := f.readSidechains(ctx)
 	if err != nil {
 		return nil, err
