@@ -31,12 +31,16 @@ type Enclosure struct {
 	Files   []string // single files that it writes; writable if they exist
 	Logins  []string // single files with its login; writable if they exist, and not in the sandbox if a broker has the API key
 	Copies  []string // single files of which it writes a copy, which is dropped when it ends, because they could name programs
-	Keys    []string // members of the copies, which are JSON objects, with its login; not in the copies if a broker has the API key
 	Read    []string // its settings
 	Private []string // directories in which everything else is hidden, and what it writes is dropped
 	Hosts   []string // hosts that it needs itself
 	Env     []string // further variables, such as those that disable telemetry and updates
 	Temp    []string // variables that name its directory for temporary files, besides TMPDIR
+
+	// Edit returns what a copy has instead of the content of its file; nil: there
+	// is no copy. If brokered is set, a broker has the API key, and the copy must
+	// not have a login. Default: the copy has the same content.
+	Edit func(content []byte, brokered bool) []byte
 }
 
 // surroundings are what this process serves to one agent: the proxy of its
@@ -197,13 +201,17 @@ func (e *surroundings) rewrite(cmd *Command, k kept, opt runnel.Options) error {
 	if err != nil {
 		return err
 	}
-	files, without := cmd.Enclosure.Files, cmd.Enclosure.Keys
+	files := cmd.Enclosure.Files
 	if cmd.Broker == nil {
-		files, without = slices.Concat(files, cmd.Enclosure.Logins), nil
+		files = slices.Concat(files, cmd.Enclosure.Logins)
+	}
+	var edit func([]byte) []byte
+	if cmd.Enclosure.Edit != nil {
+		edit = func(content []byte) []byte { return cmd.Enclosure.Edit(content, cmd.Broker != nil) }
 	}
 	box := sandbox.Box{
 		Dir: dir, Dirs: opt.AddDirs, State: cmd.Enclosure.State, Files: files,
-		Copies: cmd.Enclosure.Copies, Without: without, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
+		Copies: cmd.Enclosure.Copies, Edit: edit, Scratch: filepath.Join(e.dir, copyDir), Read: cmd.Enclosure.Read, Private: cmd.Enclosure.Private,
 		Protected: opt.Protected, Program: cmd.Path, Args: cmd.Args, Env: overridden(cmd.Env, cmd.Enclosure.Env), Start: cmd.dir,
 		Socket: filepath.Join(e.dir, socketDir), Ports: k.Policy.Ports(),
 		Own: filepath.Join(e.dir, ownDir), TempVars: cmd.Enclosure.Temp,

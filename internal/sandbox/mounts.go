@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,8 +188,8 @@ func (m *mounts) copies(b Box) error {
 		if errors.Is(err, nofollow.ErrUnreadable) || errors.Is(err, nofollow.ErrNotRegular) {
 			continue
 		}
-		if err == nil && len(b.Without) > 0 {
-			if data = withoutMembers(data, b.Without); data == nil {
+		if err == nil && b.Edit != nil {
+			if data = b.Edit(data); data == nil {
 				continue
 			}
 		}
@@ -208,21 +206,4 @@ func (m *mounts) copies(b Box) error {
 		m.add(writable, to, path)
 	}
 	return nil
-}
-
-// withoutMembers returns a JSON object without the named members, whatever the
-// case of their letters; nil if data is no JSON object.
-func withoutMembers(data []byte, names []string) []byte {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(data, &object) != nil || object == nil {
-		return nil
-	}
-	maps.DeleteFunc(object, func(name string, _ json.RawMessage) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
-	})
-	out, err := json.Marshal(object)
-	if err != nil {
-		return nil
-	}
-	return out
 }

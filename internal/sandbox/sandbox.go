@@ -34,9 +34,9 @@ type Box struct {
 	Copies  []string
 	Scratch string
 
-	// Without are members that the copies lack, which are then JSON objects. A
-	// file that is none has no copy.
-	Without []string
+	// Edit returns what the copy of a file with this content has; nil: there is
+	// no copy. Default: the same content.
+	Edit func(content []byte) []byte
 
 	// Read are files and directories of the agent that are readable, if they
 	// exist.

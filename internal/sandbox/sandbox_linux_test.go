@@ -281,18 +281,21 @@ func TestSandboxEndsWithTheAgent(t *testing.T) {
 	}
 }
 
-// A broker has the key of an agent whose settings name another one.
-func TestCopiesLackMembers(t *testing.T) {
+func TestCopiesAreEdited(t *testing.T) {
 	w := newWorldFor(t, CheckFiles())
-	for text, want := range map[string]string{
-		`{"a":1,"key":"secret","Key":"secret","key":"secret2"}`: `{"a":1}`,
-		`["secret"]`: "", `secret`: "", `null`: "",
-	} {
+	for text, want := range map[string]string{"a secret": "a ", "none": ""} {
 		if err := os.WriteFile(filepath.Join(w.home, ".agent", "copied"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		b := w.confined(t, `cat $HOME/.agent/copied 2>/dev/null; cat `+w.home+`/.agent/copied 2>/dev/null`)
-		b.Copies, b.Without = []string{filepath.Join(w.home, ".agent", "copied")}, []string{"key"}
+		b.Copies = []string{filepath.Join(w.home, ".agent", "copied")}
+		b.Edit = func(content []byte) []byte {
+			before, _, ok := strings.Cut(string(content), "secret")
+			if !ok {
+				return nil
+			}
+			return []byte(before)
+		}
 		if out, _ := runConfined(t, b); out != want {
 			t.Errorf("%s: got %q, want %q", text, out, want)
 		}

@@ -1,8 +1,12 @@
 package claude
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runnel-dev/runnel"
@@ -16,8 +20,9 @@ import (
 // .claude.json names MCP servers, so the agent has a copy of it. The folders
 // shell-snapshots and session-env are its own, because the shells of other
 // sessions run the scripts in them. The folders tasks and file-history have a
-// folder for each conversation, of every project. args are the agent's
-// arguments.
+// folder for each conversation, of every project. The agent has reported the id
+// of its conversation, so it has these folders only if no other project has a
+// conversation with that id. args are the agent's arguments.
 func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	home, dir := configDir(env), opt.Dir
 	if home == "" {
@@ -36,17 +41,74 @@ func enclosure(env, args []string, opt runnel.Options) *agentconn.Enclosure {
 	if user := userHome(env); user != "" {
 		copies = append(copies, filepath.Join(user, ".claude.json"))
 	}
-	id := conversationOf(args)
+	state := within(filepath.Join("projects", slug(dir)))
+	if id := conversationOf(args); id != "" && !storedElsewhere(home, dir, id) {
+		state = append(state, within(filepath.Join("tasks", id), filepath.Join("file-history", id))...)
+	}
 	return &agentconn.Enclosure{
-		State:   within(filepath.Join("projects", slug(dir)), filepath.Join("tasks", id), filepath.Join("file-history", id)),
+		State:   state,
 		Logins:  within(".credentials.json"),
 		Copies:  copies,
-		Keys:    []string{"primaryApiKey"}, // of a login with an account of the API
+		Edit:    func(content []byte, brokered bool) []byte { return ownSettings(content, dir, brokered) },
 		Read:    within("settings.json", "CLAUDE.md", "agents", "commands", "skills", "plugins", "output-styles", "rules"),
 		Private: []string{home},
 		Hosts:   []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"},
 		Temp:    []string{"CLAUDE_CODE_TMPDIR"},
 		Env:     []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1"},
+	}
+}
+
+// storedElsewhere reports whether a folder of another project than dir has a
+// conversation with this id. home is the agent's folder.
+func storedElsewhere(home, dir, id string) bool {
+	root, err := agentconn.OpenFolder(filepath.Join(home, "projects"))
+	if err != nil {
+		return false // the agent has stored no conversations
+	}
+	defer root.Close()
+	own := path.Join(slug(dir), id+".jsonl")
+	return slices.ContainsFunc(inFolders(root, id+".jsonl"), func(name string) bool { return name != own })
+}
+
+// ownSettings returns the content of .claude.json without what belongs to other
+// projects than dir: their MCP servers, with credentials, their prompts and the
+// ids of their conversations. If brokered is set, the result also lacks the key
+// of a login with an account of the API. It is nil if the content is invalid.
+func ownSettings(content []byte, dir string, brokered bool) []byte {
+	var all, projects map[string]json.RawMessage
+	if json.Unmarshal(content, &all) != nil || all == nil {
+		return nil
+	}
+	_ = json.Unmarshal(all["projects"], &projects) // otherwise there are none
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	own := []string{dir, repositoryOf(dir)}
+	maps.DeleteFunc(projects, func(name string, _ json.RawMessage) bool { return !slices.Contains(own, filepath.Clean(name)) })
+	delete(all, "projects")
+	if len(projects) > 0 {
+		all["projects"], _ = json.Marshal(projects) // cannot fail: the values are valid
+	}
+	if brokered {
+		delete(all, "primaryApiKey")
+	}
+	out, err := json.Marshal(all)
+	if err != nil {
+		return nil // unreachable: the values are valid
+	}
+	return out
+}
+
+// repositoryOf returns the nearest folder with a git directory that contains
+// dir, for which the agent has settings, too; dir if there is none.
+func repositoryOf(dir string) string {
+	for up := dir; ; up = filepath.Dir(up) {
+		if st, err := os.Lstat(filepath.Join(up, ".git")); err == nil && st.IsDir() {
+			return up
+		}
+		if up == filepath.Dir(up) {
+			return dir
+		}
 	}
 }
 

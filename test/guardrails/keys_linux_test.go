@@ -113,10 +113,11 @@ func (w *world) search(options map[string]any, key string) (found []string) {
 }
 
 // Claude Code stores the key of a login with an account of the API in
-// .claude.json, of which an agent in a sandbox has a copy.
-func TestBrokerKeepsLoginFromSandbox(t *testing.T) {
+// .claude.json, and the MCP servers and the newest conversation of each project.
+// An agent in a sandbox has a copy of the file.
+func TestSandboxLacksSettingsOfOtherProjects(t *testing.T) {
 	w := newKeyedWorld(t, realagents.Claude(t)[0], newKey())
-	login := newKey()
+	login, other := newKey(), newKey()
 	path := filepath.Join(w.home.Config, ".claude.json")
 	settings := map[string]any{}
 	if data, err := os.ReadFile(path); err == nil {
@@ -125,6 +126,7 @@ func TestBrokerKeepsLoginFromSandbox(t *testing.T) {
 		}
 	}
 	settings["primaryApiKey"], settings["kept"] = login, "kept-setting"
+	settings["projects"] = map[string]any{filepath.Join(w.home.Dir, "other"): map[string]any{"mcpServers": map[string]any{"x": map[string]any{"command": "x", "env": map[string]any{"TOKEN": other}}}}}
 	data, err := json.Marshal(settings)
 	if err == nil {
 		err = os.WriteFile(path, data, 0o600)
@@ -132,17 +134,20 @@ func TestBrokerKeepsLoginFromSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sandbox := range []string{"project", "files"} {
-		session, code, message := w.create(w.brokered(sandbox))
+	for _, options := range []map[string]any{w.brokered("project"), w.brokered("files"), {"sandbox": "files"}} {
+		session, code, message := w.create(options)
 		if code != http.StatusCreated {
-			t.Fatalf("%s: create: %d %s", sandbox, code, message)
+			t.Fatalf("%v: create: %d %s", options, code, message)
 		}
 		log, _ := json.Marshal(w.tool(session, `rev "$CLAUDE_CONFIG_DIR/.claude.json"`)) // the log would lack the key itself
 		if !has(log, reversed("kept-setting")) {
-			t.Errorf("%s: the agent does not see its other settings", sandbox)
+			t.Errorf("%v: the agent does not see its other settings", options)
 		}
-		if has(log, reversed(login)) {
-			t.Errorf("%s: the agent can read the key of the login", sandbox)
+		if has(log, reversed(login)) != (options["keys"] == nil) { // an agent without a broker has its login
+			t.Errorf("%v: the agent can read the key of the login: %t", options, has(log, reversed(login)))
+		}
+		if has(log, reversed(other)) {
+			t.Errorf("%v: the agent can read the settings of another project", options)
 		}
 	}
 }
